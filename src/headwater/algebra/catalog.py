@@ -1,0 +1,83 @@
+"""The streams and tables that a query may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.types import TIMESTAMP, Schema
+from headwater.algebra.windows import UNITS, Window
+from headwater.errors import AlgebraError, nearest
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream as declared: its schema, event time, lateness bound and history (microseconds)."""
+
+    name: str
+    schema: Schema
+    time: str
+    lateness: int = 0
+    keep: int = UNITS["HOUR"]
+
+    def __post_init__(self) -> None:
+        if self.schema[self.time].type != TIMESTAMP:
+            raise AlgebraError(
+                f"TIMESTAMP BY {self.time}: that is {self.schema[self.time].type}, not TIMESTAMP"
+            )
+        if self.lateness < 0 or self.keep < 0:
+            raise AlgebraError("LATENESS and KEEP cannot be negative")
+
+    def scan(self, window: Window, alias: str = "") -> Scan:
+        return Scan(self.name, self.schema, self.time, window, alias or self.name)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stored table as declared."""
+
+    name: str
+    schema: Schema
+
+    def scan(self, alias: str = "") -> TableScan:
+        return TableScan(self.name, self.schema, alias or self.name)
+
+
+@dataclass
+class Namespace:
+    """Streams and tables by name; case does not matter, and a name is one thing only."""
+
+    _known: dict[str, Stream | Table] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sources: Iterable[Stream | Table]) -> Namespace:
+        namespace = cls()
+        for source in sources:
+            namespace.add(source)
+        return namespace
+
+    def copy(self) -> Namespace:
+        return Namespace(dict(self._known))
+
+    def add(self, source: Stream | Table) -> None:
+        """Declare it; raises AlgebraError if the name is taken."""
+        if source.name.lower() in self._known:
+            raise AlgebraError(f"{source.name} exists already")
+        self._known[source.name.lower()] = source
+
+    def remove(self, name: str) -> None:
+        del self._known[self[name].name.lower()]
+
+    def get(self, name: str) -> Stream | Table | None:
+        return self._known.get(name.lower())
+
+    def __getitem__(self, name: str) -> Stream | Table:
+        found = self.get(name)
+        if found is None:
+            raise AlgebraError(f"no stream or table {name}; {nearest(name, self.names)}")
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(source.name for source in self._known.values())

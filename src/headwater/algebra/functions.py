@@ -1,0 +1,421 @@
+"""The scalar and aggregate functions of the language, and the types they take and give.
+
+The table is the whole list: a function that is not here is refused when a query is submitted. An
+expression that has no value for its arguments (division by zero, overflow, a cast that fails) is
+NULL, so no row can stop a query, and none depends on the order in which conditions are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headwater.algebra.expressions import Call, Expr, Literal
+from headwater.algebra.times import parse_date, parse_timestamp
+from headwater.algebra.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Type,
+    as_decimal,
+    bounded_decimal,
+    common_type,
+    decimal,
+)
+from headwater.errors import AlgebraError, nearest
+
+Rule = Callable[[str, Sequence[Expr]], Type]
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """How many arguments a function takes, and the rule that gives its type or refuses them."""
+
+    name: str
+    least: int
+    most: int | None
+    rule: Rule
+
+
+def call(name: str, *args: Expr) -> Call:
+    """The function applied to the arguments; raises AlgebraError if it is unknown or they do not fit."""
+    function = FUNCTIONS.get(name)
+    if function is None:
+        known = [n for n in FUNCTIONS if n[0].isalpha()]
+        raise AlgebraError(f"unknown function {name}; {nearest(name, known)}")
+    if len(args) < function.least or (function.most is not None and len(args) > function.most):
+        raise AlgebraError(f"{name} takes {_counts(function)}, not {len(args)}")
+    if name in COMPARISONS or name == "in":
+        args = _with_times(args)
+    return Call(name, args, function.rule(name, args))
+
+
+def cast(expr: Expr, type_: Type) -> Expr:
+    """CAST(expr AS type); no call at all if it has the type already."""
+    if expr.type == type_:
+        return expr
+    if expr.type == NULL and isinstance(expr, Literal):
+        return Literal(None, type_)
+    if not _can_cast(expr.type, type_):
+        raise AlgebraError(f"a {expr.type} cannot be cast to {type_}")
+    return Call("cast", (expr,), type_)
+
+
+def _can_cast(source: Type, target: Type) -> bool:
+    if source == NULL or target == STRING:
+        return source != INTERVAL
+    if source == STRING:
+        return target not in (NULL, INTERVAL)
+    if source.is_numeric or source == BOOLEAN:
+        return target.is_numeric or target == BOOLEAN
+    return {source, target} == {DATE, TIMESTAMP}
+
+
+def _counts(function: Function) -> str:
+    if function.most is None:
+        return f"{function.least} arguments or more"
+    if function.least == function.most:
+        return f"{function.least} argument" + ("" if function.least == 1 else "s")
+    return f"{function.least} to {function.most} arguments"
+
+
+def _with_times(args: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Text constants beside a time are times: ts > '2026-01-31'."""
+    types = {arg.type for arg in args}
+    target = TIMESTAMP if TIMESTAMP in types else DATE if DATE in types else None
+    if target is None:
+        return tuple(args)
+
+    def read(arg: Expr) -> Expr:
+        if isinstance(arg, Literal) and isinstance(arg.value, str) and arg.type == STRING:
+            if target == TIMESTAMP:
+                return Literal(parse_timestamp(arg.value), TIMESTAMP)
+            return Literal(parse_date(arg.value), DATE)
+        return arg
+
+    return tuple(read(arg) for arg in args)
+
+
+def _refuse(name: str, args: Sequence[Expr], wanted: str) -> AlgebraError:
+    got = ", ".join(str(arg.type) for arg in args)
+    return AlgebraError(f"{name} takes {wanted}, not {got}")
+
+
+def _common(name: str, args: Sequence[Expr]) -> Type:
+    result = args[0].type
+    for arg in args[1:]:
+        common = common_type(result, arg.type)
+        if common is None:
+            raise AlgebraError(
+                f"{name}: {result} and {arg.type} have no common type; CAST one of them"
+            )
+        result = common
+    return result
+
+
+def _compare(name: str, args: Sequence[Expr]) -> Type:
+    _common(name, args)
+    return BOOLEAN
+
+
+def _takes(wanted: str, fits: Callable[[Type], bool], result: Type | None = None) -> Rule:
+    """A rule for arguments of one sort; the result is the common type unless said."""
+
+    def rule(name: str, args: Sequence[Expr]) -> Type:
+        if not all(fits(arg.type) or arg.type == NULL for arg in args):
+            raise _refuse(name, args, wanted)
+        return _common(name, args) if result is None else result
+
+    return rule
+
+
+def _numeric(type_: Type) -> bool:
+    return type_.is_numeric
+
+
+def _exactly(*types: Type) -> Callable[[Type], bool]:
+    return lambda type_: type_ in types
+
+
+def _signature(*wanted: Type, result: Type) -> Rule:
+    """A rule that names the type of each argument; integers fit wherever INT is wanted."""
+    text = ", ".join(map(str, wanted))
+
+    def rule(name: str, args: Sequence[Expr]) -> Type:
+        for arg, want in zip(args, wanted, strict=False):
+            if arg.type in (want, NULL) or (want == INT and arg.type.is_integer):
+                continue
+            if want == TIMESTAMP and arg.type == DATE:
+                continue
+            raise _refuse(name, args, text)
+        return result
+
+    return rule
+
+
+def _as_decimal(arg: Expr) -> Type:
+    if isinstance(arg, Literal) and arg.type.is_integer:
+        return decimal(len(str(abs(int(arg.value or 0)))), 0)
+    return as_decimal(arg.type)
+
+
+def _arithmetic(name: str, args: Sequence[Expr]) -> Type:
+    a, b = args[0].type, args[1].type
+    if NULL in (a, b):
+        a, b = (b, b) if a == NULL else (a, a)
+    if (moved := _time_arithmetic(name, a, b)) is not None:
+        return moved
+    if not (a.is_numeric and b.is_numeric):
+        raise _refuse(name, args, "numbers")
+    common = common_type(a, b)
+    assert common is not None
+    if name == "/" and not common.is_decimal:
+        return DOUBLE
+    if not common.is_decimal:
+        return common
+    x, y = _as_decimal(args[0]), _as_decimal(args[1])
+    integral = max(x.precision - x.scale, y.precision - y.scale)
+    match name:
+        case "+" | "-":
+            scale = max(x.scale, y.scale)
+            return bounded_decimal(integral + scale + 1, scale)
+        case "*":
+            return bounded_decimal(x.precision + y.precision + 1, x.scale + y.scale)
+        case "/":
+            scale = max(6, x.scale + y.precision + 1)
+            return bounded_decimal(x.precision - x.scale + y.scale + scale, scale)
+        case _:
+            scale = max(x.scale, y.scale)
+            least = min(x.precision - x.scale, y.precision - y.scale)
+            return bounded_decimal(least + scale, scale)
+
+
+def _time_arithmetic(name: str, a: Type, b: Type) -> Type | None:
+    if name == "-" and a == b and a in (TIMESTAMP, DATE):
+        return INTERVAL
+    if name == "-" and {a, b} == {TIMESTAMP, DATE}:
+        return INTERVAL
+    if name in "+-" and b == INTERVAL and a in (TIMESTAMP, INTERVAL):
+        return a
+    if name == "+" and a == INTERVAL and b == TIMESTAMP:
+        return TIMESTAMP
+    if name in "+-" and a == DATE and b.is_integer:
+        return DATE
+    if name == "*" and a == INTERVAL and b.is_integer:
+        return INTERVAL
+    if name == "*" and a.is_integer and b == INTERVAL:
+        return INTERVAL
+    return None
+
+
+def _whole_division(name: str, args: Sequence[Expr]) -> Type:
+    if not all(arg.type.is_integer or arg.type == NULL for arg in args):
+        raise _refuse(name, args, "integers")
+    return BIGINT
+
+
+def _negate(name: str, args: Sequence[Expr]) -> Type:
+    if not (args[0].type.is_numeric or args[0].type == INTERVAL):
+        raise _refuse(name, args, "a number or an interval")
+    return args[0].type
+
+
+def _round_up_or_down(name: str, args: Sequence[Expr]) -> Type:
+    type_ = args[0].type
+    if not type_.is_numeric:
+        raise _refuse(name, args, "a number")
+    if type_.is_decimal:
+        return bounded_decimal(max(type_.precision - type_.scale + 1, 1), 0)
+    return BIGINT
+
+
+def _round(name: str, args: Sequence[Expr]) -> Type:
+    type_ = args[0].type
+    if not type_.is_numeric:
+        raise _refuse(name, args, "a number, and how many digits to keep")
+    digits = 0
+    if len(args) == 2:
+        kept = args[1]
+        if not (
+            isinstance(kept, Literal) and isinstance(kept.value, int) and 0 <= kept.value <= 30
+        ):
+            raise AlgebraError(f"{name}: the number of digits is a constant from 0 to 30")
+        digits = kept.value
+    if type_.is_decimal:
+        scale = min(type_.scale, digits)
+        return bounded_decimal(type_.precision - type_.scale + 1 + scale, scale)
+    return type_
+
+
+def _case(name: str, args: Sequence[Expr]) -> Type:
+    conditions, values = args[0:-1:2], (*args[1::2], args[-1])
+    if len(args) % 2 == 0 or not all(c.type in (BOOLEAN, NULL) for c in conditions):
+        raise AlgebraError("case: every WHEN is a condition")
+    return _common("case", values)
+
+
+def _alike(name: str, args: Sequence[Expr]) -> Type:
+    return _common(name, args)
+
+
+_DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
+
+
+def _date_trunc(name: str, args: Sequence[Expr]) -> Type:
+    unit = args[0]
+    if not (isinstance(unit, Literal) and str(unit.value).lower() in _DATE_PARTS):
+        raise AlgebraError(f"date_trunc: the unit is one of {', '.join(_DATE_PARTS)} in quotes")
+    if args[1].type not in (TIMESTAMP, DATE, NULL):
+        raise _refuse(name, args, "a unit and a TIMESTAMP")
+    return TIMESTAMP
+
+
+_number = _takes("a number", _numeric)
+_real = _takes("numbers", _numeric, DOUBLE)
+_text = _takes("STRING", _exactly(STRING), STRING)
+_condition = _takes("conditions", _exactly(BOOLEAN), BOOLEAN)
+_part_of_time = _takes("a TIMESTAMP or DATE", _exactly(TIMESTAMP, DATE), INT)
+_two_texts = _takes("STRING", _exactly(STRING), BOOLEAN)
+
+_TABLE: list[tuple[str, int, int | None, Rule]] = [
+    *((name, 2, 2, _compare) for name in COMPARISONS),
+    ("in", 2, None, _compare),
+    ("and", 2, None, _condition),
+    ("or", 2, None, _condition),
+    ("not", 1, 1, _condition),
+    ("is_null", 1, 1, lambda name, args: BOOLEAN),
+    ("case", 3, None, _case),
+    *((name, 2, 2, _arithmetic) for name in ("+", "-", "*", "/", "%")),
+    ("div", 2, 2, _whole_division),
+    ("neg", 1, 1, _negate),
+    ("pmod", 2, 2, _arithmetic),
+    ("abs", 1, 1, _number),
+    ("ceil", 1, 1, _round_up_or_down),
+    ("floor", 1, 1, _round_up_or_down),
+    ("round", 1, 2, _round),
+    ("sign", 1, 1, _real),
+    *((name, 1, 1, _real) for name in ("sqrt", "exp", "ln", "log10", "log2")),
+    ("pow", 2, 2, _real),
+    ("greatest", 2, None, _alike),
+    ("least", 2, None, _alike),
+    ("coalesce", 1, None, _alike),
+    ("nullif", 2, 2, lambda name, args: (_common(name, args), args[0].type)[1]),
+    *(
+        (name, 1, 1, _text)
+        for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap")
+    ),
+    ("length", 1, 1, _takes("STRING", _exactly(STRING), INT)),
+    ("concat", 1, None, _text),
+    ("replace", 3, 3, _text),
+    ("translate", 3, 3, _text),
+    ("substring", 2, 3, _signature(STRING, INT, INT, result=STRING)),
+    ("left", 2, 2, _signature(STRING, INT, result=STRING)),
+    ("right", 2, 2, _signature(STRING, INT, result=STRING)),
+    ("repeat", 2, 2, _signature(STRING, INT, result=STRING)),
+    ("lpad", 3, 3, _signature(STRING, INT, STRING, result=STRING)),
+    ("rpad", 3, 3, _signature(STRING, INT, STRING, result=STRING)),
+    ("split_part", 3, 3, _signature(STRING, STRING, INT, result=STRING)),
+    ("instr", 2, 2, _takes("STRING", _exactly(STRING), INT)),
+    *((name, 2, 2, _two_texts) for name in ("like", "startswith", "endswith", "contains", "rlike")),
+    *(
+        (n, 1, 1, _part_of_time)
+        for n in ("year", "quarter", "month", "day", "dayofweek", "dayofyear")
+    ),
+    *((n, 1, 1, _signature(TIMESTAMP, result=INT)) for n in ("hour", "minute", "second")),
+    ("date_trunc", 2, 2, _date_trunc),
+    ("date_format", 2, 2, _signature(TIMESTAMP, STRING, result=STRING)),
+    *(
+        (n, 1, 1, _signature(TIMESTAMP, result=BIGINT))
+        for n in ("unix_seconds", "unix_millis", "unix_micros")
+    ),
+    *(
+        (n, 1, 1, _signature(INT, result=TIMESTAMP))
+        for n in ("timestamp_seconds", "timestamp_millis", "timestamp_micros")
+    ),
+]
+
+FUNCTIONS = {name: Function(name, least, most, rule) for name, least, most, rule in _TABLE}
+
+
+# ---- aggregates
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate over the rows of a group; `arg` is None in COUNT(*)."""
+
+    name: str
+    arg: Expr | None
+    type: Type
+    distinct: bool = False
+    filter: Expr | None = None
+
+    def __str__(self) -> str:
+        inner = "*" if self.arg is None else f"{'distinct ' if self.distinct else ''}{self.arg}"
+        return f"{self.name}({inner})" + ("" if self.filter is None else f" filter {self.filter}")
+
+
+def aggregate(
+    name: str, arg: Expr | None, distinct: bool = False, filter: Expr | None = None
+) -> AggregateCall:
+    """The aggregate call; raises AlgebraError if it is unknown or the argument does not fit."""
+    rule = AGGREGATES.get(name)
+    if rule is None:
+        raise AlgebraError(f"unknown aggregate {name}; {nearest(name, AGGREGATES)}")
+    if arg is None and name != "count":
+        raise AlgebraError(f"{name} takes an expression, not *")
+    if filter is not None and filter.type not in (BOOLEAN, NULL):
+        raise AlgebraError(f"FILTER takes a condition, not {filter.type}")
+    if distinct and arg is None:
+        raise AlgebraError("COUNT(DISTINCT *): name the columns")
+    result = BIGINT if arg is None else rule(name, (arg,))
+    if name in ("min", "max"):
+        distinct = False
+    return AggregateCall(name, arg, result, distinct, filter)
+
+
+def _sum(name: str, args: Sequence[Expr]) -> Type:
+    type_ = args[0].type
+    if type_.is_decimal:
+        return bounded_decimal(type_.precision + 10, type_.scale)
+    if type_.is_integer:
+        return BIGINT
+    if type_.is_floating or type_ == NULL:
+        return DOUBLE
+    if type_ == INTERVAL:
+        return INTERVAL
+    raise _refuse(name, args, "a number")
+
+
+def _avg(name: str, args: Sequence[Expr]) -> Type:
+    type_ = args[0].type
+    if type_.is_decimal:
+        return bounded_decimal(type_.precision + 4, type_.scale + 4)
+    if type_.is_numeric or type_ == NULL:
+        return DOUBLE
+    raise _refuse(name, args, "a number")
+
+
+AGGREGATES: dict[str, Rule] = {
+    "count": lambda name, args: BIGINT,
+    "sum": _sum,
+    "avg": _avg,
+    "min": lambda name, args: args[0].type,
+    "max": lambda name, args: args[0].type,
+    **{
+        n: _takes("a number", _numeric, DOUBLE)
+        for n in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+    },
+    "bool_and": _condition,
+    "bool_or": _condition,
+}

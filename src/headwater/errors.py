@@ -1,0 +1,90 @@
+"""The errors Headwater raises on purpose.
+
+HeadwaterError
+├── AlgebraError       a logical query that makes no sense: unknown column, types that do not meet
+├── CqlError           a text that is not CQL, or says something impossible; has a position
+│   └── CqlErrors      several of them, from one file
+├── InputError         data that cannot be read or does not fit its schema
+└── EvaluationError    a query that the reference evaluator cannot run
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class HeadwaterError(Exception):
+    """Base of every error that is meant to be read by a user."""
+
+
+class AlgebraError(HeadwaterError):
+    """A node or expression that was refused when it was built."""
+
+
+class InputError(HeadwaterError):
+    """Input data that cannot be read, with the file and what was wrong."""
+
+
+class EvaluationError(HeadwaterError):
+    """A query outside what the reference evaluator runs."""
+
+
+class CqlError(HeadwaterError):
+    """A mistake in a CQL text, at a line and column (both from 1).
+
+    `str()` shows the message, the line of text with a caret below the place, and the hint.
+    """
+
+    def __init__(
+        self, message: str, text: str, offset: int, length: int = 1, hint: str = ""
+    ) -> None:
+        self.message = message
+        self.text = text
+        self.offset = min(max(offset, 0), len(text))
+        self.length = max(length, 1)
+        self.hint = hint
+        before = text[: self.offset]
+        self.line = before.count("\n") + 1
+        self.column = self.offset - (before.rfind("\n") + 1) + 1
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = self.text.split("\n")
+        shown = lines[self.line - 1].replace("\t", " ").rstrip("\r")
+        width = max(1, min(self.length, len(shown) - self.column + 1))
+        start = max(0, self.column - 80)
+        window = shown[start : start + 160]
+        parts = [
+            f"line {self.line}, column {self.column}: {self.message}",
+            f"  {window}",
+            "  " + " " * (self.column - 1 - start) + "^" * min(width, 160),
+        ]
+        if self.hint:
+            parts.append(f"  {self.hint}")
+        return "\n".join(parts)
+
+
+class CqlErrors(CqlError):
+    """All the mistakes found in one text, in the order of their places."""
+
+    def __init__(self, errors: Sequence[CqlError]) -> None:
+        self.errors = tuple(sorted(errors, key=lambda e: e.offset))
+        first = self.errors[0]
+        super().__init__(first.message, first.text, first.offset, first.length, first.hint)
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(error) for error in self.errors)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the closest known name, or lists what there is."""
+    names = sorted(set(known))
+    if not names:
+        return "there is none here"
+    by_lower = {n.lower(): n for n in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    listing = ", ".join(names[:12]) + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+    if close:
+        return f"did you mean {by_lower[close[0]]}? there is: {listing}"
+    return f"there is: {listing}"
