@@ -5,7 +5,11 @@ HeadwaterError
 ├── CqlError           a text that is not CQL, or says something impossible; has a position
 │   └── CqlErrors      several of them, from one file
 ├── InputError         data that cannot be read or does not fit its schema
-└── EvaluationError    a query that the reference evaluator cannot run
+├── EvaluationError    a query that the reference evaluator cannot run
+├── RuntimeFailure     Spark that cannot be started or reached
+└── CatalogError       a catalog that cannot be read, or a change that it refuses
+    ├── CatalogUnavailable    locked, full or out of reach: the same call may succeed later
+    └── LeaseLost             the claim passed to another holder: its work must not be kept
 """
 
 from __future__ import annotations
@@ -28,6 +32,25 @@ class InputError(HeadwaterError):
 
 class EvaluationError(HeadwaterError):
     """A query outside what the reference evaluator runs."""
+
+
+class CatalogError(HeadwaterError):
+    """A catalog that cannot be opened or read, or a change that it refuses."""
+
+
+class CatalogUnavailable(CatalogError):
+    """A catalog that cannot answer now; trying again may help.
+
+    If the connection broke while a commit was being confirmed, the change may have been kept.
+    """
+
+
+class LeaseLost(CatalogError):
+    """A commit or renewal under a lease that is no longer its holder's: nothing was changed."""
+
+
+class RuntimeFailure(HeadwaterError):
+    """Spark cannot be had, with what to do about it."""
 
 
 class CqlError(HeadwaterError):

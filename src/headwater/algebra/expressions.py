@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 from headwater.algebra.types import (
     BIGINT,
@@ -27,12 +28,18 @@ from headwater.algebra.types import (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the relation called `relation` (its alias in the query)."""
+    """A column of the relation called `relation` (its alias in the query).
+
+    Whether it may be NULL is known of it, but does not make it another column.
+    """
 
     relation: str
     name: str
     type: Type
-    nullable: bool = True
+    nullable: bool = field(default=True, compare=False)
+
+    def __hash__(self) -> int:
+        return hash((self.relation, self.name))
 
     def __str__(self) -> str:
         return f"{self.relation}.{self.name}" if self.relation else self.name
@@ -118,7 +125,7 @@ def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return change(expr)
 
 
-def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
     """The expression with every part that is a key of `mapping` replaced, larger parts first."""
     if expr in mapping:
         return mapping[expr]

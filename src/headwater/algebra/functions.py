@@ -25,6 +25,7 @@ from headwater.algebra.types import (
     Type,
     as_decimal,
     bounded_decimal,
+    clipped_decimal,
     common_type,
     decimal,
 )
@@ -253,7 +254,7 @@ def _round(name: str, args: Sequence[Expr]) -> Type:
         digits = kept.value
     if type_.is_decimal:
         scale = min(type_.scale, digits)
-        return bounded_decimal(type_.precision - type_.scale + 1 + scale, scale)
+        return clipped_decimal(type_.precision - type_.scale + 1 + scale, scale)
     return type_
 
 
@@ -387,7 +388,7 @@ def aggregate(
 def _sum(name: str, args: Sequence[Expr]) -> Type:
     type_ = args[0].type
     if type_.is_decimal:
-        return bounded_decimal(type_.precision + 10, type_.scale)
+        return clipped_decimal(type_.precision + 10, type_.scale)
     if type_.is_integer:
         return BIGINT
     if type_.is_floating or type_ == NULL:
@@ -400,7 +401,7 @@ def _sum(name: str, args: Sequence[Expr]) -> Type:
 def _avg(name: str, args: Sequence[Expr]) -> Type:
     type_ = args[0].type
     if type_.is_decimal:
-        return bounded_decimal(type_.precision + 4, type_.scale + 4)
+        return clipped_decimal(type_.precision + 4, type_.scale + 4)
     if type_.is_numeric or type_ == NULL:
         return DOUBLE
     raise _refuse(name, args, "a number")

@@ -105,6 +105,11 @@ def bounded_decimal(precision: int, scale: int) -> Type:
     return decimal(MAX_DECIMAL, max(MAX_DECIMAL - integral, min(scale, 6)))
 
 
+def clipped_decimal(precision: int, scale: int) -> Type:
+    """Spark's rule for sums, means and rounding: cut at 38 digits, and keep the scale."""
+    return decimal(min(precision, MAX_DECIMAL), min(scale, MAX_DECIMAL))
+
+
 def common_type(a: Type, b: Type) -> Type | None:
     """The type in which a value of `a` and one of `b` can stand side by side, or None."""
     if a == b or b == NULL:
@@ -113,13 +118,13 @@ def common_type(a: Type, b: Type) -> Type | None:
         return b
     if a.is_numeric and b.is_numeric:
         if a.is_floating or b.is_floating:
-            both_float = {a.name, b.name} <= {"FLOAT", "TINYINT", "SMALLINT", "INT", "BIGINT"}
-            return FLOAT if both_float else DOUBLE
+            return DOUBLE
         if a.is_integer and b.is_integer:
             return a if _INTEGER_BITS[a.name] >= _INTEGER_BITS[b.name] else b
         x, y = as_decimal(a), as_decimal(b)
-        scale = max(x.scale, y.scale)
-        return bounded_decimal(max(x.precision - x.scale, y.precision - y.scale) + scale, scale)
+        integral = max(x.precision - x.scale, y.precision - y.scale)
+        scale = min(max(x.scale, y.scale), MAX_DECIMAL - integral)
+        return decimal(integral + scale, scale)
     if {a.name, b.name} == {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
     return None

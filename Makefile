@@ -1,0 +1,71 @@
+# Every target prepares what it needs: a virtual environment in .venv with the locked dependencies
+# and the `headwater` command. `make` alone lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := src tests $(wildcard benchmarks examples scripts)
+
+# The first interpreter that is new enough and can make virtual environments; or say PYTHON=...
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+FAST := not slow and not spark and not kafka
+REST := not slow and (spark or kafka)
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test bench soak format lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED)  ## the virtual environment alone
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@$(if $(PYTHON),,echo "Headwater needs Python 3.11 or newer with its venv module (on Debian and\
+	 Ubuntu: apt install python3-venv). None was found; name one with: make PYTHON=/path/to/python" >&2; exit 1)
+	@$(PYTHON) -c '$(USABLE)' || { echo "$(PYTHON) is older than Python 3.11 or has no venv module" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(INSTALLED)  ## check, explain and evaluate the airline example
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+
+check: $(INSTALLED)  ## format, lint, types, layers and the fast tests; about a minute, no JVM
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) -m "$(FAST)" -n $(WORKERS) --maxprocesses 8
+
+# Status 5 of pytest: no test has these marks yet.
+test: check  ## everything but the slow tests
+	$(PYTEST) -m "$(REST)" || [ $$? -eq 5 ]
+
+soak: $(INSTALLED)  ## the slow tests
+	$(PYTEST) -m slow -n $(WORKERS) --maxprocesses 8 || [ $$? -eq 5 ]
+
+bench: $(INSTALLED)  ## the benchmarks; the last line of each is its ratio
+	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do \
+		echo "== $$file"; $(BIN)/python $$file; done
+	@$(if $(wildcard benchmarks/*.py),,echo "no benchmarks yet")
+
+format: $(INSTALLED)  ## rewrite the code in the one format, and fix what the linter can fix
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+# For every platform and Python version at once, with hashes; without --upgrade, versions stay.
+lock: $(INSTALLED)  ## resolve the dependencies anew into requirements.lock (UPGRADE=1: the newest)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+		$(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
+
+clean:  ## remove the virtual environment, caches and build results
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

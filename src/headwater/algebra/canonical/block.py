@@ -1,0 +1,131 @@
+"""The canonical form of a query: blocks of select-project-join-group with nothing left to choice.
+
+A block says what its sources are, which combinations of their tuples are wanted, how they are
+grouped and what is told of them. Sources are called s0, s1, .. in canonical order; names that the
+user gave to outputs are kept outside. Two queries with the same body are the same query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headwater.algebra.expressions import Expr
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.predicate import Box
+from headwater.algebra.simplify import text
+from headwater.algebra.types import Type
+
+GROUP = "$agg"
+"""The alias under which HAVING and outputs of a grouped block know keys and aggregates."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """An outer join of two bodies; its columns are l0, l1, .. and r0, r1, .."""
+
+    left: Body
+    right: Body
+    condition: Box
+    full: bool
+
+
+@dataclass(frozen=True)
+class Union:
+    """UNION ALL of blocks whose items correspond by position."""
+
+    branches: tuple[Block, ...]
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
+class Semi:
+    """EXISTS (anti: NOT EXISTS) over sources e0, e1, ..; `where` may speak of the block's own."""
+
+    sources: tuple[Source, ...]
+    where: Box
+    anti: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Keys and aggregates, known above as $agg.k0, .. and $agg.a0, .., and what groups must meet."""
+
+    keys: tuple[Expr, ...]
+    calls: tuple[AggregateCall, ...]
+    having: Box
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sources joined, filtered, grouped and projected."""
+
+    sources: tuple[Source, ...]
+    where: Box
+    semis: tuple[Semi, ...]
+    group: Group | None
+    items: tuple[Expr, ...]
+    distinct: bool
+
+
+Body = Block | Union
+Source = Scan | TableScan | Block | Union | Outer
+
+
+def body_text(body: Body) -> str:
+    """The whole of a body as text: equal for equal bodies, different for different ones."""
+    if isinstance(body, Union):
+        return f"union({_list(map(body_text, body.branches))};{_list(map(str, body.types))})"
+    parts = [f"from({_list(map(source_text, body.sources))})"]
+    if body.where.constraints or body.where.terms or body.where.empty:
+        parts.append(f"where({box_text(body.where)})")
+    parts += map(semi_text, body.semis)
+    if body.group is not None:
+        parts.append(group_text(body.group))
+    parts.append(f"{'distinct' if body.distinct else 'items'}({_list(map(text, body.items))})")
+    return " ".join(parts)
+
+
+def source_text(source: Source) -> str:
+    """The text of a source without its alias, which is its place in the block."""
+    match source:
+        case Scan():
+            return f"stream({source.stream.lower()!r} {str(source.window).lower()})"
+        case TableScan():
+            return f"table({source.table.lower()!r})"
+        case Outer():
+            kind = "full" if source.full else "left"
+            sides = f"{body_text(source.left)};{body_text(source.right)}"
+            return f"{kind}({sides};{box_text(source.condition)})"
+        case _:
+            return f"({body_text(source)})"
+
+
+def semi_text(semi: Semi) -> str:
+    sources = _list(map(source_text, semi.sources))
+    return f"{'anti' if semi.anti else 'semi'}({sources};{box_text(semi.where)})"
+
+
+def group_text(group: Group) -> str:
+    calls = _list(map(call_text, group.calls))
+    return f"group({_list(map(text, group.keys))};{calls};{box_text(group.having)})"
+
+
+def call_text(call: AggregateCall) -> str:
+    """The text of an aggregate call."""
+    arg = "*" if call.arg is None else text(call.arg)
+    kept = "" if call.filter is None else f" if {text(call.filter)}"
+    return f"{call.name}({'distinct ' if call.distinct else ''}{arg}{kept})"
+
+
+def box_text(box: Box) -> str:
+    """The text of a condition in normal form."""
+    if box.empty:
+        return "nothing"
+    constraints = ("=".join(map(text, c.terms)) + ":" + str(c.domain) for c in box.constraints)
+    return "&".join((*constraints, *map(text, box.terms)))
+
+
+def _list(texts: Iterable[str]) -> str:
+    return ",".join(texts)

@@ -1,0 +1,250 @@
+"""Merging nested queries: a tree of relations becomes as few blocks as its meaning allows.
+
+A draft is a block in the making. Selections, projections and joins of plain drafts flow together;
+a grouped or distinct draft takes what still commutes with it (a condition above a group is HAVING)
+and otherwise becomes a source of the draft above it. Every leaf gets an alias of its own, so that
+nothing clashes when scopes are merged, and every visible column an expression over the leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from headwater.algebra.canonical.block import GROUP
+from headwater.algebra.expressions import Column, Expr, substitute
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import (
+    Aggregate,
+    Distinct,
+    Join,
+    OuterJoin,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    SemiJoin,
+    TableScan,
+    UnionAll,
+)
+from headwater.algebra.types import Type
+
+
+@dataclass
+class OuterDraft:
+    """An outer join whose sides are drafts; `condition` speaks of l0, .. and r0, .. of `alias`."""
+
+    alias: str
+    left: Draft
+    right: Draft
+    condition: Expr
+    full: bool
+
+
+@dataclass
+class UnionDraft:
+    """Drafts whose outputs correspond by position."""
+
+    branches: list[Draft]
+    types: list[Type]
+
+
+@dataclass
+class SemiDraft:
+    """EXISTS over sources of its own."""
+
+    sources: dict[str, SourceDraft]
+    conditions: list[Expr]
+    anti: bool
+
+
+@dataclass
+class GroupDraft:
+    """Grouping by keys; conditions and outputs above speak of $agg.k0, .. and $agg.a0, .."""
+
+    keys: list[Expr]
+    calls: list[AggregateCall]
+    having: list[Expr]
+
+
+@dataclass
+class Draft:
+    """A block in the making: `outputs` are its visible columns, over the leaves or the group."""
+
+    sources: dict[str, SourceDraft]
+    outputs: dict[Column, Expr]
+    conditions: list[Expr] = field(default_factory=list)
+    semis: list[SemiDraft] = field(default_factory=list)
+    group: GroupDraft | None = None
+    distinct: bool = False
+    by_value: bool = False
+    """Rows are told apart by the outputs, so none of them may be left out."""
+
+    @property
+    def is_plain(self) -> bool:
+        return self.group is None and not self.distinct
+
+
+SourceDraft = Scan | TableScan | Draft | OuterDraft | UnionDraft
+
+
+class Drafting:
+    """Turns relations into drafts, numbering leaves as it meets them.
+
+    Where changes are told (ISTREAM, DSTREAM), rows of a group that are equal in all its outputs are
+    the same row, so the outputs of a grouped query are part of what it means.
+    """
+
+    def __init__(self, tells_changes: bool) -> None:
+        self._tells_changes = tells_changes
+        self._aliases = (f"t{i}" for i in count())
+
+    def draft(self, relation: Relation) -> Draft:
+        match relation:
+            case Scan() | TableScan():
+                alias = next(self._aliases)
+                outputs: dict[Column, Expr] = {
+                    c: replace(c, relation=alias) for c in relation.columns
+                }
+                return Draft({alias: relation}, outputs)
+            case Select():
+                return _filtered(self.draft(relation.input), relation.condition)
+            case Project():
+                return self._projected(relation)
+            case Join():
+                return self._joined(relation)
+            case Aggregate():
+                return self._grouped(relation)
+            case Distinct():
+                return replace(self.draft(relation.input), distinct=True, by_value=True)
+            case SemiJoin():
+                return self._semi_joined(relation)
+            case OuterJoin():
+                return self._outer_joined(relation)
+            case UnionAll():
+                return self._united(relation)
+
+    def _projected(self, node: Project) -> Draft:
+        below = self.draft(node.input)
+        outputs = {
+            column: substitute(item.expr, below.outputs)
+            for column, item in zip(node.columns, node.items, strict=True)
+        }
+        lost = set(below.outputs.values()) - set(outputs.values())
+        if below.distinct or (below.by_value and lost):
+            return self._projected_from(self._nested(below), node)
+        grouped = below.group is not None and self._tells_changes
+        return replace(below, outputs=outputs, by_value=grouped)
+
+    def _projected_from(self, below: Draft, node: Project) -> Draft:
+        items = zip(node.columns, node.items, strict=True)
+        outputs = {column: substitute(item.expr, below.outputs) for column, item in items}
+        return replace(below, outputs=outputs)
+
+    def _joined(self, node: Join) -> Draft:
+        parts = [self._plain(self.draft(relation)) for relation in node.inputs]
+        joined = Draft({}, {})
+        for part in parts:
+            joined.sources |= part.sources
+            joined.outputs |= part.outputs
+            joined.conditions += part.conditions
+            joined.semis += part.semis
+        return joined if node.condition is None else _filtered(joined, node.condition)
+
+    def _grouped(self, node: Aggregate) -> Draft:
+        below = self._plain(self.draft(node.input))
+
+        def over_leaves(expr: Expr | None) -> Expr | None:
+            return None if expr is None else substitute(expr, below.outputs)
+
+        group = GroupDraft(
+            [substitute(key, below.outputs) for key in node.keys],
+            [replace(c, arg=over_leaves(c.arg), filter=over_leaves(c.filter)) for c in node.calls],
+            [],
+        )
+        outputs: dict[Column, Expr] = {c: replace(c, relation=GROUP) for c in node.columns}
+        return replace(below, group=group, outputs=outputs)
+
+    def _semi_joined(self, node: SemiJoin) -> Draft:
+        left, right = self.draft(node.left), self.draft(node.right)
+        if left.group is not None:
+            left = self._nested(left)
+        if right.group is not None or right.semis:
+            right = self._nested(right)
+        conditions = list(right.conditions)
+        if node.condition is not None:
+            conditions.append(substitute(node.condition, {**left.outputs, **right.outputs}))
+        semi = SemiDraft(right.sources, conditions, node.anti)
+        return replace(left, semis=[*left.semis, semi])
+
+    def _outer_joined(self, node: OuterJoin) -> Draft:
+        alias = next(self._aliases)
+        left, right = self.draft(node.left), self.draft(node.right)
+        outputs: dict[Column, Expr] = {}
+        inside: dict[Column, Expr] = {}
+        visible = iter(node.columns)
+        for side, part in (("l", left), ("r", right)):
+            for i, (column, shown) in enumerate(zip(part.outputs, visible, strict=False)):
+                inside[column] = replace(column, relation=alias, name=f"{side}{i}")
+                outputs[shown] = replace(shown, relation=alias, name=f"{side}{i}")
+        condition = substitute(node.condition, inside)
+        return Draft({alias: OuterDraft(alias, left, right, condition, node.full)}, outputs)
+
+    def _united(self, node: UnionAll) -> Draft:
+        branches: list[Draft] = []
+        for part in map(self.draft, node.inputs):
+            inner = trivial_union(part)
+            branches += [part] if inner is None else _reordered(inner, part)
+        alias = next(self._aliases)
+        union = UnionDraft(branches, [c.type for c in node.columns])
+        return Draft({alias: union}, _numbered(node.columns, alias))
+
+    def _plain(self, draft: Draft) -> Draft:
+        return draft if draft.is_plain else self._nested(draft)
+
+    def _nested(self, draft: Draft) -> Draft:
+        """The draft as the one source of another."""
+        alias = next(self._aliases)
+        return Draft({alias: draft}, _numbered(tuple(draft.outputs), alias))
+
+
+def trivial_union(draft: Draft) -> UnionDraft | None:
+    """The union that a draft only passes on, if that is all it does."""
+    if len(draft.sources) != 1 or not draft.is_plain or draft.conditions or draft.semis:
+        return None
+    (source,) = draft.sources.values()
+    plain = all(isinstance(expr, Column) for expr in draft.outputs.values())
+    return source if isinstance(source, UnionDraft) and plain else None
+
+
+def union_positions(draft: Draft) -> list[int]:
+    """Which columns of its union a trivial draft passes on, in its own order."""
+    return [int(e.name[1:]) for e in draft.outputs.values() if isinstance(e, Column)]
+
+
+def _reordered(union: UnionDraft, draft: Draft) -> list[Draft]:
+    positions = union_positions(draft)
+    result = []
+    for branch in union.branches:
+        columns = list(branch.outputs.items())
+        if branch.by_value and positions != list(range(len(columns))):
+            return [draft]
+        outputs = {
+            shown: columns[at][1] for shown, at in zip(draft.outputs, positions, strict=True)
+        }
+        result.append(replace(branch, outputs=outputs))
+    return result
+
+
+def _numbered(columns: Sequence[Column], alias: str) -> dict[Column, Expr]:
+    return {c: replace(c, relation=alias, name=f"c{i}") for i, c in enumerate(columns)}
+
+
+def _filtered(draft: Draft, condition: Expr) -> Draft:
+    """A condition above a group is HAVING; above a distinct it commutes; else it is WHERE."""
+    condition = substitute(condition, draft.outputs)
+    if draft.group is not None:
+        group = replace(draft.group, having=[*draft.group.having, condition])
+        return replace(draft, group=group)
+    return replace(draft, conditions=[*draft.conditions, condition])

@@ -1,0 +1,413 @@
+"""From a draft to a block: conditions in normal form, everything in canonical order.
+
+Sources are ordered by what they are, then by the conditions on each alone; where that leaves ties
+(self-joins), every order of the tied ones is tried and the one with the least text wins, so that it
+does not matter how a query was written. Beyond `MOST_ORDERS` orders the written order stands: equal
+queries may then have different digests, but different ones never the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, permutations, product
+from math import factorial, prod
+
+from headwater.algebra.canonical.block import (
+    GROUP,
+    Block,
+    Body,
+    Group,
+    Outer,
+    Semi,
+    Source,
+    Union,
+    body_text,
+    box_text,
+    call_text,
+    semi_text,
+    source_text,
+)
+from headwater.algebra.canonical.draft import (
+    Draft,
+    GroupDraft,
+    OuterDraft,
+    SemiDraft,
+    SourceDraft,
+    UnionDraft,
+    trivial_union,
+    union_positions,
+)
+from headwater.algebra.expressions import (
+    Call,
+    Column,
+    Expr,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+)
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import Scan, TableScan, nullable
+from headwater.algebra.predicate import ANYTHING, Box, normalize, to_expr
+from headwater.algebra.simplify import simplify, text
+from headwater.algebra.types import BIGINT
+
+MOST_ORDERS = 720
+
+Positions = list[int]
+_Canonical = Callable[[Expr], Expr]
+
+
+def finish_body(draft: Draft) -> tuple[Body, Positions]:
+    """The canonical body of a draft, and for each of its outputs its place in the body's items."""
+    union = trivial_union(draft)
+    if union is not None:
+        body, places = _finish_union(union, sorted(set(union_positions(draft))))
+        return body, [places[at] for at in union_positions(draft)]
+    return _finish(draft, list(draft.outputs.values()))
+
+
+def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Block, Positions]:
+    """The block with the items `wanted`; they are in that very order unless sorted."""
+    draft = _without_unused_calls(_having_on_keys_to_where(draft), wanted)
+    sources, columns = _finish_sources(draft, wanted)
+    best: _Named | None = None
+    for order in _orders(draft, sources, columns):
+        named = _name(draft, sources, columns, wanted, order, sort)
+        if best is None or named.text < best.text:
+            best = named
+    assert best is not None
+    return best.block, best.positions
+
+
+# ---- sources
+
+
+def _finish_sources(
+    draft: Draft, wanted: Sequence[Expr]
+) -> tuple[dict[str, Source], dict[Column, Column]]:
+    """Every source in canonical form, and where its columns went when it was pruned and sorted."""
+    used = _columns_used(draft, wanted)
+    sources: dict[str, Source] = {}
+    moved: dict[Column, Column] = {}
+    own = [draft.sources, *(semi.sources for semi in draft.semis)]
+    for alias, source in (pair for sources_ in own for pair in sources_.items()):
+        sources[alias], places = _finish_source(source, [c for c in used if c.relation == alias])
+        moved |= places
+    return sources, moved
+
+
+def _columns_used(draft: Draft, wanted: Sequence[Expr]) -> set[Column]:
+    exprs = [*wanted, *draft.conditions]
+    exprs += [condition for semi in draft.semis for condition in semi.conditions]
+    if draft.group is not None:
+        exprs += [*draft.group.keys, *draft.group.having]
+        exprs += [e for call in draft.group.calls for e in (call.arg, call.filter) if e is not None]
+    return {column for expr in exprs for column in columns_of(expr)}
+
+
+def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, dict[Column, Column]]:
+    match source:
+        case Scan() | TableScan():
+            return source, {}
+        case OuterDraft():
+            return _finish_outer(source, used)
+        case UnionDraft():
+            numbers = sorted(int(c.name[1:]) for c in used) or [0]
+            union, places = _finish_union(source, numbers)
+            return union, {c: replace(c, name=f"c{places[int(c.name[1:])]}") for c in used}
+        case Draft():
+            outputs = list(source.outputs.values())
+            numbers = sorted(int(c.name[1:]) for c in used) or [0]
+            if source.by_value:
+                numbers = list(range(len(outputs)))
+            block, positions = _finish(source, [outputs[n] for n in numbers])
+            place = dict(zip(numbers, positions, strict=True))
+            return block, {c: replace(c, name=f"c{place[int(c.name[1:])]}") for c in used}
+
+
+def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, dict[Column, Column]]:
+    inside = columns_of(source.condition)
+    bodies: list[Body] = []
+    moved: dict[str, str] = {}
+    for side, draft in (("l", source.left), ("r", source.right)):
+        outputs = list(draft.outputs.values())
+        numbers = sorted({int(c.name[1:]) for c in {*used, *inside} if c.name[0] == side}) or [0]
+        if draft.by_value:
+            numbers = list(range(len(outputs)))
+        block, positions = _finish(draft, [outputs[n] for n in numbers])
+        bodies.append(block)
+        moved |= {f"{side}{n}": f"{side}{at}" for n, at in zip(numbers, positions, strict=True)}
+    renamed = {c: Column("", moved[c.name], c.type, c.nullable) for c in inside}
+    condition = normalize(substitute(source.condition, renamed))
+    outer = Outer(bodies[0], bodies[1], condition, source.full)
+    return outer, {c: replace(c, name=moved[c.name]) for c in used}
+
+
+def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, dict[int, int]]:
+    """The union of the columns `numbers`; branches and columns in an order of their own."""
+    if any(branch.by_value for branch in union.branches):
+        numbers = list(range(len(union.types)))
+
+    def wanted(branch: Draft, order: Iterable[int]) -> list[Expr]:
+        outputs = list(branch.outputs.values())
+        return [outputs[n] for n in order]
+
+    rough = [_finish(branch, wanted(branch, numbers)) for branch in union.branches]
+    ranked = sorted(range(len(rough)), key=lambda i: body_text(rough[i][0]))
+
+    def column_key(at: int) -> tuple[str, ...]:
+        items = ((rough[i][0].items, rough[i][1]) for i in ranked)
+        return tuple(text(exprs[positions[at]]) for exprs, positions in items)
+
+    order = sorted(range(len(numbers)), key=column_key)
+    kept = [numbers[at] for at in order]
+    branches = [
+        _finish(union.branches[i], wanted(union.branches[i], kept), sort=False)[0] for i in ranked
+    ]
+    branches.sort(key=body_text)
+    types = tuple(union.types[n] for n in kept)
+    return Union(tuple(branches), types), {n: at for at, n in enumerate(kept)}
+
+
+# ---- order of the sources
+
+
+def _orders(
+    draft: Draft, sources: Mapping[str, Source], columns: Mapping[Column, Column]
+) -> Iterator[tuple[str, ...]]:
+    """The orders of a draft's sources that are worth comparing; one if there are no ties."""
+    key = {alias: source_text(sources[alias]) for alias in draft.sources}
+    if len(set(key.values())) < len(key):
+        local = _local_conditions(draft, columns)
+        key = {alias: f"{key[alias]} {local.get(alias, '')}" for alias in key}
+    ranked = sorted(key, key=lambda alias: key[alias])
+    ties = [list(group) for _, group in groupby(ranked, key=lambda alias: key[alias])]
+    if prod(factorial(len(tie)) for tie in ties) > MOST_ORDERS:
+        yield tuple(ranked)
+        return
+    for choice in product(*(permutations(tie) for tie in ties)):
+        yield tuple(alias for tie in choice for alias in tie)
+
+
+def _local_conditions(draft: Draft, columns: Mapping[Column, Column]) -> dict[str, str]:
+    """For every source the conditions that speak of it alone."""
+    found: dict[str, list[Expr]] = {}
+    for condition in draft.conditions:
+        for part in conjuncts(simplify(substitute(condition, columns))):
+            read = columns_of(part)
+            aliases = {c.relation for c in read}
+            if len(aliases) == 1:
+                own: dict[Expr, Expr] = {c: replace(c, relation="s") for c in read}
+                found.setdefault(aliases.pop(), []).append(substitute(part, own))
+    return {alias: box_text(normalize(conjunction(parts))) for alias, parts in found.items()}
+
+
+# ---- naming
+
+
+@dataclass(frozen=True)
+class _Named:
+    block: Block
+    positions: Positions
+    text: str
+
+
+def _name(
+    draft: Draft,
+    sources: Mapping[str, Source],
+    columns: Mapping[Column, Column],
+    wanted: Sequence[Expr],
+    order: Sequence[str],
+    sort: bool,
+) -> _Named:
+    """The block with its sources in that order."""
+    alias = {old: f"s{i}" for i, old in enumerate(order)}
+    rename = _Renaming(alias, columns)
+    where = normalize(conjunction(rename(c) for c in draft.conditions))
+    represent = representatives(where)
+
+    def canonical(expr: Expr) -> Expr:
+        renamed = rename(expr)
+        return simplify(substitute(renamed, represent) if represent else renamed)
+
+    semis = [_finish_semi(semi, sources, rename, represent) for semi in draft.semis]
+    group: Group | None = None
+    if draft.group is not None:
+        group, numbers = _finish_group(draft.group, wanted, canonical)
+        items = [simplify(substitute(item, numbers)) for item in wanted]
+    else:
+        items = [canonical(item) for item in wanted]
+    kept, positions = _sorted_items(items) if sort else (items, list(range(len(items))))
+    block = Block(
+        tuple(_aliased(sources[old], alias[old]) for old in order),
+        where,
+        tuple(sorted(set(semis), key=semi_text)),
+        group,
+        tuple(kept),
+        draft.distinct and not _is_keyed(group, kept),
+    )
+    return _Named(block, positions, body_text(block))
+
+
+class _Renaming:
+    """Leaf columns to their canonical names, each worked out once."""
+
+    def __init__(self, alias: Mapping[str, str], columns: Mapping[Column, Column]) -> None:
+        self.alias = alias
+        self.columns = columns
+        self._known: dict[Column, Column] = {}
+
+    def __call__(self, expr: Expr) -> Expr:
+        if isinstance(expr, Column):
+            return self._column(expr)
+        if isinstance(expr, Call) and expr.args:
+            return Call(expr.name, tuple(map(self, expr.args)), expr.type)
+        return expr
+
+    def _column(self, column: Column) -> Column:
+        found = self._known.get(column)
+        if found is None:
+            found = self.columns.get(column, column)
+            if found.relation in self.alias:
+                alias = self.alias[found.relation]
+                found = Column(alias, found.name, found.type, found.nullable)
+            self._known[column] = found
+        return found
+
+
+def representatives(box: Box) -> dict[Expr, Expr]:
+    """Columns that a condition makes equal, each to the first of its class.
+
+    Only between columns of one type, so that an output keeps its own.
+    """
+    return {
+        term: c.terms[0]
+        for c in box.constraints
+        for term in c.terms[1:]
+        if isinstance(term, Column) and isinstance(c.terms[0], Column)
+        if term.type == c.terms[0].type
+    }
+
+
+def _aliased(source: Source, alias: str) -> Source:
+    return replace(source, alias=alias) if isinstance(source, Scan | TableScan) else source
+
+
+def _sorted_items(items: Sequence[Expr]) -> tuple[list[Expr], Positions]:
+    by_text = {text(item): item for item in items}
+    order = {key: at for at, key in enumerate(sorted(by_text))}
+    return [by_text[key] for key in order], [order[text(item)] for item in items]
+
+
+def _is_keyed(group: Group | None, items: Sequence[Expr]) -> bool:
+    """Rows of a group differ in a key, so DISTINCT says nothing where all keys are told."""
+    if group is None:
+        return False
+    return all(any(_is_group_column(i, f"k{n}") for i in items) for n in range(len(group.keys)))
+
+
+def _is_group_column(expr: Expr, name: str) -> bool:
+    return isinstance(expr, Column) and expr.relation == GROUP and expr.name == name
+
+
+def _finish_semi(
+    semi: SemiDraft,
+    sources: Mapping[str, Source],
+    rename: _Renaming,
+    represent: Mapping[Expr, Expr],
+) -> Semi:
+    key = {alias: source_text(sources[alias]) for alias in semi.sources}
+    ranked = sorted(key, key=lambda alias: key[alias])
+    ties = [list(group) for _, group in groupby(ranked, key=lambda alias: key[alias])]
+    tied = [tie for tie in ties if len(tie) > 1]
+    orders: Iterable[tuple[tuple[str, ...], ...]] = product(*(permutations(tie) for tie in ties))
+    if prod(factorial(len(tie)) for tie in tied) > MOST_ORDERS:
+        orders = [tuple(tuple(tie) for tie in ties)]
+    found = []
+    for choice in orders:
+        order = [alias for tie in choice for alias in tie]
+        alias = dict(rename.alias) | {old: f"e{i}" for i, old in enumerate(order)}
+        inner = _Renaming(alias, rename.columns)
+        where = normalize(conjunction(substitute(inner(c), represent) for c in semi.conditions))
+        own = tuple(_aliased(sources[old], alias[old]) for old in order)
+        found.append(Semi(own, where, semi.anti))
+    return min(found, key=semi_text)
+
+
+# ---- groups
+
+
+def _having_on_keys_to_where(draft: Draft) -> Draft:
+    """A condition on keys alone picks groups as a condition on tuples does."""
+    if draft.group is None or not draft.group.keys or not draft.group.having:
+        return draft
+    keys: dict[Expr, Expr] = {
+        Column(GROUP, f"k{n}", key.type, nullable(key)): key
+        for n, key in enumerate(draft.group.keys)
+    }
+    kept: list[Expr] = []
+    moved: list[Expr] = []
+    for condition in draft.group.having:
+        for part in conjuncts(simplify(condition)):
+            read = columns_of(part)
+            if read and all(c.name.startswith("k") for c in read):
+                moved.append(substitute(part, keys))
+            else:
+                kept.append(part)
+    group = replace(draft.group, having=kept)
+    return replace(draft, group=group, conditions=[*draft.conditions, *moved])
+
+
+def _without_unused_calls(draft: Draft, wanted: Sequence[Expr]) -> Draft:
+    """An aggregate that neither an output nor HAVING reads need not be computed."""
+    if draft.group is None:
+        return draft
+    read = {c.name for e in (*wanted, *draft.group.having) for c in columns_of(e)}
+    calls = [
+        call if f"a{n}" in read else AggregateCall("count", None, BIGINT)
+        for n, call in enumerate(draft.group.calls)
+    ]
+    return replace(draft, group=replace(draft.group, calls=calls))
+
+
+def _finish_group(
+    group: GroupDraft, wanted: Sequence[Expr], canonical: _Canonical
+) -> tuple[Group, dict[Expr, Expr]]:
+    """Keys and the aggregates in use, each once and sorted, and the new names of $agg columns."""
+    keys = [canonical(key) for key in group.keys]
+    calls = [_canonical_call(call, canonical) for call in group.calls]
+    key_order = {k: n for n, k in enumerate(sorted(set(map(text, keys))))}
+    used = {column for expr in (*wanted, *group.having) for column in columns_of(expr)}
+    names = {column.name for column in used}
+    used_calls = {call_text(c) for n, c in enumerate(calls) if f"a{n}" in names}
+    call_order = {c: n for n, c in enumerate(sorted(used_calls))}
+    numbers: dict[Expr, Expr] = {}
+    for column in used:
+        at = int(column.name[1:])
+        if column.name[0] == "k":
+            name, may_be_null = f"k{key_order[text(keys[at])]}", nullable(keys[at])
+        else:
+            name, may_be_null = f"a{call_order[call_text(calls[at])]}", column.nullable
+        numbers[column] = Column(GROUP, name, column.type, may_be_null)
+    by_key = {text(key): key for key in keys}
+    by_call = {call_text(call): call for call in calls}
+    having = normalize(conjunction(substitute(h, numbers) for h in group.having))
+    return (
+        Group(
+            tuple(by_key[k] for k in key_order),
+            tuple(by_call[c] for c in call_order),
+            having if group.having else ANYTHING,
+        ),
+        numbers,
+    )
+
+
+def _canonical_call(call: AggregateCall, canonical: _Canonical) -> AggregateCall:
+    arg = None if call.arg is None else canonical(call.arg)
+    kept = None if call.filter is None else to_expr(normalize(canonical(call.filter)))
+    counts_all = call.name == "count" and not call.distinct
+    if counts_all and isinstance(arg, Column) and not arg.nullable:
+        arg = None
+    return replace(call, arg=arg, filter=kept)

@@ -1,0 +1,457 @@
+"""Collecting the conjuncts of a condition until they are a box.
+
+Every conjunct becomes a fact: a domain of a term, an equality of columns, a comparison of two terms,
+a disjunction, or something opaque. Closing brings facts together until nothing follows that is not
+said: equal columns share one domain and stand for each other in all other facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from headwater.algebra.box import (
+    NOTHING,
+    Box,
+    Constraint,
+    needed,
+    replaced,
+    replaced_term,
+)
+from headwater.algebra.domain import (
+    Domain,
+    comparable,
+    compare,
+    everything,
+    of,
+    only_null,
+)
+from headwater.algebra.expressions import Call, Column, Expr, Literal, conjuncts
+from headwater.algebra.functions import MIRRORED
+from headwater.algebra.linear import (
+    Linear,
+    bounds,
+    columns_of_difference,
+    difference,
+    difference_term,
+    linear,
+    mirrored,
+    on_column,
+    on_difference,
+    spread,
+)
+from headwater.algebra.simplify import (
+    COMPARISON_OF,
+    OUTCOMES,
+    may_be_null,
+    negate,
+    simplify,
+    text,
+)
+from headwater.algebra.types import BOOLEAN
+
+_YES = compare(BOOLEAN, "=", True)
+_NO = compare(BOOLEAN, "=", False)
+
+
+class Facts:
+    """Conjuncts in the making; disjunctions are kept apart, in `ors`."""
+
+    __slots__ = ("domains", "empty", "ors", "pairs", "parents", "terms")
+
+    def __init__(self, *boxes: Box) -> None:
+        self.domains: dict[Expr, Domain] = {}
+        self.parents: dict[Expr, Expr] = {}
+        self.pairs: dict[tuple[Expr, ...], int] = {}
+        self.terms: dict[Expr, None] = {}
+        self.ors: dict[Call, None] = {}
+        self.empty = False
+        for box in boxes:
+            self.include(box)
+
+    # ---- taking in
+
+    def condition(self, expr: Expr | None) -> None:
+        """Any condition is true."""
+        for part in conjuncts(expr):
+            if isinstance(part, Call) and part.name in OUTCOMES:
+                a, b = part.args
+                if isinstance(a, Column) and isinstance(b, Literal) and _alike(a, b):
+                    self.meet(a, compare(a.type, part.name, b.value))
+                    continue
+            self.simple(simplify(part))
+
+    def simple(self, expr: Expr) -> None:
+        """A simplified condition is true."""
+        if isinstance(expr, Literal):
+            self.empty |= expr.value is not True
+        elif isinstance(expr, Column):
+            self.meet(expr, _YES)
+        else:
+            _COLLECT.get(expr.name, Facts._opaque)(self, expr)
+
+    def include(self, box: Box) -> None:
+        """All that a box says."""
+        self.empty |= box.empty
+        for c in box.constraints:
+            self.equal_in(c.terms, c.domain)
+        for term in box.terms:
+            self.simple(term)
+
+    def know(self, term: Expr, domain: Domain) -> None:
+        """The term is in the domain."""
+        if isinstance(term, Literal):
+            self.empty |= not domain.contains(term.value)
+        elif isinstance(term, Call) and term.type == BOOLEAN:
+            self._know_condition(term, domain)
+        else:
+            self.meet(term, domain)
+
+    def meet(self, term: Expr, domain: Domain) -> None:
+        """The same for a term that is neither a constant nor a condition."""
+        known = self.domains.get(term)
+        if known is not None:
+            domain = known.intersect(domain)
+        elif domain.null and not may_be_null(term):
+            domain = domain.with_null(False)
+        self.domains[term] = domain
+        self.empty |= domain.is_empty
+
+    def equal_in(self, terms: Sequence[Expr], domain: Domain) -> None:
+        """The terms are equal, and in the domain."""
+        self.meet(terms[0], domain)
+        for term in terms[1:]:
+            self.equal(terms[0], term)
+
+    def equal(self, x: Expr, y: Expr) -> None:
+        """Two columns of one type are equal."""
+        a, b = self._root(x), self._root(y)
+        self.parents.setdefault(a, a)
+        self.parents[b] = a
+
+    def _root(self, x: Expr) -> Expr:
+        while (parent := self.parents.get(x, x)) != x:
+            x = parent
+        return x
+
+    def _know_condition(self, term: Call, domain: Domain) -> None:
+        condition = domain.as_expr(term)
+        if condition is None:
+            return
+        simple, is_null = simplify(condition), Call("is_null", (term,), BOOLEAN)
+        if simple in (is_null, negate(is_null)):
+            self.meet(term, domain)
+        else:
+            self.simple(simple)
+
+    # ---- kinds of conditions
+
+    def _opaque(self, call: Call) -> None:
+        self.terms[call] = None
+
+    def _and(self, call: Call) -> None:
+        for part in call.args:
+            self.simple(part)
+
+    def _or(self, call: Call) -> None:
+        self.ors[call] = None
+
+    def _not(self, call: Call) -> None:
+        inner = call.args[0]
+        if isinstance(inner, Column):
+            self.meet(inner, _NO)
+        elif isinstance(inner, Call) and inner.name in _NEGATIONS:
+            _NEGATIONS[inner.name](self, inner)
+        else:
+            self._opaque(call)
+
+    def _null(self, call: Call) -> None:
+        self.know(call.args[0], only_null(call.args[0].type))
+
+    def _not_null(self, call: Call) -> None:
+        self.know(call.args[0], everything(call.args[0].type, null=False))
+
+    def _in(self, call: Call) -> None:
+        term, *members = call.args
+        if isinstance(term, Call) and linear(term) is not None:
+            parts = tuple(simplify(Call("=", (term, m), BOOLEAN)) for m in members)
+            self._or(Call("or", parts, BOOLEAN))
+        elif (domain := _set_of(term, members)) is not None:
+            self.know(term, domain.with_null(False))
+        else:
+            self._opaque(call)
+
+    def _not_in(self, call: Call) -> None:
+        term, *members = call.args
+        if isinstance(term, Call) and linear(term) is not None:
+            for m in members:
+                self.simple(simplify(Call("<>", (term, m), BOOLEAN)))
+        elif (domain := _set_of(term, members)) is not None:
+            self.empty |= domain.null
+            self.know(term, domain.complement())
+        else:
+            self._opaque(Call("not", (call,), BOOLEAN))
+
+    def _same(self, call: Call) -> None:
+        term, domain = call.args[0], _set_of(call.args[0], call.args[1:])
+        if domain is None:
+            self._opaque(call)
+        else:
+            self.know(term, domain)
+
+    def _not_same(self, call: Call) -> None:
+        term, domain = call.args[0], _set_of(call.args[0], call.args[1:])
+        if domain is None:
+            self._opaque(Call("not", (call,), BOOLEAN))
+        else:
+            self.know(term, domain.outside())
+
+    def _comparison(self, call: Call) -> None:
+        op, (a, b) = call.name, call.args
+        if a == b:
+            self._with_itself(op, a)
+        elif (form := difference(a, b)) is not None and bounds(form):
+            self._linear(form, op)
+        elif isinstance(b, Literal):
+            value = comparable(a.type, b)
+            if value is None or isinstance(a, Literal):
+                self._opaque(call)
+            else:
+                self.know(a, compare(a.type, op, value))
+        elif op == "=" and _can_be_equal(a, b):
+            self.equal(a, b)
+        else:
+            outcomes = self.pairs.get((a, b), 7) & OUTCOMES[op]
+            self.pairs[(a, b)] = outcomes
+            self.empty |= not outcomes
+
+    def _with_itself(self, op: str, term: Expr) -> None:
+        if OUTCOMES[op] & 2:
+            self.know(term, everything(term.type, null=False))
+        else:
+            self.empty = True
+
+    def _linear(self, form: Linear, op: str) -> None:
+        """form op 0, for a form that bounds one column or a difference."""
+        used = [part for part in form.parts.items() if part[1]]
+        for column, factor in form.parts.items():
+            if not factor:
+                self.meet(column, everything(column.type, null=False))
+        if not used:
+            sign = 1 if form.constant < 0 else 4 if form.constant > 0 else 2
+            self.empty |= not OUTCOMES[op] & sign
+        elif len(used) == 1:
+            self.meet(used[0][0], on_column(*used[0], op, form.constant))
+        else:
+            (x, factor), (y, _) = sorted(used, key=lambda part: text(part[0]))
+            bound = Fraction(-form.constant) / factor
+            self._difference(x, y, op if factor > 0 else MIRRORED[op], bound)
+
+    def _difference(self, x: Column, y: Column, op: str, bound: Fraction) -> None:
+        """x - y op bound, for x before y."""
+        if op == "=" and not bound and x.type == y.type:
+            self.equal(x, y)
+        else:
+            term = difference_term(x, y)
+            assert term is not None
+            self.meet(term, on_difference(term, x, op, bound))
+
+    # ---- closing
+
+    def close(self) -> Box:
+        """The box of all facts but the disjunctions."""
+        while not self.empty:
+            heads = self._merge()
+            if not self._rewrite(heads) and not self._settle():
+                return self._box(heads)
+        return NOTHING
+
+    def _merge(self) -> dict[Expr, Expr]:
+        """Give every class of equal columns one domain; return the head of each other member."""
+        heads = self._merge_classes()
+        while self._join_points():
+            heads = self._merge_classes()
+        return heads
+
+    def _merge_classes(self) -> dict[Expr, Expr]:
+        classes: dict[Expr, list[Expr]] = {}
+        for column in self.parents:
+            classes.setdefault(self._root(column), []).append(column)
+        heads: dict[Expr, Expr] = {}
+        for members in classes.values():
+            head, *others = sorted(members, key=text)
+            self.meet(head, everything(head.type, null=False))
+            for other in others:
+                heads[other] = head
+                if other in self.domains:
+                    self.meet(head, self.domains.pop(other))
+        return heads
+
+    def _join_points(self) -> bool:
+        """Columns of one type with the same single value are equal."""
+        holders: dict[Domain, Expr] = {}
+        joined = False
+        for term, domain in self.domains.items():
+            if isinstance(term, Column) and not term.type.is_floating and domain.is_point:
+                holder = holders.setdefault(domain, term)
+                if holder is not term:
+                    self.equal(holder, term)
+                    joined = True
+        return joined
+
+    def _rewrite(self, heads: dict[Expr, Expr]) -> bool:
+        """Say all else of heads; whether anything has changed."""
+        if not heads:
+            return False
+        changed = self._rewrite_domains(heads)
+        for pair in list(self.pairs):
+            call = Call(COMPARISON_OF[self.pairs[pair]], pair, BOOLEAN)
+            if (new := replaced(call, heads)) != call:
+                del self.pairs[pair]
+                self.simple(new)
+                changed = True
+        for term in list(self.terms):
+            if (new := replaced(term, heads)) != term:
+                del self.terms[term]
+                self.simple(new)
+                changed = True
+        return changed
+
+    def _rewrite_domains(self, heads: dict[Expr, Expr]) -> bool:
+        changed = False
+        for term in [term for term in self.domains if isinstance(term, Call)]:
+            if (xy := columns_of_difference(term)) is not None:
+                x, y = (heads.get(column, column) for column in xy)
+                if (x, y) != xy:
+                    self._rewrite_difference(x, y, self.domains.pop(term))
+                    changed = True
+            elif (new := replaced_term(term, heads)) != term:
+                self.know(new, self.domains.pop(term))
+                changed = True
+        return changed
+
+    def _rewrite_difference(self, x: Expr, y: Expr, domain: Domain) -> None:
+        assert isinstance(x, Column) and isinstance(y, Column)
+        if x == y:
+            self.empty |= not domain.contains(0)
+            return
+        if text(y) < text(x):
+            x, y, domain = y, x, mirrored(domain, x)
+        term = difference_term(x, y)
+        assert term is not None
+        self.meet(term, domain)
+
+    def _settle(self) -> bool:
+        """Leave out comparisons of two terms that their domains decide; whether there is a new
+        equality."""
+        classes = len(self.parents)
+        for term in [term for term in self.domains if isinstance(term, Call)]:
+            if (xy := columns_of_difference(term)) is not None:
+                self._settle_difference(term, *xy)
+        for pair in list(self.pairs):
+            self._settle_pair(*pair)
+        return len(self.parents) > classes or self.empty
+
+    def _settle_difference(self, term: Expr, x: Column, y: Column) -> None:
+        domain = self.domains.pop(term)
+        known = spread(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
+        left = domain.intersect(known)
+        if left == on_difference(term, x, "=", 0) and x.type == y.type:
+            self.equal(x, y)
+        elif left == known:
+            if not domain.null:
+                self.meet(x, everything(x.type, null=False))
+                self.meet(y, everything(y.type, null=False))
+        else:
+            self.meet(term, domain.within(known))
+        self.empty |= left.is_empty
+
+    def _settle_pair(self, a: Expr, b: Expr) -> None:
+        possible = self._domain(a).outcomes(self._domain(b)) if a.type == b.type else 7
+        outcomes = self.pairs.pop((a, b)) & possible
+        if outcomes == 2 and _can_be_equal(a, b):
+            self.equal(a, b)
+        elif outcomes == possible:
+            self.know(a, everything(a.type, null=False))
+            self.know(b, everything(b.type, null=False))
+        else:
+            self.pairs[(a, b)] = outcomes
+        self.empty |= not outcomes
+
+    def _domain(self, term: Expr) -> Domain:
+        return self.domains.get(term) or everything(term.type)
+
+    def _box(self, heads: dict[Expr, Expr]) -> Box:
+        comparisons = (
+            Call(COMPARISON_OF[outcomes], pair, BOOLEAN) for pair, outcomes in self.pairs.items()
+        )
+        terms = {*self.terms, *comparisons}
+        if any(isinstance(t, Call) and t.name == "not" and t.args[0] in terms for t in terms):
+            return NOTHING
+        present = needed(self.domains, terms)
+        members: dict[Expr, list[Expr]] = {head: [head] for head in heads.values()}
+        for member, head in heads.items():
+            members[head].append(member)
+        constraints = []
+        for term, domain in self.domains.items():
+            if term in present:
+                domain = domain.with_null(False)
+            if domain.is_empty:
+                return NOTHING
+            if term in members:
+                constraints.append(Constraint(tuple(sorted(members[term], key=text)), domain))
+            elif not _is_plain(term, domain, term in present):
+                constraints.append(Constraint((term,), domain))
+        return Box(
+            tuple(sorted(constraints, key=lambda c: text(c.terms[0]))),
+            tuple(sorted(terms, key=text)),
+        )
+
+
+def _is_plain(term: Expr, domain: Domain, is_present: bool) -> bool:
+    """Whether a domain says nothing."""
+    return domain.has_all_values and (domain.null or is_present or not may_be_null(term))
+
+
+def _alike(a: Column, b: Literal) -> bool:
+    """Whether a constant compares with a column just by its value."""
+    return a.type is b.type or a.type == b.type or (a.type.is_integer and b.type.is_integer)
+
+
+def _can_be_equal(a: Expr, b: Expr) -> bool:
+    """Whether two terms are columns of which an equality makes a class."""
+    if not (isinstance(a, Column) and isinstance(b, Column)):
+        return False
+    return a.type == b.type and not a.type.is_floating
+
+
+def _set_of(term: Expr, members: Sequence[Expr]) -> Domain | None:
+    """The values that the members are, NULL if one is; None if that cannot be said."""
+    values = []
+    if isinstance(term, Literal):
+        return None
+    for member in members:
+        if not isinstance(member, Literal):
+            return None
+        value = comparable(term.type, member)
+        if value is None and member.value is not None:
+            return None
+        values.append(value)
+    return of(term.type, values)
+
+
+_COLLECT: dict[str, Callable[[Facts, Call], None]] = {
+    **dict.fromkeys(OUTCOMES, Facts._comparison),
+    "and": Facts._and,
+    "or": Facts._or,
+    "not": Facts._not,
+    "is_null": Facts._null,
+    "in": Facts._in,
+    "<=>": Facts._same,
+}
+
+_NEGATIONS: dict[str, Callable[[Facts, Call], None]] = {
+    "is_null": Facts._not_null,
+    "in": Facts._not_in,
+    "<=>": Facts._not_same,
+}

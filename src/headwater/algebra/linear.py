@@ -1,0 +1,226 @@
+"""Linear forms: sums of columns times constants, on types whose arithmetic is exact.
+
+A comparison of linear expressions means what it means in mathematics, so `v + 1 > 6` is `v > 5`
+and `a.ts <= b.ts + INTERVAL 5 MINUTES` bounds the difference of two columns. A part that overflows
+inside such a comparison does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from headwater.algebra.domain import BOTTOM, DAY, Domain, compare, everything
+from headwater.algebra.expressions import Call, Column, Expr, Literal
+from headwater.algebra.functions import COMPARISONS, MIRRORED, cast
+from headwater.algebra.simplify import text
+from headwater.algebra.types import (
+    BIGINT,
+    DATE,
+    INTERVAL,
+    MAX_DECIMAL,
+    TIMESTAMP,
+    Type,
+    as_decimal,
+    decimal,
+)
+
+Number = int | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The sum of `parts` (columns with their factors, zero too) and a constant."""
+
+    parts: dict[Column, Number]
+    constant: Number = 0
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        parts = dict(self.parts)
+        for column, factor in other.parts.items():
+            parts[column] = parts.get(column, 0) + sign * factor
+        return Linear(parts, self.constant + sign * other.constant)
+
+    def times(self, factor: Number) -> Linear:
+        return Linear({c: f * factor for c, f in self.parts.items()}, self.constant * factor)
+
+
+def linear(expr: Expr) -> Linear | None:
+    """The linear form of a simplified expression; None if it has none.
+
+    Days are counted in a DATE, microseconds in a TIMESTAMP or an INTERVAL.
+    """
+    if isinstance(expr, Column):
+        return Linear({expr: 1}) if expr.type.is_exact else None
+    if isinstance(expr, Literal):
+        exact = expr.type.is_exact and isinstance(expr.value, int | Decimal)
+        return Linear({}, _number(expr)) if exact else None
+    rule = _RULES.get(expr.name)
+    return rule(expr) if rule is not None and expr.type.is_exact else None
+
+
+def difference(a: Expr, b: Expr) -> Linear | None:
+    """The linear form of a - b for two sides of a comparison."""
+    x, y = linear(a), linear(b)
+    if x is None or y is None:
+        return None
+    if a.type != b.type:
+        x, y = _in_micros(a, x, b), _in_micros(b, y, a)
+    return x.plus(y, -1)
+
+
+def _in_micros(expr: Expr, form: Linear, beside: Expr) -> Linear:
+    return form.times(DAY) if expr.type == DATE and beside.type == TIMESTAMP else form
+
+
+def _number(constant: Literal) -> Number:
+    value = constant.value
+    assert isinstance(value, int | Decimal)
+    return value if isinstance(value, int) else Fraction(value)
+
+
+def _sum(call: Call) -> Linear | None:
+    a, b = linear(call.args[0]), linear(call.args[1])
+    if a is None or b is None or not (a.parts or b.parts):
+        return None
+    if call.name == "-" and call.type == INTERVAL:
+        a, b = (
+            form.times(DAY) if arg.type == DATE else form
+            for form, arg in zip((a, b), call.args, strict=True)
+        )
+    return a.plus(b, -1 if call.name == "-" else 1)
+
+
+def _product(call: Call) -> Linear | None:
+    a, b = linear(call.args[0]), linear(call.args[1])
+    if a is None or b is None or bool(a.parts) == bool(b.parts):
+        return None
+    return a.times(b.constant) if a.parts else b.times(a.constant)
+
+
+def _negation(call: Call) -> Linear | None:
+    form = linear(call.args[0])
+    return None if form is None else form.times(-1)
+
+
+def _widening(call: Call) -> Linear | None:
+    """A cast that keeps every value."""
+    source, target = call.args[0].type, call.type
+    if source == DATE and target == TIMESTAMP:
+        form = linear(call.args[0])
+        return None if form is None else form.times(DAY)
+    return linear(call.args[0]) if _holds(target, source) else None
+
+
+def _holds(target: Type, source: Type) -> bool:
+    if target.is_integer and source.is_integer:
+        return _highest(target) >= _highest(source)
+    if target.is_decimal and (source.is_integer or source.is_decimal):
+        inner = as_decimal(source)
+        whole = target.precision - target.scale >= inner.precision - inner.scale
+        return whole and target.scale >= inner.scale
+    return False
+
+
+def _highest(type_: Type) -> int:
+    return 0 if type_.bounds is None else type_.bounds[1]
+
+
+_RULES: dict[str, Callable[[Call], Linear | None]] = {
+    "+": _sum,
+    "-": _sum,
+    "*": _product,
+    "neg": _negation,
+    "cast": _widening,
+}
+
+
+# ---- one column, and the difference of two
+
+
+def bounds(form: Linear) -> bool:
+    """Whether `form op 0` bounds one column, or the difference of two."""
+    used = [part for part in form.parts.items() if part[1]]
+    if len(used) < 2:
+        return True
+    (x, first), (y, second) = used[0], used[1]
+    return len(used) == 2 and first == -second and difference_term(x, y) is not None
+
+
+def is_bound(call: Expr) -> bool:
+    """Whether a comparison is linear and bounds one column, or the difference of two."""
+    if not isinstance(call, Call) or call.name not in (*COMPARISONS, "in"):
+        return False
+    form = difference(call.args[0], call.args[1])
+    return form is not None and bounds(form)
+
+
+def on_column(column: Column, factor: Number, op: str, constant: Number) -> Domain:
+    """The values of a column for which `factor * column + constant op 0`."""
+    return compare(column.type, op if factor > 0 else MIRRORED[op], Fraction(-constant) / factor)
+
+
+def difference_term(x: Column, y: Column) -> Expr | None:
+    """x - y, in a type that holds every result; None if there is none.
+
+    Both are numbers, or both times of one type; x stands before y by text.
+    """
+    if x.type == y.type and x.type in (TIMESTAMP, DATE, INTERVAL):
+        return Call("-", (x, y), INTERVAL)
+    if x.type.is_integer and y.type.is_integer and BIGINT not in (x.type, y.type):
+        return Call("-", (cast(x, BIGINT), cast(y, BIGINT)), BIGINT)
+    if not (x.type.is_numeric and y.type.is_numeric):
+        return None
+    a, b = as_decimal(x.type), as_decimal(y.type)
+    scale = max(a.scale, b.scale)
+    digits = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
+    if digits > MAX_DECIMAL:
+        return None
+    return Call("-", (cast(x, a), cast(y, b)), decimal(digits, scale))
+
+
+def on_difference(term: Expr, x: Column, op: str, bound: Number) -> Domain:
+    """The values of `difference_term(x, ..)` for which x - y `op bound`, in units of x.
+
+    Dates differ by whole days, so a cut between two days stands just above the lower one.
+    """
+    if x.type != DATE:
+        return compare(term.type, op, Fraction(bound))
+    days = compare(DATE, op, Fraction(bound))
+    return Domain(
+        term.type, tuple(cut if cut == BOTTOM else (cut - 1) * DAY + 1 for cut in days.cuts)
+    )
+
+
+def mirrored(domain: Domain, x: Column) -> Domain:
+    """The values -v for those v of a `difference_term(x, ..)` that are in the domain."""
+    step = DAY if x.type == DATE else 1
+    cuts = [2 - step - cut for cut in reversed(domain.cuts) if cut != BOTTOM]
+    if len(domain.cuts) % 2:
+        cuts.insert(0, BOTTOM)
+    return Domain(domain.type, tuple(cuts), domain.null)
+
+
+def spread(term: Expr, x: Column, of_x: Domain, of_y: Domain) -> Domain:
+    """What x - y can be, at most, for values of these domains."""
+    result = everything(term.type, null=False)
+    (low_x, high_x), (low_y, high_y) = of_x.ends, of_y.ends
+    if low_x is not None and high_y is not None:
+        result = result.intersect(on_difference(term, x, ">=", low_x - high_y))
+    if high_x is not None and low_y is not None:
+        result = result.intersect(on_difference(term, x, "<=", high_x - low_y))
+    return result
+
+
+def columns_of_difference(term: Expr) -> tuple[Column, Column] | None:
+    """The two columns of a term that `difference_term` made."""
+    if not isinstance(term, Call) or term.name != "-":
+        return None
+    x, y = (
+        arg.args[0] if isinstance(arg, Call) and arg.name == "cast" else arg for arg in term.args
+    )
+    if not isinstance(x, Column) or not isinstance(y, Column) or difference_term(x, y) != term:
+        return None
+    return (x, y) if text(x) < text(y) else None

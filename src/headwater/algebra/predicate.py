@@ -1,0 +1,482 @@
+"""Conditions in normal form, and the calculus that sharing rests on.
+
+A condition becomes a box, and boxes are compared, cut, relaxed and taken apart. Every function is
+sound for all boxes; implication is complete for conjunctions of comparisons of a column with
+constants, IN lists, IS [NOT] NULL and equalities of columns.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, reduce
+from itertools import combinations
+
+from headwater.algebra.box import (
+    ANYTHING,
+    NOTHING,
+    Box,
+    Constraint,
+    conditions,
+    replaced,
+    to_expr,
+)
+from headwater.algebra.domain import Domain, everything
+from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute
+from headwater.algebra.facts import Facts
+from headwater.algebra.simplify import (
+    COMPARISON_OF,
+    OUTCOMES,
+    negate,
+    simplify,
+    text,
+)
+from headwater.algebra.types import BOOLEAN
+
+__all__ = [
+    "ANYTHING",
+    "NOTHING",
+    "Box",
+    "Constraint",
+    "Mode",
+    "cover",
+    "covers",
+    "implies",
+    "intersect",
+    "normalize",
+    "rename",
+    "residue",
+    "to_expr",
+    "union",
+]
+
+Mode = typing.Literal["hull", "set"]
+
+MOST_BRANCHES = 32
+"""An OR of more branches is put in order, but not compared with what stands beside it."""
+
+MOST_BOXES = 256
+"""Among more boxes, `union` does not look for those inside others."""
+
+MOST_JOINED = 8
+"""Among more boxes, `union` joins only those that differ in a single domain."""
+
+MOST_PIECES = 500
+"""How many pieces `covers` looks at before it gives up."""
+
+
+# ---- making boxes
+
+
+def normalize(condition: Expr | None) -> Box:
+    """The box of the rows for which a condition is true.
+
+    v >= 3 AND v + 1 < 10 AND x = y AND y IN (1, 2)  ->  v in [3..8], x = y in {1, 2}
+    v IS NULL OR v > 5                               ->  v in {NULL, [6..]}
+    v > 5 AND v < 3                                  ->  NOTHING
+    """
+    facts = Facts()
+    facts.condition(condition)
+    return _closed(facts)
+
+
+def rename(box: Box, mapping: Mapping[Expr, Expr]) -> Box:
+    """The box with columns replaced by others of the same type, all at once."""
+    if box.empty:
+        return NOTHING
+    facts = Facts()
+    for c in box.constraints:
+        terms = [mapping.get(term, term) for term in c.terms]
+        if all(isinstance(term, Column) for term in terms):
+            facts.equal_in(terms, c.domain)
+        else:
+            for part in conditions(c):
+                facts.simple(simplify(substitute(part, mapping)))
+    for term in box.terms:
+        facts.simple(simplify(substitute(term, mapping)))
+    return _closed(facts)
+
+
+def intersect(a: Box, b: Box) -> Box:
+    """The rows of both: `normalize(p AND q) == intersect(normalize(p), normalize(q))`."""
+    return _closed(Facts(a, b))
+
+
+def _closed(facts: Facts) -> Box:
+    """The box of collected facts, disjunctions included."""
+    while True:
+        base = facts.close()
+        if base.empty or not facts.ors:
+            return base
+        found = [_resolved(base, call) for call in facts.ors]
+        changed = next((box for box in found if isinstance(box, Box) and box != base), None)
+        if changed is None:
+            return _with_ors(base, {term for term in found if not isinstance(term, Box)})
+        rest = [c for c, f in zip(facts.ors, found, strict=True) if f is not base]
+        facts = Facts(changed)
+        for call in rest:
+            facts.simple(call)
+
+
+def _with_ors(base: Box, ors: set[Expr]) -> Box:
+    """The box with these disjunctions beside it, but none that follows from the rest."""
+    for term in sorted(ors, key=text) if len(ors) > 1 else ():
+        others = replace(base, terms=(*base.terms, *(ors - {term})))
+        if _has_term(others, term):
+            ors = ors - {term}
+    return replace(base, terms=tuple(sorted((*base.terms, *ors), key=text)))
+
+
+def _resolved(base: Box, call: Call) -> Box | Expr:
+    """What an OR says beside a box: a smaller box that follows from both, or the OR of what its
+    branches add to the box."""
+    branches = _branches(call)
+    if len(branches) > MOST_BRANCHES:
+        return replaced(_disjunction(branches), base.known.heads)
+    cut = union(intersect(base, branch) for branch in branches)
+    if len(cut) < 2:
+        return cut[0] if cut else NOTHING
+    around = intersect(base, reduce(lambda a, b: cover(a, b, "set"), cut))
+    if around != base:
+        return around
+    rest = [residue(branch, base) for branch in cut]
+    if ANYTHING in rest:
+        return base
+    return _disjunction(box for box in rest if box is not None)
+
+
+@lru_cache(maxsize=1024)
+def _branches(call: Call) -> tuple[Box, ...]:
+    """The boxes of an OR."""
+    boxes = []
+    for arg in call.args:
+        facts = Facts()
+        facts.simple(arg)
+        boxes.append(_closed(facts))
+    return union(boxes)
+
+
+def _disjunction(boxes: Iterable[Box]) -> Expr:
+    parts: list[Expr] = []
+    for box in boxes:
+        condition = to_expr(box)
+        assert condition is not None
+        parts += condition.args if _is_or(condition) else [condition]
+    return Call("or", tuple(sorted(parts, key=text)), BOOLEAN)
+
+
+def _is_or(term: Expr) -> typing.TypeGuard[Call]:
+    return isinstance(term, Call) and term.name == "or"
+
+
+# ---- comparing boxes
+
+
+def implies(a: Box, b: Box) -> bool:
+    """Whether every row of `a` is one of `b`. No may also mean that it could not be shown.
+
+    v = 3 AND w = 3   implies  v = w
+    v > 3             implies  v >= 2
+    s < t             implies  s <> t AND s IS NOT NULL
+    """
+    if a.empty:
+        return True
+    if b.empty:
+        return False
+    if all(_within(a, c) for c in b.constraints) and all(_has_term(a, t) for t in b.terms):
+        return True
+    return _implies_by_cases(a, b)
+
+
+def _within(box: Box, constraint: Constraint) -> bool:
+    """Whether a box implies a constraint."""
+    known = box.known
+    head = known.head(constraint.terms[0])
+    if any(known.head(term) != head for term in constraint.terms[1:]):
+        return False
+    return known.domain(head) <= constraint.domain
+
+
+def _has_term(box: Box, term: Expr) -> bool:
+    """Whether a box implies an opaque term."""
+    known = box.known
+    if term in known.terms:
+        return True
+    if (changed := replaced(term, known.heads)) != term:
+        return implies(box, normalize(changed))
+    if not isinstance(term, Call):
+        return False
+    if term.name in OUTCOMES:
+        outcomes = known.outcomes(*term.args)
+        return outcomes is not None and outcomes & ~OUTCOMES[term.name] == 0
+    return _is_or(term) and covers(_branches(term), box)
+
+
+def _implies_by_cases(a: Box, b: Box) -> bool:
+    """Whether each branch of an OR in `a` implies `b`."""
+    for term in a.terms:
+        if _is_or(term) and len(branches := _branches(term)) <= MOST_BRANCHES:
+            rest = replace(a, terms=tuple(t for t in a.terms if t != term))
+            return all(implies(intersect(rest, branch), b) for branch in branches)
+    return False
+
+
+# ---- one box for two
+
+
+def cover(a: Box, b: Box, mode: Mode) -> Box:
+    """The least relaxation of two boxes: `implies(a, c) and implies(b, c)`.
+
+    For each term the union of both domains, or with "hull" the least interval around it unless
+    they are equal; equalities and opaque terms stay if both boxes imply them.
+
+    v = 3 AND w = 1, v = 5       ->  v IN (3, 5)           with "set"
+                                     v >= 3 AND v <= 5     with "hull"
+    x = y AND x = 1, x = y       ->  x = y
+    s < t, s = t                 ->  s <= t
+    """
+    if a.empty or b.empty:
+        return b if a.empty else a
+    facts = Facts()
+    for c in a.constraints:
+        for group in _classes(c.terms, b):
+            facts.equal_in(group, everything(group[0].type))
+    for term in dict.fromkeys((*a.known.subjects, *b.known.subjects)):
+        facts.know(term, _joined(a.known.domain(term), b.known.domain(term), mode))
+    for term in dict.fromkeys((*a.terms, *b.terms)):
+        if (common := _relaxed(term, a, b)) is not None:
+            facts.simple(common)
+    return _closed(facts)
+
+
+def _classes(terms: Sequence[Expr], box: Box) -> list[list[Expr]]:
+    """The terms in groups that are equal in a box."""
+    groups: dict[Expr, list[Expr]] = {}
+    for term in terms:
+        groups.setdefault(box.known.head(term), []).append(term)
+    return list(groups.values())
+
+
+def _joined(a: Domain, b: Domain, mode: Mode) -> Domain:
+    if a == b:
+        return a
+    both = a.union(b)
+    return both.hull() if mode == "hull" else both
+
+
+def _relaxed(term: Expr, a: Box, b: Box) -> Expr | None:
+    """The strongest form of an opaque term that both boxes imply."""
+    if _has_term(a, term) and _has_term(b, term):
+        return term
+    if not isinstance(term, Call) or term.name not in OUTCOMES:
+        return None
+    one, other = a.known.outcomes(*term.args), b.known.outcomes(*term.args)
+    name = COMPARISON_OF.get(one | other) if one is not None and other is not None else None
+    return None if name is None else Call(name, term.args, BOOLEAN)
+
+
+# ---- many boxes
+
+
+def union(boxes: Iterable[Box]) -> tuple[Box, ...]:
+    """Boxes that have the same rows together: none inside another, no two that could be one.
+
+    v = 1 AND w = 2, v = 1 AND w = 3, v = 1 AND w = 2 AND s = 'a'  ->  v = 1 AND w IN (2, 3)
+    v < 5, v >= 5                                                  ->  v IS NOT NULL
+
+    Among more than MOST_BOXES boxes some may stay inside others.
+    """
+    found = _in_order(boxes)
+    while len(found) > 1:
+        merged = _joined_pair(_merged(_merged(_unabsorbed(found), _singly), _jointly))
+        if merged == found:
+            break
+        found = merged
+    return tuple(found)
+
+
+def _in_order(boxes: Iterable[Box]) -> list[Box]:
+    distinct = {box for box in boxes if not box.empty}
+    return sorted(distinct, key=_box_text) if len(distinct) > 1 else list(distinct)
+
+
+@lru_cache(maxsize=4096)
+def _box_text(box: Box) -> str:
+    condition = to_expr(box)
+    return "" if condition is None else text(condition)
+
+
+def _unabsorbed(boxes: list[Box]) -> list[Box]:
+    """The boxes that are not inside another."""
+    if len(boxes) > MOST_BOXES:
+        return boxes
+    kept: list[Box] = []
+    for i, box in enumerate(boxes):
+        if not any(implies(box, other) for other in (*kept, *boxes[i + 1 :])):
+            kept.append(box)
+    return kept
+
+
+def _merged(boxes: list[Box], view: Callable[[Box], Sequence[Constraint]]) -> list[Box]:
+    """Boxes that differ in the domain of one constraint become one, for each constraint in turn."""
+    for subject in dict.fromkeys(c.terms for box in boxes for c in view(box)):
+        groups: dict[object, list[Box]] = {}
+        for box in boxes:
+            rest = frozenset(c for c in view(box) if c.terms != subject)
+            has_it = len(rest) < len(view(box))
+            groups.setdefault((rest, box.terms) if has_it else box, []).append(box)
+        if len(groups) < len(boxes):
+            boxes = _in_order(_as_one(subject, group, view) for group in groups.values())
+    return boxes
+
+
+def _as_one(
+    subject: tuple[Expr, ...], group: list[Box], view: Callable[[Box], Sequence[Constraint]]
+) -> Box:
+    """The box of the rows of all, which differ in the domain of the subject alone."""
+    if len(group) == 1:
+        return group[0]
+    domains = [c.domain for box in group for c in view(box) if c.terms == subject]
+    facts = Facts()
+    facts.equal_in(subject, reduce(Domain.union, domains))
+    for c in view(group[0]):
+        if c.terms != subject:
+            facts.equal_in(c.terms, c.domain)
+    for term in group[0].terms:
+        facts.simple(term)
+    return _closed(facts)
+
+
+def _singly(box: Box) -> list[Constraint]:
+    """The constraints, with columns apart that have the same single value."""
+    return [
+        Constraint(terms, c.domain)
+        for c in box.constraints
+        for terms in ([(term,) for term in c.terms] if c.domain.is_point else [c.terms])
+    ]
+
+
+def _jointly(box: Box) -> tuple[Constraint, ...]:
+    return box.constraints
+
+
+def _joined_pair(boxes: list[Box]) -> list[Box]:
+    """Two boxes that fill the least box around them become that box: x < y, x = y."""
+    if len(boxes) > MOST_JOINED:
+        return boxes
+    for a, b in combinations(boxes, 2):
+        if _columns(a) == _columns(b) and covers((a, b), both := cover(a, b, "set")):
+            return _in_order((both, *(box for box in boxes if box not in (a, b))))
+    return boxes
+
+
+@lru_cache(maxsize=4096)
+def _columns(box: Box) -> frozenset[Column]:
+    condition = to_expr(box)
+    return frozenset() if condition is None else frozenset(columns_of(condition))
+
+
+def covers(boxes: Iterable[Box], box: Box) -> bool:
+    """Whether every row of `box` is in one of the boxes.
+
+    Exact for boxes without opaque terms, up to a limit of work beyond which it answers no.
+    """
+    return _covered(box, tuple(boxes), iter(range(MOST_PIECES)))
+
+
+def _covered(box: Box, boxes: Sequence[Box], steps: Iterator[int]) -> bool:
+    if box.empty:
+        return True
+    if next(steps, None) is None:
+        return False
+    near = [other for other in boxes if not intersect(box, other).empty]
+    if any(implies(box, other) for other in near):
+        return True
+    if len(near) < 2:
+        return False
+    return all(_covered(piece, near[1:], steps) for piece in _outside(box, near[0]))
+
+
+def _outside(box: Box, other: Box) -> Iterator[Box]:
+    """Disjoint boxes that hold the rows of one box that are not in the other."""
+    for inside, *contraries in _parts(other):
+        for contrary in contraries:
+            yield intersect(box, contrary)
+        box = intersect(box, inside)
+
+
+def _parts(box: Box) -> Iterator[list[Box]]:
+    """For each thing that a box says, the box that says it, and boxes that say it is not so."""
+    for c in box.constraints:
+        first, *others = c.terms
+        for other in others:
+            yield _with_contraries(Call("=", (first, other), BOOLEAN))
+        domains = (c.domain, c.domain.outside())
+        yield [Box((Constraint((first,), domain),), ()) for domain in domains]
+    for term in box.terms:
+        yield _with_contraries(term)
+
+
+def _with_contraries(condition: Expr) -> list[Box]:
+    missing = simplify(Call("is_null", (condition,), BOOLEAN))
+    nulls = missing.args if _is_or(missing) else (missing,)
+    return [normalize(expr) for expr in (condition, negate(condition), *nulls)]
+
+
+# ---- what is left to check
+
+
+def residue(member: Box, cover: Box) -> Box | None:
+    """What is left to check on rows of `cover` to have those of `member`; None if some are missing.
+
+    member == intersect(cover, residue), and residue is as weak as possible:
+        v = 3 AND w = 1,       v >= 1 AND w = 1            ->  v = 3
+        v >= 3 AND v <= 9,     v >= 1 AND v <= 9           ->  v >= 3
+        x = y AND x < 5,       y < 5                       ->  x = y
+        v = 3,                 v = 3                       ->  ANYTHING
+        v >= 3,                v >= 5                      ->  None
+    """
+    if not implies(member, cover):
+        return None
+    if member.empty:
+        return ANYTHING if cover.empty else NOTHING
+    facts = Facts()
+    for c in member.constraints:
+        _add_residue(facts, c, cover)
+    for term in member.terms:
+        if not _has_term(cover, term):
+            facts.simple(term)
+    return _weakened(_closed(facts), cover)
+
+
+def _add_residue(facts: Facts, constraint: Constraint, cover: Box) -> None:
+    known = cover.known
+    heads = list(dict.fromkeys(map(known.head, constraint.terms)))
+    if constraint.domain.is_point:
+        for head in heads:
+            facts.know(head, constraint.domain.within(known.domain(head)))
+        return
+    left = reduce(Domain.intersect, map(known.domain, heads))
+    if len(heads) > 1:
+        left = left.with_null(False)
+    facts.know(heads[0], constraint.domain.within(left))
+    for head in heads[1:]:
+        facts.equal(heads[0], head)
+
+
+def _weakened(box: Box, cover: Box) -> Box:
+    """The box without what follows from the cover and all else in it."""
+    if not (box.terms or cover.terms or _has_calls(box) or _has_calls(cover)):
+        return box
+    parts = [Box((c,), ()) for c in box.constraints] + [Box((), (t,)) for t in box.terms]
+    kept = list(parts)
+    for part in parts:
+        others = [other for other in kept if other is not part]
+        if implies(_closed(Facts(cover, *others)), part):
+            kept = others
+    return box if len(kept) == len(parts) else _closed(Facts(*kept))
+
+
+def _has_calls(box: Box) -> bool:
+    return any(isinstance(c.terms[0], Call) for c in box.constraints)

@@ -1,0 +1,156 @@
+"""The commands and their options; what they do is in the modules beside this one.
+
+A command imports what it needs when it runs, so that `--version` and `--help` do not wait for
+parsers and data libraries.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater import __version__
+from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, read
+from headwater.cli.formats import Format, RowFormat, json_line
+from headwater.errors import CqlError
+
+app = typer.Typer(
+    name="headwater",
+    help="Many continuous queries for the price of few.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements in CQL; - reads stdin.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--query", "-q", metavar="NAME", help="This query only; may be repeated."),
+]
+AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which this is.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def check(file: File, format: AsFormat = Format.table) -> None:
+    """Report all the mistakes in a file, each with its place."""
+    from headwater.cli.queries import queries_of
+    from headwater.cql import parse
+
+    source = read(file)
+    try:
+        statements = parse(source.text)
+    except CqlError as error:
+        if format is Format.json:
+            for one in flatten(error):
+                json_line(
+                    {
+                        "file": source.name,
+                        "line": one.line,
+                        "column": one.column,
+                        "length": one.length,
+                        "message": one.message,
+                        "hint": one.hint,
+                    }
+                )
+        else:
+            found = list(describe(error, source.name))
+            typer.echo("\n\n".join(found))
+            typer.echo(f"\n{_count(len(found), 'mistake')}")
+        raise typer.Exit(WRONG) from None
+    if not statements:
+        fail(f"{source.name} has no statement")
+    queries = len(queries_of(statements))
+    if format is Format.table:
+        typer.echo(f"{_count(len(statements), 'statement')}, {_count(queries, 'query')}: ok")
+
+
+@app.command()
+def format(
+    file: File,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if it would.")
+    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Rewrite the file itself.")] = False,
+) -> None:
+    """Print a file in the one format; comments stay, those inside a statement move before it."""
+    from headwater.cli.layout import formatted
+    from headwater.cql import parse
+
+    if check and write:
+        fail("--check and --write exclude each other")
+    source = read(file)
+    with errors_of(source):
+        statements = parse(source.text)
+        if not statements:
+            fail(f"{source.name} has no statement")
+        result = formatted(source.text, statements)
+    changed = result != source.text
+    if write and source.is_stdin:
+        fail("--write needs a file, not standard input")
+    if write and changed:
+        source.replace(result)
+    if check or write:
+        state = "as it should be" if not changed else "rewritten" if write else "would be rewritten"
+        typer.echo(f"{source.name}: {state}", err=True)
+    else:
+        typer.echo(result, nl=False)
+    if check and changed:
+        raise typer.Exit(WRONG)
+
+
+@app.command()
+def explain(
+    file: File,
+    query: Names = None,
+    brief: Annotated[bool, typer.Option("--brief", help="One line for each query.")] = False,
+    format: AsFormat = Format.table,
+) -> None:
+    """Show what each query means: its tree, its canonical form, and which queries are the same."""
+    from headwater.cli.explain import explain_file
+
+    source = read(file)
+    with errors_of(source):
+        explain_file(source, query or [], brief, format)
+
+
+@app.command(name="eval")
+def evaluate(
+    file: File,
+    input: Annotated[
+        Path,
+        typer.Option("--input", "-i", metavar="DIR", help="Has STREAM.csv, .jsonl or .parquet."),
+    ],
+    query: Names = None,
+    format: Annotated[
+        RowFormat, typer.Option("--format", "-f", help="For people or for programs.")
+    ] = RowFormat.table,
+) -> None:
+    """Compute the rows of each query with the reference evaluator, from files in a directory."""
+    from headwater.cli.evaluate import evaluate_file
+
+    source = read(file)
+    with errors_of(source):
+        evaluate_file(source, input, query or [], format)
+
+
+def _count(number: int, thing: str) -> str:
+    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{number} {thing if number == 1 else plural}"

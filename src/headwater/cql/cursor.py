@@ -1,0 +1,226 @@
+"""A reader of words, one after the other, for what sqlglot's grammar does not know: statements,
+windows and lengths of time. Every refusal says what was expected at that place."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headwater.algebra.windows import UNITS, Range, Rows, Window
+from headwater.cql.tokens import error, shown, word
+from headwater.errors import AlgebraError, CqlError, nearest
+
+MAX_MICROSECONDS = 2**62
+MAX_ROWS = 2**31 - 1
+
+_SHORT = {
+    "MICROSECOND": ("US", "MICRO", "MICROS"),
+    "MILLISECOND": ("MS", "MILLI", "MILLIS", "MSEC", "MSECS"),
+    "SECOND": ("S", "SEC", "SECS"),
+    "MINUTE": ("M", "MIN", "MINS"),
+    "HOUR": ("H", "HR", "HRS"),
+    "DAY": ("D",),
+}
+UNIT_SIZES = {
+    spelling: UNITS[unit]
+    for unit, short in _SHORT.items()
+    for spelling in (unit, unit + "S", *short)
+}
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d*)?)([A-Za-z]*)", re.A)
+
+
+class Cursor:
+    """A place in the words of one statement."""
+
+    __slots__ = ("index", "text", "tokens")
+
+    def __init__(self, text: str, tokens: list[Token], index: int = 0) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = index
+
+    # ---- where it stands
+
+    @property
+    def token(self) -> Token | None:
+        return self.tokens[self.index] if self.index < len(self.tokens) else None
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last word."""
+        return self.tokens[-1].end + 1 if self.tokens else len(self.text)
+
+    def fail(self, message: str, hint: str = "", at: Token | None = None) -> CqlError:
+        return error(self.text, message, at or self.token or self.end, hint)
+
+    def expected(self, what: str, hint: str = "") -> CqlError:
+        token = self.token
+        found = "the end" if token is None else shown(token, self.text)
+        return self.fail(f"expected {what}, found {found}", hint)
+
+    # ---- single words
+
+    def at_word(self, *words: str) -> bool:
+        """The next words are these (or, one word given, it is the next)."""
+        for offset, wanted in enumerate(words):
+            place = self.index + offset
+            if place >= len(self.tokens) or word(self.tokens[place]) != wanted:
+                return False
+        return True
+
+    def accept(self, *words: str) -> bool:
+        if not self.at_word(*words):
+            return False
+        self.index += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        for wanted in words:
+            if not self.accept(wanted):
+                token = self.token
+                given = "" if token is None else word(token)
+                close = nearest(given, [wanted]) if given else ""
+                raise self.expected(
+                    wanted, f"did you mean {wanted}?" if close.startswith("did you mean") else ""
+                )
+
+    def at_sign(self, kind: TokenType) -> bool:
+        token = self.token
+        return token is not None and token.token_type == kind
+
+    def accept_sign(self, kind: TokenType) -> bool:
+        if not self.at_sign(kind):
+            return False
+        self.index += 1
+        return True
+
+    def expect_sign(self, kind: TokenType, written: str) -> None:
+        if not self.accept_sign(kind):
+            raise self.expected(written)
+
+    def take(self) -> Token:
+        """The next word, whatever it is; there must be one."""
+        token = self.tokens[self.index]
+        self.index += 1
+        return token
+
+    def choice(self, what: str, options: dict[str, str] | list[str]) -> str:
+        """One of some words, in capitals."""
+        token = self.token
+        given = "" if token is None else word(token)
+        if given not in options:
+            raise self.expected(what, nearest(given, options))
+        self.index += 1
+        return given
+
+    def finish(self, after: str) -> None:
+        if self.token is not None:
+            raise self.expected(f"the end of the statement after {after}")
+
+    # ---- names and constants
+
+    def name(self, what: str) -> tuple[str, Token]:
+        """A name, bare or in backquotes."""
+        token = self.token
+        if token is None or not (
+            token.token_type == TokenType.IDENTIFIER
+            or token.token_type in SparkParser.ID_VAR_TOKENS
+        ):
+            hint = ""
+            if token is not None and word(token):
+                hint = f"{token.text} is a word of the language; as a name it goes in backquotes"
+            raise self.expected(what, hint)
+        if not token.text.strip():
+            raise self.fail(f"{what} cannot be empty")
+        self.index += 1
+        following = self.token
+        if following is not None and following.token_type == TokenType.DASH:
+            raise self.fail("a name with - in it goes in backquotes: `check-ins`")
+        return token.text, token
+
+    def string(self, what: str) -> tuple[str, Token]:
+        token = self.token
+        if token is None or token.token_type != TokenType.STRING:
+            raise self.expected(what)
+        self.index += 1
+        return token.text, token
+
+    def duration(self, what: str) -> int:
+        """A length of time in microseconds: 5 MINUTES, 1.5 SECONDS, 5MIN, 1 HOUR 30 MINUTES."""
+        first = self.token
+        total = self._one_duration(what)
+        while self.at_sign(TokenType.NUMBER):
+            total += self._one_duration(what)
+        if total > MAX_MICROSECONDS:
+            raise self.fail(f"{what} is too long a time", at=first)
+        return total
+
+    def _one_duration(self, what: str) -> int:
+        token = self.token
+        if token is not None and token.token_type == TokenType.DASH:
+            raise self.fail(f"{what} cannot be negative")
+        written = (
+            None
+            if token is None
+            else _NUMBER_AND_UNIT.fullmatch(self.text[token.start : token.end + 1])
+        )
+        if token is None or written is None or len(written[1]) > 40:
+            raise self.expected(f"a length of time for {what}, like 5 MINUTES")
+        self.index += 1
+        unit = written[2].upper()
+        at = token
+        if not unit:
+            following = self.token
+            if following is None or not word(following):
+                raise self.expected(f"a unit of time for {what}, like MINUTES")
+            at, unit = following, word(following)
+            self.index += 1
+        size = UNIT_SIZES.get(unit)
+        if size is None:
+            units = [u for name in UNITS for u in (name, name + "S")]
+            raise self.fail(f"{unit} is not a unit of time", nearest(unit, units), at)
+        length = Decimal(written[1]) * size
+        if length != length.to_integral_value():
+            raise self.fail(f"{what} is not a whole number of microseconds", at=token)
+        return int(length)
+
+    # ---- windows
+
+    def window(self) -> tuple[Window, list[Token]]:
+        """The window behind a `[` that was taken already, and the columns it partitions by."""
+        start = self.token
+        keys: list[Token] = []
+        window: Window
+        try:
+            if self.accept("NOW"):
+                window = Range(0)
+            elif self.accept("RANGE"):
+                size = None if self.accept("UNBOUNDED") else self.duration("RANGE")
+                window = Range(size, self.duration("SLIDE") if self.accept("SLIDE") else None)
+            else:
+                if self.accept("PARTITION BY"):
+                    keys.append(self.name("a column")[1])
+                    while self.accept_sign(TokenType.COMMA):
+                        keys.append(self.name("a column")[1])
+                self.expect("ROWS")
+                window = Rows(self._count(), tuple(key.text for key in keys))
+        except AlgebraError as problem:
+            raise self.fail(str(problem), at=start) from None
+        if not self.accept_sign(TokenType.R_BRACKET):
+            hint = ""
+            if isinstance(window, Range) and window.slide is None:
+                hint = "a RANGE window may go on with SLIDE and a length of time"
+            raise self.expected("] at the end of the window", hint)
+        return window, keys
+
+    def _count(self) -> int:
+        token = self.token
+        if token is None or token.token_type != TokenType.NUMBER or not token.text.isdecimal():
+            raise self.expected("how many rows, like ROWS 10")
+        if len(token.text) > 10 or int(token.text) > MAX_ROWS:
+            raise self.fail(f"a ROWS window holds at most {MAX_ROWS:,} rows")
+        self.index += 1
+        return int(token.text)

@@ -1,0 +1,502 @@
+"""Scalar expressions: from sqlglot's syntax tree to the algebra.
+
+A table says for every kind of node which function it is and which of its parts that covers; a node
+or a part that is not in the table is refused, so nothing of a query is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from headwater.algebra import functions
+from headwater.algebra.expressions import TRUE, Call, Column, Expr, Literal, conjunction
+from headwater.algebra.functions import AGGREGATES, FUNCTIONS, AggregateCall, aggregate
+from headwater.algebra.types import BOOLEAN, DATE, DOUBLE, FLOAT, NULL, STRING, TIMESTAMP, Type
+from headwater.cql import constants
+from headwater.cql.names import Scope
+from headwater.cql.refusals import Node, Place, name_of, nodes, operands, unwrapped
+from headwater.cql.syntax import MARK
+from headwater.errors import AlgebraError, nearest
+
+MAX_DEPTH = 150
+
+
+class Aggregates:
+    """The aggregates met in a SELECT block; above the aggregation each is a column of `alias`."""
+
+    __slots__ = ("alias", "calls")
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self.calls: list[AggregateCall] = []
+
+    def column(self, call: AggregateCall) -> Column:
+        if call not in self.calls:
+            self.calls.append(call)
+        index = self.calls.index(call)
+        return Column(self.alias, f"a{index}", call.type, call.name != "count")
+
+
+class Binder:
+    """Binds the expressions of one clause: WHERE, ON, SELECT, ...
+
+    `aggregates` is None where there can be none. `outputs` holds, for HAVING, the columns of the
+    SELECT list by name: they can be named too, unless a column that is a group `key` has the name.
+    """
+
+    __slots__ = ("aggregates", "clause", "depth", "inside", "keys", "outputs", "place", "scope")
+
+    def __init__(
+        self,
+        place: Place,
+        scope: Scope,
+        clause: str,
+        aggregates: Aggregates | None = None,
+        outputs: dict[str, Expr] | None = None,
+        keys: tuple[Expr, ...] = (),
+    ) -> None:
+        self.place = place
+        self.scope = scope
+        self.clause = clause
+        self.aggregates = aggregates
+        self.outputs = outputs
+        self.keys = keys
+        self.depth = 0
+        self.inside = ""
+
+    def bind(self, node: Any) -> Expr:
+        """The expression; raises CqlError."""
+        kind = type(node)
+        if kind is exp.Column:
+            return self.column(node)
+        rule = _RULES.get(kind)
+        if rule is None:
+            raise self.place.not_known(node, f"an expression in {self.clause}")
+        self.place.check_parts(node, rule[1])
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.place.error(f"an expression nested more than {MAX_DEPTH} deep", node)
+        bound = rule[0](self, node)
+        self.depth -= 1
+        return bound
+
+    def condition(self, node: Any) -> Expr:
+        """The expression, which must be true or false."""
+        bound = self.bind(node)
+        if bound.type not in (BOOLEAN, NULL):
+            raise self.place.error(f"{self.clause} takes a condition, this is {bound.type}", node)
+        return bound
+
+    def call(self, node: object, name: str, *args: Expr) -> Expr:
+        try:
+            return functions.call(name, *args)
+        except AlgebraError as problem:
+            raise self.place.refused(problem, node) from None
+
+    def column(self, node: Node) -> Expr:
+        args = node.args
+        name = name_of(args.get("this"))
+        if name is None:
+            raise self.place.error("* stands only in a SELECT list and in COUNT(*)", node)
+        if len(args) > 2:
+            self.place.check_parts(node, _COLUMN_PARTS)
+        try:
+            table = args.get("table")
+            if table is not None:
+                return self.scope.qualified(name_of(table) or "", name)
+            if self.outputs is not None and not self.inside:
+                return self._column_or_output(name)
+            return self.scope.column(name)
+        except AlgebraError as problem:
+            raise self.place.refused(problem, args.get("this")) from None
+
+    def _column_or_output(self, name: str) -> Expr:
+        assert self.outputs is not None
+        output = self.outputs.get(name.lower())
+        if output is None:
+            return self.scope.column(name)
+        found = self.scope.find(name)
+        return found if found is not None and found in self.keys else output
+
+
+# ---- rules, one for each kind of node
+
+Rule = Callable[[Binder, Any], Expr]
+
+
+def _binary(name: str) -> Rule:
+    def rule(binder: Binder, node: Node) -> Expr:
+        left = binder.bind(node.args.get("this"))
+        return binder.call(node, name, left, binder.bind(node.args.get("expression")))
+
+    return rule
+
+
+def _negated_binary(name: str) -> Rule:
+    plain = _binary(name)
+    return lambda binder, node: binder.call(node, "not", plain(binder, node))
+
+
+def _chain(name: str, kind: type[Node]) -> Rule:
+    """AND, OR: one flat call, however the operands were nested."""
+
+    def rule(binder: Binder, node: Node) -> Expr:
+        args: list[Expr] = []
+        for part in operands(node, kind):
+            bound = binder.bind(part)
+            args.extend(bound.args if isinstance(bound, Call) and bound.name == name else (bound,))
+        return binder.call(node, name, *args)
+
+    return rule
+
+
+def _concat(binder: Binder, node: Node) -> Expr:
+    parts: list[Any] = []
+    while type(node) is exp.DPipe:
+        parts.append(node.args.get("expression"))
+        node = node.args["this"]
+    return binder.call(node, "concat", *map(binder.bind, [node, *reversed(parts)]))
+
+
+def _literal(binder: Binder, node: Node) -> Expr:
+    written = node.args["this"]
+    if node.args.get("is_string"):
+        return Literal(written, STRING)
+    return binder.place.build(node, constants.number, written)
+
+
+def _negate(binder: Binder, node: Node) -> Expr:
+    inner = node.args.get("this")
+    if type(inner) is exp.Literal and not inner.args.get("is_string"):
+        return binder.place.build(inner, constants.number, inner.args["this"], True)
+    return binder.call(node, "neg", binder.bind(inner))
+
+
+def _not(binder: Binder, node: Node) -> Expr:
+    return binder.call(node, "not", binder.bind(node.args.get("this")))
+
+
+def _is(binder: Binder, node: Node) -> Expr:
+    value = binder.bind(node.args.get("this"))
+    what = node.args.get("expression")
+    if type(what) is exp.Null:
+        return binder.call(node, "is_null", value)
+    if type(what) is exp.Boolean:
+        return binder.call(node, "<=>", value, Literal(bool(what.args["this"]), BOOLEAN))
+    raise binder.place.error("IS goes with [NOT] NULL, TRUE or FALSE", node)
+
+
+def _like(binder: Binder, node: Node) -> Expr:
+    like = _binary("like")(binder, node)
+    return binder.call(node, "not", like) if node.args.get("negate") else like
+
+
+def _between(binder: Binder, node: Node) -> Expr:
+    value = binder.bind(node.args.get("this"))
+    low = binder.call(node, ">=", value, binder.bind(node.args.get("low")))
+    return binder.call(
+        node, "and", low, binder.call(node, "<=", value, binder.bind(node.args.get("high")))
+    )
+
+
+def _in(binder: Binder, node: Node) -> Expr:
+    if node.args.get("query"):
+        raise binder.place.error(
+            "IN (SELECT ..) stands only in WHERE, alone or joined to other conditions by AND", node
+        )
+    value = binder.bind(node.args.get("this"))
+    listed = node.args.get("expressions") or []
+    if not listed:
+        raise binder.place.error("IN needs at least one value", node)
+    return binder.call(node, "in", value, *map(binder.bind, listed))
+
+
+def _case(binder: Binder, node: Node) -> Expr:
+    args: list[Expr] = []
+    subject = node.args.get("this")
+    value = None if subject is None else binder.bind(subject)
+    for branch in node.args.get("ifs") or []:
+        binder.place.check_parts(branch, _BRANCH_PARTS)
+        test = binder.bind(branch.args.get("this"))
+        args.append(test if value is None else binder.call(branch, "=", value, test))
+        args.append(binder.bind(branch.args.get("true")))
+    default = node.args.get("default")
+    args.append(Literal(None, NULL) if default is None else binder.bind(default))
+    return binder.call(node, "case", *args)
+
+
+def _try_cast(binder: Binder, node: Node) -> Expr:
+    value = binder.bind(node.args.get("this"))
+    return binder.place.build(node, functions.cast, value, _type(binder, node, node.args.get("to")))
+
+
+def _typed_literal(binder: Binder, node: Node) -> Expr:
+    """DATE '..' and TIMESTAMP '..'."""
+    written = node.args.get("this")
+    type_ = _type(binder, node, node.args.get("to"))
+    if type(written) is exp.Literal and written.args.get("is_string"):
+        if type_ == DATE:
+            return binder.place.build(written, constants.date, written.args["this"])
+        if type_ == TIMESTAMP:
+            return binder.place.build(written, constants.timestamp, written.args["this"])
+    raise binder.place.error(f"a constant of type {type_} is not written so", node, "use CAST")
+
+
+_DTYPES = {
+    **{getattr(exp.DType, name): name for name in constants.TYPES if hasattr(exp.DType, name)},
+    exp.DType.TEXT: "STRING",
+    exp.DType.TIMESTAMPTZ: "TIMESTAMP",
+    exp.DType.TIMESTAMPLTZ: "TIMESTAMP",
+    exp.DType.DECIMAL: "DECIMAL",
+}
+
+
+def _type(binder: Binder, node: Node, written: Any) -> Type:
+    if type(written) is not exp.DataType:
+        raise binder.place.error("expected a type", node)
+    binder.place.check_parts(written, frozenset({"this", "expressions"}))
+    kind = written.args.get("this")
+    numbers = []
+    for part in written.args.get("expressions") or []:
+        number = part.args.get("this") if type(part) is exp.DataTypeParam else None
+        digits = number.args["this"] if type(number) is exp.Literal else ""
+        if not (digits.isdecimal() and len(digits) < 4):
+            raise binder.place.error("DECIMAL takes a precision and a scale", node)
+        numbers.append(int(digits))
+    name = _DTYPES.get(kind, getattr(kind, "name", str(kind)))
+    return binder.place.build(node, constants.read_type, name, numbers)
+
+
+def _interval(binder: Binder, node: Node) -> Expr:
+    count, unit = node.args.get("this"), node.args.get("unit")
+    if type(count) is not exp.Literal or type(unit) is not exp.Var:
+        raise binder.place.error(
+            "an interval is a constant and one unit", node,
+            "write it like INTERVAL '5' MINUTE; for a variable length x * INTERVAL '1' MINUTE",
+        )  # fmt: skip
+    return binder.place.build(node, constants.interval, count.args["this"], str(unit.args["this"]))
+
+
+_EXTRACTED = {
+    **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "second")},
+    "dow": "dayofweek",
+    "dayofweek": "dayofweek",
+    "doy": "dayofyear",
+    "dayofyear": "dayofyear",
+}
+
+
+def _extract(binder: Binder, node: Node) -> Expr:
+    part = node.args.get("this")
+    name = str(part.args.get("this")).lower() if isinstance(part, exp.Expr) else ""
+    if name not in _EXTRACTED:
+        raise binder.place.error(f"EXTRACT knows no {name}", node, nearest(name, _EXTRACTED))
+    return binder.call(node, _EXTRACTED[name], binder.bind(node.args.get("expression")))
+
+
+# ---- functions
+
+_ALIASES = {
+    "power": "pow",
+    "ceiling": "ceil",
+    "substr": "substring",
+    "signum": "sign",
+    "mod": "%",
+    "len": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "dayofmonth": "day",
+    "regexp": "rlike",
+    "regexp_like": "rlike",
+    "log": "ln",
+    "nvl": "coalesce",
+    "ifnull": "coalesce",
+    "ucase": "upper",
+    "lcase": "lower",
+    "negative": "neg",
+    "isnull": "is_null",
+}
+_AGGREGATE_ALIASES = {
+    **{name: name for name in AGGREGATES},
+    "mean": "avg",
+    "std": "stddev_samp",
+    "stddev": "stddev_samp",
+    "variance": "var_samp",
+    "every": "bool_and",
+    "some": "bool_or",
+    "any": "bool_or",
+    "count_if": "count",
+}
+_INTERNAL = frozenset({"and", "or", "not", "in", "case", "is_null", "neg", "div"})
+_FUNCTION_NAMES = frozenset(n for n in FUNCTIONS if n[0].isalpha()) - _INTERNAL
+_CASTS = {
+    **{name.lower(): type_ for name, type_ in constants.TYPES.items()},
+    "to_date": DATE,
+    "to_timestamp": TIMESTAMP,
+}
+KNOWN_FUNCTIONS = sorted({*_FUNCTION_NAMES, *_ALIASES, *_AGGREGATE_ALIASES, "if", "nullif"})
+
+
+def called(node: Any) -> str | None:
+    """The name of the function that is called, in small letters."""
+    if type(node) is exp.Anonymous:
+        name = node.args.get("this")
+        if isinstance(name, str) and name.startswith(MARK):
+            return name[len(MARK) :]
+    return None
+
+
+def is_aggregate(node: object) -> bool:
+    """Whether there is a call of an aggregate in the expression."""
+    return any(called(part) in _AGGREGATE_ALIASES for part in nodes(node))
+
+
+def _function(binder: Binder, node: Node) -> Expr:
+    name = called(node)
+    args = node.args.get("expressions") or []
+    if name is None:
+        raise binder.place.error("a function's name goes without backquotes", node)
+    if name in _AGGREGATE_ALIASES:
+        return _aggregate(binder, node, None)
+    if name == "if":
+        return _if(binder, node, args)
+    bound = [binder.bind(arg) for arg in args]
+    if name in _CASTS and len(bound) == 1:
+        return _cast_call(binder, node, bound[0], _CASTS[name])
+    if name == "isnotnull" and len(bound) == 1:
+        return binder.call(node, "not", binder.call(node, "is_null", *bound))
+    wanted = _ALIASES.get(name, name)
+    if name not in _ALIASES and name not in _FUNCTION_NAMES:
+        raise binder.place.error(f"unknown function {name}", node, nearest(name, KNOWN_FUNCTIONS))
+    return binder.call(node, wanted, *bound)
+
+
+def _if(binder: Binder, node: Node, args: list[Any]) -> Expr:
+    if len(args) not in (2, 3):
+        raise binder.place.error(f"if takes 2 or 3 arguments, not {len(args)}", node)
+    bound = [binder.bind(arg) for arg in args]
+    return binder.call(node, "case", *bound, *([Literal(None, NULL)] if len(args) == 2 else []))
+
+
+def _cast_call(binder: Binder, node: Node, value: Expr, type_: Type) -> Expr:
+    """int(x) is CAST(x AS INT); double('NaN') and its like are constants."""
+    if type_ in (DOUBLE, FLOAT) and isinstance(value, Literal) and isinstance(value.value, str):
+        constant = constants.not_finite(value.value, type_)
+        if constant is not None:
+            return constant
+    return binder.place.build(node, functions.cast, value, type_)
+
+
+def _filtered(binder: Binder, node: Node) -> Expr:
+    call, where = node.args.get("this"), node.args.get("expression")
+    if called(call) not in _AGGREGATE_ALIASES or type(where) is not exp.Where:
+        raise binder.place.error("FILTER (WHERE ..) stands only behind an aggregate", node)
+    return _aggregate(binder, call, where)
+
+
+def _aggregate(binder: Binder, node: Any, where: Node | None) -> Expr:
+    name = called(node) or ""
+    if binder.inside:
+        raise binder.place.error(f"{name} stands inside {binder.inside}", node,
+                                 "an aggregate of aggregates needs a subquery in FROM")  # fmt: skip
+    if binder.aggregates is None:
+        hint = "use HAVING" if binder.clause == "WHERE" else "use a subquery in FROM"
+        raise binder.place.error(f"{binder.clause} cannot hold an aggregate", node, hint)
+    args, distinct = _aggregate_args(binder, node, name)
+    clause, binder.inside = binder.clause, name
+    bound = None if args is None else binder.bind(args)
+    condition = None
+    if where is not None:
+        binder.clause = "FILTER"
+        condition = binder.condition(where.args.get("this"))
+    binder.clause, binder.inside = clause, ""
+    if name == "count_if":
+        bound, condition = _count_if(binder, node, bound, condition)
+    call = binder.place.build(node, aggregate, _AGGREGATE_ALIASES[name], bound, distinct, condition)
+    return binder.aggregates.column(call)
+
+
+def _count_if(
+    binder: Binder, node: Node, tested: Expr | None, condition: Expr | None
+) -> tuple[None, Expr]:
+    if tested is None or tested.type not in (BOOLEAN, NULL):
+        raise binder.place.error("count_if takes a condition", node)
+    if condition is None:
+        return None, tested
+    return None, conjunction((condition, tested)) or TRUE
+
+
+def _aggregate_args(binder: Binder, node: Node, name: str) -> tuple[Any, bool]:
+    """The argument (None for *), and whether it is DISTINCT."""
+    args = node.args.get("expressions") or []
+    distinct = len(args) == 1 and type(args[0]) is exp.Distinct
+    if distinct:
+        binder.place.check_parts(args[0], frozenset({"expressions"}))
+        args = args[0].args.get("expressions") or []
+    if len(args) != 1:
+        raise binder.place.error(f"{name} takes 1 argument, not {len(args)}", node)
+    if type(args[0]) is exp.Star:
+        binder.place.check_parts(args[0], frozenset())
+        if distinct or name != "count":
+            raise binder.place.error(f"{name} takes an expression, not *", node)
+        return None, False
+    if distinct and name == "count_if":
+        raise binder.place.error("count_if takes no DISTINCT", node)
+    return args[0], distinct
+
+
+_COLUMN_PARTS = frozenset({"this", "table"})
+_BRANCH_PARTS = frozenset({"this", "true"})
+_TWO = frozenset({"this", "expression"})
+_ONE = frozenset({"this"})
+
+
+def _constant_rule(value: Literal) -> Rule:
+    return lambda binder, node: value
+
+
+_RULES: dict[type[Any], tuple[Rule, frozenset[str]]] = {
+    **{
+        kind: (_binary(name), _TWO)
+        for kind, name in {
+            exp.EQ: "=",
+            exp.NEQ: "<>",
+            exp.LT: "<",
+            exp.LTE: "<=",
+            exp.GT: ">",
+            exp.GTE: ">=",
+            exp.NullSafeEQ: "<=>",
+            exp.Add: "+",
+            exp.Sub: "-",
+            exp.Mul: "*",
+            exp.Mod: "%",
+            exp.IntDiv: "div",
+        }.items()
+    },
+    exp.Div: (_binary("/"), frozenset({"this", "expression", "typed", "safe"})),
+    exp.RegexpLike: (_binary("rlike"), _TWO),
+    exp.NullSafeNEQ: (_negated_binary("<=>"), _TWO),
+    exp.And: (_chain("and", exp.And), _TWO),
+    exp.Or: (_chain("or", exp.Or), _TWO),
+    exp.Not: (_not, _ONE),
+    exp.Neg: (_negate, _ONE),
+    exp.Paren: (lambda binder, node: binder.bind(unwrapped(node)), _ONE),
+    exp.DPipe: (_concat, frozenset({"this", "expression", "safe"})),
+    exp.Literal: (_literal, frozenset({"this", "is_string"})),
+    exp.Null: (_constant_rule(Literal(None, NULL)), frozenset()),
+    exp.Boolean: (lambda binder, node: Literal(bool(node.args["this"]), BOOLEAN), _ONE),
+    exp.Is: (_is, _TWO),
+    exp.Like: (_like, frozenset({"this", "expression", "negate"})),
+    exp.Between: (_between, frozenset({"this", "low", "high"})),
+    exp.In: (_in, frozenset({"this", "expressions", "query"})),
+    exp.Case: (_case, frozenset({"this", "ifs", "default"})),
+    exp.TryCast: (_try_cast, frozenset({"this", "to"})),
+    exp.Cast: (_typed_literal, frozenset({"this", "to"})),
+    exp.Interval: (_interval, frozenset({"this", "unit"})),
+    exp.Extract: (_extract, _TWO),
+    exp.Anonymous: (_function, frozenset({"this", "expressions"})),
+    exp.Filter: (_filtered, _TWO),
+}

@@ -1,0 +1,145 @@
+"""What a CQL text says, statement by statement, as frozen data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.algebra.catalog import Stream, Table
+from headwater.algebra.nodes import Query
+from headwater.algebra.types import Value
+
+SOURCES = ("files", "kafka", "rate", "socket", "replay")
+SINKS = ("files", "kafka")
+SHOWN = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
+
+
+@dataclass(frozen=True)
+class Connector:
+    """Where data comes from or goes: `files(path => 'in/x', format => 'json')`.
+
+    Option names are in small letters, in the order they were written.
+    """
+
+    kind: str
+    options: tuple[tuple[str, Value], ...] = ()
+
+    def get(self, name: str) -> Value:
+        """The value of an option; None if it was not given."""
+        return dict(self.options).get(name)
+
+
+NOWHERE = Connector("none")
+
+
+@dataclass(frozen=True)
+class Start:
+    """From where a query counts: "EARLIEST", "LATEST" or "TIMESTAMP", then with the instant."""
+
+    kind: str
+    micros: int | None = None
+
+
+EARLIEST = Start("EARLIEST")
+LATEST = Start("LATEST")
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    """A stream; `source` is None for one that clients push to."""
+
+    stream: Stream
+    source: Connector | None
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    table: Table
+    source: Connector
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    """A continuous query under a name; `lifetime` in microseconds, `sink` None if not said."""
+
+    name: str
+    query: Query
+    start: Start | None = None
+    lifetime: int | None = None
+    sink: Connector | None = None
+
+
+@dataclass(frozen=True)
+class Explain:
+    query: Query
+    analyze: bool = False
+
+
+@dataclass(frozen=True)
+class BareQuery:
+    """A query that stands alone, to be run and shown."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class Show:
+    """`what` is one of SHOWN."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class DropQuery:
+    name: str
+
+
+@dataclass(frozen=True)
+class DropStream:
+    name: str
+
+
+@dataclass(frozen=True)
+class DropTable:
+    name: str
+
+
+@dataclass(frozen=True)
+class PauseQuery:
+    name: str
+
+
+@dataclass(frozen=True)
+class ResumeQuery:
+    name: str
+
+
+@dataclass(frozen=True)
+class EndStream:
+    """No more data will come on the stream."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """An option of the session; its name is in small letters."""
+
+    name: str
+    value: Value
+
+
+Statement = (
+    CreateStream
+    | CreateTable
+    | CreateQuery
+    | Explain
+    | BareQuery
+    | Show
+    | DropQuery
+    | DropStream
+    | DropTable
+    | PauseQuery
+    | ResumeQuery
+    | EndStream
+    | SetOption
+)

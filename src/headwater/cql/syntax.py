@@ -1,0 +1,266 @@
+"""From the words of a query to sqlglot's syntax tree.
+
+sqlglot's compiled Spark parser cannot be extended, so what CQL adds is taken out of the words
+first: windows in brackets are read here and remembered by the place of the word before them, and
+ISTREAM, DSTREAM and RSTREAM by the query they go around. Function names get a mark that keeps
+sqlglot from rewriting calls into the dialect-neutral ones of its own: the binder sees every call as
+it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headwater.algebra.functions import AGGREGATES, FUNCTIONS
+from headwater.algebra.nodes import Output
+from headwater.algebra.windows import Window
+from headwater.cql.cursor import Cursor
+from headwater.cql.tokens import DIALECT, TEXTUAL, error, is_word, shown, word
+from headwater.errors import CqlError, nearest
+
+T = TokenType
+
+MARK = "$"
+OUTPUTS = {output.value: output for output in Output}
+WINDOW_WORDS = ("RANGE", "NOW", "ROWS", "PARTITION BY")
+
+_SYNTAX_CALLS = frozenset({"CAST", "TRY_CAST", "EXTRACT"})
+_WORD_CALLS = frozenset(name.upper() for name in (*FUNCTIONS, *AGGREGATES)) - frozenset(
+    {"AND", "OR", "NOT", "IN", "CASE", "DIV"}
+)
+_NAME_TYPES = frozenset(SparkParser.TYPE_TOKENS) - {T.INTERVAL, T.NULL} | {T.VAR}
+_NESTED_TYPES = frozenset(SparkParser.NESTED_TYPE_TOKENS)
+_INFIX_CALLS = frozenset({"LIKE", "RLIKE", "REGEXP", "ANY", "SOME"})
+_BEFORE_OPERAND = frozenset(
+    {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR, T.NOT}
+    | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}
+)
+_TYPE_FOLLOWS = frozenset({T.ALIAS, T.DCOLON, T.DOT})
+_KEYWORDS = (
+    *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "UNION", "ALL", "JOIN", "LEFT"),
+    *("RIGHT", "FULL", "INNER", "CROSS", "OUTER", "ON", "USING", "AND", "OR", "NOT", "BETWEEN"),
+    *("LIKE", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "WITH", "AS"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A window in the text: what it says, the columns it names, and its opening bracket."""
+
+    window: Window
+    keys: list[Token]
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """A query as sqlglot sees it, with what was taken out of its words.
+
+    `windows` is by the last offset of the word before the bracket: a stream's name or alias. Behind
+    a subquery it is that of the alias that follows.
+    """
+
+    text: str
+    tree: exp.Expr
+    windows: dict[int, Bracket]
+    output: Output | None
+    start: int
+
+
+def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
+    """The syntax tree of a query made of these (tidied) words, which end at `end`; raises CqlError."""
+    tokens, output = _without_output(text, tokens)
+    if not tokens:
+        raise error(text, "expected a query that begins with SELECT, found nothing", end)
+    first = tokens[0]
+    if first.token_type not in (T.SELECT, T.WITH, T.L_PAREN):
+        hint = _did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
+        found = shown(first, text)
+        raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
+    words = _Words(text, tokens)
+    words.read()
+    return Syntax(text, _tree(text, words.kept), words.windows, output, first.start)
+
+
+def _did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The question alone, without the list of all there is."""
+    hint = nearest(given, known) if len(given) > 1 else ""
+    return hint.partition("?")[0] + "?" if hint.startswith("did you mean") else ""
+
+
+def _without_output(text: str, tokens: list[Token]) -> tuple[list[Token], Output | None]:
+    """The words without ISTREAM( .. ) around them all, or without SELECT ISTREAM or ISTREAM(..)."""
+    if len(tokens) < 3:
+        return tokens, None
+    output = OUTPUTS.get(word(tokens[0]))
+    if output is not None and tokens[1].token_type == T.L_PAREN:
+        closing = _closing(tokens, 1)
+        if closing + 1 < len(tokens):
+            raise _around(text, output.value, tokens[closing + 1])
+        return tokens[2:closing], output
+    output = OUTPUTS.get(word(tokens[1]))
+    if output is None or tokens[0].token_type != T.SELECT:
+        return tokens, None
+    following = tokens[2]
+    if following.token_type == T.L_PAREN:
+        closing = _closing(tokens, 2)
+        if closing + 1 < len(tokens) and tokens[closing + 1].token_type != T.FROM:
+            raise error(
+                text, f"expected FROM after SELECT {output.value}( .. )", tokens[closing + 1]
+            )
+        return [tokens[0], *tokens[3:closing], *tokens[closing + 1 :]], output
+    starts_item = following.token_type in TEXTUAL or following.token_type in (T.STAR, T.DASH)
+    if starts_item or (is_word(following) and following.token_type not in (T.FROM, T.ALIAS)):
+        return [tokens[0], *tokens[2:]], output
+    return tokens, None
+
+
+def _around(text: str, name: str, at: Token) -> CqlError:
+    return error(text, f"{name}( .. ) goes around the whole query, once", at)
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    """Where the parenthesis closes; the words are balanced."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        kind = tokens[index].token_type
+        depth += (kind == T.L_PAREN) - (kind == T.R_PAREN)
+        if depth == 0:
+            return index
+    return len(tokens) - 1
+
+
+class _Words:
+    """Goes once over the words of a query; what sqlglot may see is `kept`."""
+
+    __slots__ = ("kept", "text", "tokens", "windows")
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.kept: list[Token] = []
+        self.windows: dict[int, Bracket] = {}
+
+    def read(self) -> None:
+        tokens, kept, index = self.tokens, self.kept, 0
+        while index < len(tokens):
+            token = tokens[index]
+            if token.token_type == T.L_BRACKET:
+                index = self.bracket(index)
+                continue
+            if token.token_type == T.L_PAREN and kept:
+                self.mark(kept[-1])
+            elif token.token_type == T.LT and kept and kept[-1].token_type in _NESTED_TYPES:
+                raise error(
+                    self.text, "arrays, maps and structs are not part of the language", kept[-1]
+                )
+            kept.append(token)
+            index += 1
+
+    def mark(self, name: Token) -> None:
+        """A name before a parenthesis is a function's."""
+        kept = self.kept
+        before = kept[-2].token_type if len(kept) > 1 else None
+        written = word(name)
+        if not written or before in _TYPE_FOLLOWS or written in _SYNTAX_CALLS:
+            return
+        if written in _INFIX_CALLS:
+            called = before in _BEFORE_OPERAND
+        else:
+            called = name.token_type in _NAME_TYPES or written in _WORD_CALLS
+        if not called:
+            return
+        if written in OUTPUTS:
+            raise _around(self.text, written, name)
+        kept[-1] = Token(
+            T.VAR, MARK + name.text.lower(), name.line, name.col, name.start, name.end, []
+        )
+
+    def bracket(self, index: int) -> int:
+        opening, following = self.tokens[index], self.tokens[index + 1]
+        if word(following) not in WINDOW_WORDS:
+            raise error(
+                self.text,
+                "expected a window: [RANGE ..], [NOW], [ROWS ..] or [PARTITION BY .. ROWS ..]",
+                following,
+                _did_you_mean(word(following), WINDOW_WORDS) or "the language has no arrays",
+            )
+        cursor = Cursor(self.text, self.tokens, index + 1)
+        window, keys = cursor.window()
+        place = self.place(index, cursor.index)
+        if place in self.windows:
+            raise error(self.text, "a stream has one window", opening)
+        self.windows[place] = Bracket(window, keys, opening)
+        return cursor.index
+
+    def place(self, start: int, stop: int) -> int:
+        """The word that the window belongs to: the one before, or behind `)` the alias after."""
+        tokens = self.tokens
+        if start and tokens[start - 1].token_type != T.R_PAREN:
+            return tokens[start - 1].end
+        if stop < len(tokens) and tokens[stop].token_type == T.ALIAS:
+            stop += 1
+        if not start or stop >= len(tokens):
+            raise error(self.text, "a window stands after a stream in FROM", tokens[start])
+        return tokens[stop].end
+
+
+def _tree(text: str, tokens: list[Token]) -> exp.Expr:
+    try:
+        trees = DIALECT.parser().parse(tokens, text)
+    except RecursionError:
+        raise error(text, "this query is nested too deeply", tokens[0]) from None
+    except ParseError as problem:
+        raise _translated(text, tokens, problem) from None
+    except Exception:  # sqlglot stumbles in many ways over words in an order it did not foresee
+        raise error(text, "this query cannot be read", tokens[0]) from None
+    tree = trees[0] if len(trees) == 1 else None
+    if tree is None:
+        raise error(text, "this query cannot be read", tokens[0])
+    return tree
+
+
+_MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
+
+
+def _translated(text: str, tokens: list[Token], problem: ParseError) -> CqlError:
+    """sqlglot's complaint in plain words, at the word it is about."""
+    details = problem.errors[0] if problem.errors else {}
+    place = (details.get("line"), details.get("col"))
+    index = next((i for i, t in enumerate(tokens) if (t.line, t.col) == place), len(tokens) - 1)
+    token = tokens[index]
+    description = str(details.get("description") or problem)
+    hint = _misspelt(tokens, index)
+    if missing := _MISSING.match(description):
+        if token.token_type == T.FROM or missing[2] in ("From", "Table"):
+            return error(text, "expected the name of a stream or table after this", token, hint)
+        return error(text, f"something is missing beside {shown(token, text)}", token, hint)
+    if expecting := re.match(r"Expecting (\S+)", description):
+        return error(text, f"expected {expecting[1]}, found {shown(token, text)}", token, hint)
+    if expected := re.match(r"Expected (.+)", description):
+        return error(text, f"expected {expected[1]}", token, hint)
+    if token.token_type == T.DASH:
+        hint = hint or "a name with - in it goes in backquotes: `check-ins`"
+    return error(text, f"{shown(token, text)} is not expected here", token, hint)
+
+
+def _misspelt(tokens: list[Token], index: int) -> str:
+    """A keyword that this word, or the one before it, may have been meant to be."""
+    best, close = "", 0.7
+    for token in tokens[max(0, index - 1) : index + 1]:
+        written = word(token)
+        if token.token_type != T.VAR or written in _KEYWORDS or len(written) > 12:
+            continue
+        for keyword in _KEYWORDS:
+            ratio = SequenceMatcher(None, written, keyword).ratio()
+            if ratio > close:
+                best, close = f"did you mean {keyword}?", ratio
+    return best

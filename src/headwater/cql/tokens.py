@@ -1,0 +1,325 @@
+"""Words of a CQL text: cut by sqlglot's Spark tokenizer, checked and tidied here.
+
+Everything that can be told from the words alone is settled before a parser sees them: signs that
+are not of the language, brackets that do not close, commas with nothing beside them, nesting that
+would exhaust a recursive parser. So the parser behind meets only text of a bounded shape, and the
+message points at the word itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headwater.errors import CqlError
+
+MAX_TEXT = 4_000_000
+MAX_TOKENS = 20_000
+MAX_NESTING = 100
+
+DIALECT = Dialect.get_or_raise("spark")
+
+T = TokenType
+TEXTUAL = frozenset({T.STRING, T.RAW_STRING, T.IDENTIFIER, T.NUMBER})
+
+_COMMANDS = frozenset({T.COMMAND, T.EXECUTE, T.FETCH, T.SHOW, T.RENAME})
+_PREFIXES = frozenset({T.NOT, T.DASH, T.PLUS, T.INTERVAL})
+_OPENING = {T.L_PAREN: T.R_PAREN, T.L_BRACKET: T.R_BRACKET, T.CASE: T.END}
+_CLOSING = {closing: opening for opening, closing in _OPENING.items()}
+_SIGNS = frozenset(
+    [
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        ".",
+        "-",
+        "=",
+        ">",
+        "<",
+        "%",
+        "!",
+        "+",
+        "/",
+        "*",
+        ";",
+        "==",
+        "::",
+        "||",
+        ">=",
+        "<=",
+        "<>",
+        "!=",
+        "<=>",
+        "=>",
+    ]
+)
+_CLAUSES = frozenset({T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.UNION, T.JOIN, T.ON, T.ALIAS})
+_OPENS_LIST = frozenset({T.SELECT, T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.COMMA, T.L_PAREN})
+
+REFUSED = {
+    T.ORDER_BY: "ORDER BY: a continuous result has no end to sort; leave it out",
+    T.SORT_BY: "SORT BY: a continuous result has no end to sort; leave it out",
+    T.CLUSTER_BY: "CLUSTER BY: how rows are spread is not said in a query; leave it out",
+    T.DISTRIBUTE_BY: "DISTRIBUTE BY: how rows are spread is not said in a query; leave it out",
+    T.GROUPING_SETS: "GROUPING SETS: write one query for each grouping",
+    T.PLACEHOLDER: "? stands for a value that is not given here; write the value",
+    T.HINT: "hints are not part of the language; leave it out",
+    T.ARROW: "lambdas and arrows are not part of the language",
+    T.PIPE: "| is not part of the language; for OR write OR, to join texts write ||",
+    T.AMP: "& is not part of the language; for AND write AND",
+    T.HEX_STRING: "hexadecimal constants are not part of the language",
+    T.DAMP: "&& is not part of the language; write AND",
+}
+
+
+def error(text: str, message: str, at: Token | int, hint: str = "") -> CqlError:
+    """The error at a word, or at an offset."""
+    if isinstance(at, int):
+        return CqlError(message, text, at, 1, hint)
+    return CqlError(message, text, at.start, at.end - at.start + 1, hint)
+
+
+def is_word(token: Token) -> bool:
+    """A bare word, as against a quoted name, a constant or a sign."""
+    return token.token_type not in TEXTUAL and (token.text[:1].isalpha() or token.text[:1] == "_")
+
+
+def word(token: Token) -> str:
+    """The word in capitals; nothing for a quoted name, a constant or a sign."""
+    return token.text.upper() if is_word(token) else ""
+
+
+def shown(token: Token, text: str) -> str:
+    """The word as it stands in the text, cut if it is long."""
+    written = text[token.start : token.end + 1]
+    return written if len(written) <= 40 else written[:37] + "..."
+
+
+def cut(text: str) -> list[list[Token]]:
+    """The words of each statement, in order; statements without words are left out.
+
+    Raises CqlError if the text cannot be cut into words.
+    """
+    if len(text) > MAX_TEXT:
+        raise error(text, f"a text has at most {MAX_TEXT:,} characters", MAX_TEXT)
+    statements: list[list[Token]] = []
+    current: list[Token] = []
+    for token in _tokenize(text):
+        if token.token_type == T.SEMICOLON:
+            statements.append(_whole(text, current, token.start))
+            current = []
+        else:
+            current.append(token)
+    statements.append(_whole(text, current, len(text)))
+    return [statement for statement in statements if statement]
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        return DIALECT.tokenize(text)
+    except TokenError as problem:
+        at, what = _unclosed(text)
+        if at < 0:
+            at, what = min(problem.start or 0, len(text)), "something here cannot be read"
+        raise error(text, what, at) from None
+
+
+_QUOTED = re.compile(
+    r"""--[^\n\r]*|(?P<comment>/\*)|(?P<jinja>\{\#)|(?P<hex>[xX]')"""
+    r"""|(?P<single>')|(?P<double>")|(?P<back>`)"""
+)
+_CLOSERS = {
+    "single": (re.compile(r"(?:[^'\\]|\\.)*'", re.S), "this text has no closing '"),
+    "double": (re.compile(r'(?:[^"\\]|\\.)*"', re.S), 'this text has no closing "'),
+    "back": (re.compile(r"[^`]*`"), "this name has no closing `"),
+    "hex": (re.compile(r"(?:[0-9a-fA-F]{2})*'"), "this is not a hexadecimal constant"),
+    "jinja": (re.compile(r".*?#\}", re.S), "this comment has no closing #}"),
+}
+
+
+def _unclosed(text: str) -> tuple[int, str]:
+    """Where a quote or comment opens that never closes; -1 if none does."""
+    position = 0
+    while (opened := _QUOTED.search(text, position)) is not None:
+        kind = opened.lastgroup
+        if kind is None:
+            position = opened.end()
+        elif kind == "comment":
+            position = _end_of_comment(text, opened.end())
+            if position < 0:
+                return opened.start(), "this comment has no closing */"
+        else:
+            closer, message = _CLOSERS[kind]
+            closed = closer.match(text, opened.end())
+            if closed is None:
+                return opened.start(), message
+            position = closed.end()
+    return -1, ""
+
+
+def _end_of_comment(text: str, position: int) -> int:
+    depth = 1
+    for sign in re.compile(r"/\*|\*/").finditer(text, position):
+        depth += 1 if sign.group() == "/*" else -1
+        if depth == 0:
+            return sign.end()
+    return -1
+
+
+def _whole(text: str, tokens: list[Token], end: int) -> list[Token]:
+    """The statement with all its words: what the tokenizer leaves uncut behind EXPLAIN and SHOW
+    (it takes them for another system's commands) is cut too."""
+    if not (
+        len(tokens) == 2 and tokens[0].token_type in _COMMANDS and tokens[1].token_type == T.STRING
+    ):
+        return tokens
+    first = tokens[0]
+    start = first.end + 1
+    # A dot in front, so that the next word is not at the start and is cut in its turn.
+    behind = DIALECT.tokenize("." + text[start:end])[1:]
+    for token in behind:
+        token.start += start - 1
+        token.end += start - 1
+    return [first, *behind]
+
+
+Check = Callable[["_Tidier", Token], None]
+
+
+class _Tidier:
+    """Goes once over the words of a statement."""
+
+    __slots__ = ("kept", "opened", "run", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.kept: list[Token] = []
+        self.opened: list[Token] = []
+        self.run = 0
+
+    def last(self) -> TokenType | None:
+        return self.kept[-1].token_type if self.kept else None
+
+    def open(self, token: Token) -> None:
+        if token.token_type != T.CASE or self.last() != T.DOT:
+            self.opened.append(token)
+            if len(self.opened) > MAX_NESTING:
+                raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
+        self.kept.append(token)
+
+    def close(self, token: Token) -> None:
+        self.clause(token, keep=False)
+        kind = _CLOSING[token.token_type]
+        if self.opened and self.opened[-1].token_type == kind:
+            if token.token_type != T.END or self.last() != T.DOT:
+                self.opened.pop()
+        elif token.token_type != T.END:
+            if not self.opened:
+                raise error(self.text, f"this {token.text} closes nothing", token)
+            raise _never_closed(self.text, self.opened[-1])
+        self.kept.append(token)
+
+    def comma(self, token: Token) -> None:
+        if self.last() is None or (
+            self.last() in _OPENS_LIST
+            and not (len(self.kept) > 1 and self.kept[-2].token_type == T.DOT)
+        ):
+            raise error(self.text, "something is missing before this comma", token)
+        self.kept.append(token)
+
+    def clause(self, token: Token, keep: bool = True) -> None:
+        if self.last() == T.COMMA:
+            raise error(self.text, "something is missing after this comma", self.kept[-1])
+        if token.token_type == T.FROM and self.last() == T.L_PAREN:
+            raise error(self.text, "a query begins with SELECT", token)
+        if keep:
+            self.kept.append(token)
+
+    def prefix(self, token: Token) -> None:
+        self.run = self.run + 1 if self.last() in _PREFIXES else 0
+        if self.run > MAX_NESTING:
+            raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
+        self.kept.append(token)
+
+    def string(self, token: Token) -> None:
+        """'a' 'b' is 'ab', and 'it''s' one text with a quote in it."""
+        written = token.text
+        if self.last() == T.STRING:
+            before = self.kept.pop()
+            quote = self.text[token.start]
+            doubled = before.end + 1 == token.start and quote == self.text[before.end]
+            token = _merged(
+                T.STRING, before.text + (quote if doubled else "") + written, before, token
+            )
+        elif token.token_type == T.RAW_STRING:
+            token = _merged(T.STRING, written, token, token)
+        self.kept.append(token)
+
+    def refuse(self, token: Token) -> None:
+        written = shown(token, self.text)
+        message, _, hint = REFUSED.get(
+            token.token_type, f"{written} is not part of the language"
+        ).partition("; ")
+        raise error(self.text, message, token, hint)
+
+
+def _never_closed(text: str, opening: Token) -> CqlError:
+    if opening.token_type == T.CASE:
+        return error(text, "this CASE has no END", opening)
+    return error(text, f"this {opening.text} is never closed", opening)
+
+
+def _merged(kind: TokenType, written: str, first: Token, last: Token) -> Token:
+    return Token(kind, written, first.line, first.col, first.start, last.end, [])
+
+
+def _refused_types() -> Iterable[TokenType]:
+    tokenizer = DIALECT.tokenizer_class
+    signs = {**tokenizer.SINGLE_TOKENS, **tokenizer.KEYWORDS}
+    allowed = {kind for sign, kind in signs.items() if sign in _SIGNS or sign[:1].isalpha()}
+    yield from (kind for sign, kind in signs.items() if kind not in allowed)
+    yield from (T.BIT_STRING, T.BYTE_STRING, T.NATIONAL_STRING, T.HEREDOC_STRING, T.UNICODE_STRING)
+    yield from REFUSED
+
+
+_CHECKS: dict[TokenType, Check] = {
+    **dict.fromkeys(_refused_types(), _Tidier.refuse),
+    **dict.fromkeys(_OPENING, _Tidier.open),
+    **dict.fromkeys(_CLOSING, _Tidier.close),
+    **dict.fromkeys(_CLAUSES, _Tidier.clause),
+    **dict.fromkeys(_PREFIXES, _Tidier.prefix),
+    T.STRING: _Tidier.string,
+    T.RAW_STRING: _Tidier.string,
+    T.COMMA: _Tidier.comma,
+}
+
+
+def tidy(text: str, tokens: list[Token]) -> list[Token]:
+    """The words of one statement, constants in one piece; raises CqlError at the first bad one."""
+    if len(tokens) > MAX_TOKENS:
+        raise error(text, f"a statement has at most {MAX_TOKENS:,} words", tokens[MAX_TOKENS])
+    tidier = _Tidier(text)
+    kept = tidier.kept
+    remaining = iter(tokens)
+    for token in remaining:
+        if token.token_type == T.DCOLON and kept and token.start == kept[-1].start:
+            # 5.5D comes as 5.5 :: DOUBLE, all at one place.
+            suffix = next(remaining)
+            kept[-1] = _merged(T.NUMBER, text[token.start : token.end + 1], kept[-1], suffix)
+            continue
+        check = _CHECKS.get(token.token_type)
+        if check is None:
+            kept.append(token)
+        else:
+            check(tidier, token)
+    if kept and kept[-1].token_type == T.COMMA:
+        raise error(text, "something is missing after this comma", kept[-1])
+    if tidier.opened:
+        raise _never_closed(text, tidier.opened[-1])
+    return kept

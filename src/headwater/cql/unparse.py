@@ -1,0 +1,427 @@
+"""Statements and queries as CQL text, laid out to be read.
+
+For whatever `parse` returns, the text reads back as the same. A relation that no text stands for
+(another layer may have moved its operators) is written as the nearest query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import singledispatch
+
+from headwater.algebra.expressions import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    conjuncts,
+    literal,
+    substitute,
+)
+from headwater.algebra.nodes import (
+    Aggregate,
+    Distinct,
+    Item,
+    Join,
+    OuterJoin,
+    Project,
+    Query,
+    Relation,
+    Scan,
+    Select,
+    SemiJoin,
+    TableScan,
+    UnionAll,
+    default_output,
+)
+from headwater.algebra.types import TIMESTAMP, Field, Value
+from headwater.algebra.windows import UNITS, duration
+from headwater.cql.constants import literal_text, quoted
+from headwater.cql.statements import (
+    BareQuery,
+    Connector,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DropQuery,
+    DropStream,
+    DropTable,
+    EndStream,
+    Explain,
+    PauseQuery,
+    ResumeQuery,
+    SetOption,
+    Show,
+    Start,
+    Statement,
+)
+from headwater.cql.writer import (
+    ColumnText,
+    call_text,
+    column_text,
+    condition_text,
+    expr_text,
+    name_text,
+    operand_text,
+    window_text,
+)
+
+WIDTH = 88
+
+
+def unparse(what: Statement | Query) -> str:
+    """The statement or query as text, over several lines, without a `;`."""
+    return "\n".join(_lines(what))
+
+
+@singledispatch
+def _lines(what: object) -> list[str]:
+    raise TypeError(f"not a statement or query: {what!r}")
+
+
+@_lines.register
+def _(what: Query) -> list[str]:
+    lines = _query(what.root)
+    if what.output == default_output(what.root):
+        return lines
+    return _wrapped(f"{what.output.value}(", lines, ")")
+
+
+@_lines.register
+def _(what: BareQuery) -> list[str]:
+    return _lines(what.query)
+
+
+@_lines.register
+def _(what: Explain) -> list[str]:
+    return ["EXPLAIN ANALYZE" if what.analyze else "EXPLAIN", *_lines(what.query)]
+
+
+@_lines.register
+def _(what: CreateQuery) -> list[str]:
+    lines = [f"CREATE QUERY {name_text(what.name)}"]
+    if what.start is not None:
+        lines.append(f"STARTING AT {_start(what.start)}")
+    if what.lifetime is not None:
+        lines.append(f"LIFETIME {duration(what.lifetime)}")
+    if what.sink is not None:
+        lines.append(f"TO {_connector(what.sink)}")
+    return [*lines, "AS", *_lines(what.query)]
+
+
+@_lines.register
+def _(what: CreateStream) -> list[str]:
+    stream = what.stream
+    columns = [_field(f, implied=f.name == stream.time) for f in stream.schema]
+    lines = [*_columns(f"CREATE STREAM {name_text(stream.name)}", columns)]
+    lines.append(f"TIMESTAMP BY {name_text(stream.time)}")
+    if stream.lateness:
+        lines.append(f"LATENESS {duration(stream.lateness)}")
+    if stream.keep != UNITS["HOUR"]:
+        lines.append(f"KEEP {duration(stream.keep)}")
+    return [*lines, f"FROM {'CLIENT' if what.source is None else _connector(what.source)}"]
+
+
+@_lines.register
+def _(what: CreateTable) -> list[str]:
+    columns = [_field(f) for f in what.table.schema]
+    header = f"CREATE TABLE {name_text(what.table.name)}"
+    return [*_columns(header, columns), f"FROM {_connector(what.source)}"]
+
+
+@_lines.register
+def _(what: Show) -> list[str]:
+    return [f"SHOW {what.what}"]
+
+
+@_lines.register
+def _(what: SetOption) -> list[str]:
+    name = ".".join(map(name_text, what.name.split(".")))
+    return [f"SET {name} = {_value(what.value)}"]
+
+
+@_lines.register(DropQuery)
+@_lines.register(DropStream)
+@_lines.register(DropTable)
+@_lines.register(PauseQuery)
+@_lines.register(ResumeQuery)
+@_lines.register(EndStream)
+def _(
+    what: DropQuery | DropStream | DropTable | PauseQuery | ResumeQuery | EndStream,
+) -> list[str]:
+    return [f"{_VERBS[type(what)]} {name_text(what.name)}"]
+
+
+_VERBS: dict[type, str] = {
+    DropQuery: "DROP QUERY",
+    DropStream: "DROP STREAM",
+    DropTable: "DROP TABLE",
+    PauseQuery: "PAUSE QUERY",
+    ResumeQuery: "RESUME QUERY",
+    EndStream: "END STREAM",
+}
+
+
+def _field(field: Field, implied: bool = False) -> str:
+    """A column of a declaration; that an event time is not NULL goes without saying."""
+    required = "" if field.nullable or implied else " NOT NULL"
+    return f"{name_text(field.name)} {field.type}{required}"
+
+
+def _columns(header: str, columns: list[str]) -> list[str]:
+    return [f"{header} (", *_separated(columns), ")"]
+
+
+def _separated(parts: list[str]) -> list[str]:
+    return [f"  {part}," for part in parts[:-1]] + [f"  {part}" for part in parts[-1:]]
+
+
+def _start(start: Start) -> str:
+    if start.micros is None:
+        return start.kind
+    return literal_text(Literal(start.micros, TIMESTAMP))
+
+
+def _connector(connector: Connector) -> str:
+    if connector.kind == "none":
+        return "NONE"
+    options = ", ".join(
+        f"{name_text(name)} => {_value(value)}" for name, value in connector.options
+    )
+    return f"{connector.kind}({options})"
+
+
+def _value(value: Value) -> str:
+    return quoted(value) if isinstance(value, str) else literal_text(literal(value))
+
+
+# ---- queries
+
+
+def _query(relation: Relation, named: bool = True) -> list[str]:
+    """A query: one block, or several under UNION ALL; in EXISTS and IN its columns need no names."""
+    if not isinstance(relation, UnionAll):
+        return _Block(relation, named).lines()
+    lines: list[str] = []
+    for side in relation.inputs:
+        if lines:
+            lines.append("UNION ALL")
+        inside = _query(side, named)
+        lines += _wrapped("(", inside, ")") if isinstance(side, UnionAll) else inside
+    return lines
+
+
+def _wrapped(opening: str, lines: list[str], closing: str) -> list[str]:
+    return [opening, *_indented(lines), closing]
+
+
+def _prefixed(word: str, lines: list[str]) -> list[str]:
+    return [f"{word} {lines[0]}" if word else lines[0], *lines[1:]]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return ["  " + line for line in lines]
+
+
+def _filled(prefix: str, parts: list[str]) -> list[str]:
+    """The parts behind the prefix with commas, as many to a line as fit."""
+    lines = [prefix + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 2 <= WIDTH:
+            lines[-1] += ", " + part
+        else:
+            lines[-1] += ","
+            lines.append(" " * len(prefix) + part)
+    return lines
+
+
+def _conditions(word: str, tests: list[list[str]]) -> list[str]:
+    """The tests, each with its own lines, joined by AND."""
+    lines: list[str] = []
+    for test in tests:
+        lines += _indented(_prefixed("AND", test)) if lines else _prefixed(word, test)
+    return lines
+
+
+class _Block:
+    """A relation taken apart into the clauses of one SELECT."""
+
+    def __init__(self, relation: Relation, named: bool = True) -> None:
+        self.named = named
+        self.distinct = isinstance(relation, Distinct)
+        body = relation.input if isinstance(relation, Distinct) else relation
+        self.items: tuple[Item, ...] = ()
+        if isinstance(body, Project):
+            self.items, body = body.items, body.input
+        self.having: tuple[Expr, ...] = ()
+        self.aggregate: Aggregate | None = None
+        below = body.input if isinstance(body, Select) else body
+        if isinstance(below, Aggregate):
+            self.having = conjuncts(body.condition) if isinstance(body, Select) else ()
+            self.aggregate, body = below, below.input
+            self.items = self.items or tuple(Item(c.name, c) for c in below.columns)
+        self.where: list[Expr] = []
+        self.semis: list[SemiJoin] = []
+        while isinstance(body, Select | SemiJoin):
+            if isinstance(body, Select):
+                self.where[:0] = conjuncts(body.condition)
+                body = body.input
+            else:
+                self.semis.insert(0, body)
+                body = body.left
+        self.source: Relation = body
+
+    @property
+    def is_plain(self) -> bool:
+        """Its rows are those of its FROM."""
+        return bool(self.items) and not self.distinct and self.aggregate is None
+
+    def lines(self) -> list[str]:
+        listed = [self.item(item) for item in self.items] or ["*"]
+        lines = _filled("SELECT DISTINCT " if self.distinct else "SELECT ", listed)
+        lines += _joined("FROM", self.source)
+        tests = [[condition_text(part, self.column)] for part in self.where]
+        queries = [_semi_join(semi, self.column) for semi in self.semis]
+        lines += _conditions("WHERE", [*tests, *queries])
+        if self.aggregate is not None and self.aggregate.keys:
+            lines += _filled("GROUP BY ", [self.key(key) for key in self.aggregate.keys])
+        # In HAVING a bare name may be that of an output, so columns have their alias there.
+        having = [condition_text(self.ungrouped(part), self.full_column) for part in self.having]
+        return lines + _conditions("HAVING", [[test] for test in having])
+
+    def item(self, item: Item) -> str:
+        expr = self.ungrouped(item.expr)
+        made = expr_text(expr, self.column)
+        if not self.named:
+            return made
+        if isinstance(expr, Column) and expr.name == item.name and not self.is_call(expr):
+            return made
+        return f"{made} AS {name_text(item.name)}"
+
+    def key(self, key: Expr) -> str:
+        made = expr_text(key, self.column)
+        # A bare number would be that of an output.
+        return f"({made})" if isinstance(key, Literal) and made.isdecimal() else made
+
+    def ungrouped(self, expr: Expr) -> Expr:
+        """The expression with the keys of the aggregation written out."""
+        if self.aggregate is None:
+            return expr
+        keys = dict(zip(self.aggregate.columns, self.aggregate.keys, strict=False))
+        return substitute(expr, keys)
+
+    def is_call(self, column: Column) -> bool:
+        return self.aggregate is not None and column.relation == self.aggregate.alias
+
+    def column(self, column: Column) -> str:
+        """Without the alias if there is but one relation in FROM."""
+        if self.is_call(column):
+            return self.call(column, self.column)
+        if not isinstance(self.source, Join | OuterJoin) and column in self.source.columns:
+            return name_text(column.name)
+        return column_text(column)
+
+    def full_column(self, column: Column) -> str:
+        return self.call(column, self.full_column) if self.is_call(column) else column_text(column)
+
+    def call(self, column: Column, inside: ColumnText) -> str:
+        assert self.aggregate is not None
+        return call_text(self.aggregate.calls[int(column.name[1:])], inside)
+
+
+# ---- FROM
+
+
+def _joined(word: str, relation: Relation) -> list[str]:
+    """The relations of a FROM, with the word before the first."""
+    if isinstance(relation, Join):
+        return _inner(word, relation)
+    if isinstance(relation, OuterJoin):
+        lines = (
+            _joined(word, relation.left)
+            if isinstance(relation.left, OuterJoin)
+            else _operand(word, relation.left)
+        )
+        kind = "FULL JOIN" if relation.full else "LEFT JOIN"
+        return lines + _on(_operand(kind, relation.right), relation.condition)
+    return _operand(word, relation)
+
+
+def _inner(word: str, join: Join) -> list[str]:
+    first, *others = join.inputs
+    lines = _joined(word, first) if isinstance(first, OuterJoin) else _operand(word, first)
+    if join.condition is None and word == "FROM":
+        for relation in others:
+            lines[-1] += ","
+            lines += [" " * 5 + line for line in _operand("", relation)]
+        return lines
+    *middle, last = others
+    for relation in middle:
+        lines += _operand("CROSS JOIN", relation)
+    if join.condition is None:
+        return lines + _operand("CROSS JOIN", last)
+    return lines + _on(_operand("JOIN", last), join.condition)
+
+
+def _on(lines: list[str], condition: Expr) -> list[str]:
+    tests = [condition_text(part) for part in conjuncts(condition)] or ["TRUE"]
+    return [*lines, f"  ON {tests[0]}", *(f"  AND {test}" for test in tests[1:])]
+
+
+def _operand(word: str, relation: Relation) -> list[str]:
+    """One relation behind a word; a join is in parentheses, a query gets its alias."""
+    if isinstance(relation, Scan | TableScan):
+        return _prefixed(word, [_scan(relation)])
+    if isinstance(relation, Join | OuterJoin):
+        return _prefixed(word, _wrapped("(", _joined("", relation), ")"))
+    alias = name_text(relation.columns[0].relation)
+    return _prefixed(word, _wrapped("(", _query(relation), f") AS {alias}"))
+
+
+def _scan(relation: Scan | TableScan) -> str:
+    name = relation.stream if isinstance(relation, Scan) else relation.table
+    parts = [name_text(name)]
+    if isinstance(relation, Scan) and (window := window_text(relation.window)):
+        parts.append(window)
+    if relation.alias != name:
+        parts.append(f"AS {name_text(relation.alias)}")
+    return " ".join(parts)
+
+
+# ---- EXISTS and IN
+
+
+def _semi_join(semi: SemiJoin, column: ColumnText) -> list[str]:
+    """The semi-join as a condition: EXISTS, or IN over a query that groups."""
+    no = "NOT " if semi.anti else ""
+    block = _Block(semi.right, named=False)
+    if block.is_plain:
+        names = dict(zip(semi.right.columns, (item.expr for item in block.items), strict=True))
+        block.items = (Item("c0", literal(1)),)
+        if semi.condition is not None:
+            block.where += conjuncts(substitute(semi.condition, names))
+        return _wrapped(f"{no}EXISTS (", block.lines(), ")")
+    if semi.condition is None:
+        return _wrapped(f"{no}EXISTS (", _query(semi.right, named=False), ")")
+    operand = _operand_of_in(semi)
+    if operand is not None:
+        opening = f"{operand_text(operand, column)} {no}IN ("
+        return _wrapped(opening, _query(semi.right, named=False), ")")
+    tests = [[condition_text(part)] for part in conjuncts(semi.condition)]
+    inside = ["SELECT 1", *_operand("FROM", semi.right), *_conditions("WHERE", tests)]
+    return _wrapped(f"{no}EXISTS (", inside, ")")
+
+
+def _operand_of_in(semi: SemiJoin) -> Expr | None:
+    """x, if the semi-join is x IN (right) or x NOT IN (right)."""
+    match semi.condition:
+        case Call("=", (operand, value)) if not semi.anti:
+            pass
+        case Call(
+            "or", (Call("=", (operand, value)), Call("is_null", (x,)), Call("is_null", (y,)))
+        ):
+            if not semi.anti or (x, y) != (operand, value):
+                return None
+        case _:
+            return None
+    return operand if (value,) == semi.right.columns else None

@@ -1,0 +1,129 @@
+"""The meaning of every aggregate, over the rows of a group.
+
+Sums are exact before they are rounded once, so they depend neither on the order of the rows nor on
+how these were divided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+from headwater.algebra.expressions import Column
+from headwater.algebra.functions import AGGREGATES, AggregateCall
+from headwater.algebra.types import Type, Value
+from headwater.errors import EvaluationError, nearest
+from headwater.reference.scalar import compile_condition, compile_expr
+from headwater.reference.values import EXACT, Row, fit, normal, order_key, quotient, within
+
+Aggregation = Callable[[Sequence[Row]], Value]
+Summary = Callable[[list[Any]], Value]
+
+
+def compile_aggregate(call: AggregateCall, columns: Sequence[Column]) -> Aggregation:
+    """The aggregate as a function of the rows of a group; raises EvaluationError as
+    `compile_expr` does."""
+    if call.name not in _SUMMARIES:
+        raise EvaluationError(f"unknown aggregate {call.name}; {nearest(call.name, AGGREGATES)}")
+    wanted = None if call.filter is None else compile_condition(call.filter, columns)
+    if call.arg is None:
+        return lambda rows: sum(1 for row in rows if wanted is None or wanted(row))
+    argument = compile_expr(call.arg, columns)
+    summary = _SUMMARIES[call.name](call.arg.type, call.type)
+
+    def aggregated(rows: Sequence[Row]) -> Value:
+        chosen = rows if wanted is None else [row for row in rows if wanted(row)]
+        values = [v for row in chosen if (v := argument(row)) is not None]
+        return summary(list({normal(v): v for v in values}.values()) if call.distinct else values)
+
+    return aggregated
+
+
+def implemented() -> frozenset[str]:
+    """The names of all aggregates that have a meaning here."""
+    return frozenset(_SUMMARIES)
+
+
+def _total(values: Sequence[float]) -> float:
+    """The sum of doubles, rounded once; NaN and infinities as addition has them."""
+    if all(map(math.isfinite, values)):
+        try:
+            return math.fsum(values)
+        except OverflowError:
+            return _nearest(sum(map(Fraction, values), Fraction(0)))
+    return sum(value for value in values if not math.isfinite(value))
+
+
+def _nearest(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _exact_total(values: Sequence[Decimal]) -> Decimal:
+    return reduce(EXACT.add, values, Decimal(0))
+
+
+def _sum(argument: Type, result: Type) -> Summary:
+    if result.is_decimal:
+        return lambda values: fit(_exact_total(values), result) if values else None
+    if result.is_floating:
+        return lambda values: _total(values) if values else None
+    return lambda values: within(sum(values), result) if values else None
+
+
+def _avg(argument: Type, result: Type) -> Summary:
+    if result.is_decimal:
+        return lambda values: (
+            fit(quotient(_exact_total(values), Decimal(len(values)), result.scale), result)
+            if values
+            else None
+        )
+    return lambda values: _total([float(v) for v in values]) / len(values) if values else None
+
+
+def _variance(sample: bool, root: bool) -> Callable[[Type, Type], Summary]:
+    def spread(values: list[Any]) -> Value:
+        numbers = [float(v) for v in values]
+        count = len(numbers) - (1 if sample else 0)
+        if not numbers or count == 0:
+            return None
+        if not all(map(math.isfinite, numbers)):
+            return math.nan
+        mean = _total(numbers) / len(numbers)
+        variance = _total([(x - mean) * (x - mean) for x in numbers]) / count
+        return math.sqrt(variance) if root else variance
+
+    return lambda argument, result: spread
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[[Type, Type], Summary]:
+    def make(argument: Type, result: Type) -> Summary:
+        key = order_key(argument)
+        return lambda values: choose(values, key=key) if values else None
+
+    return make
+
+
+def _plain(summary: Summary) -> Callable[[Type, Type], Summary]:
+    return lambda argument, result: summary
+
+
+_SUMMARIES: dict[str, Callable[[Type, Type], Summary]] = {
+    "count": _plain(len),
+    "sum": _sum,
+    "avg": _avg,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "stddev_samp": _variance(sample=True, root=True),
+    "stddev_pop": _variance(sample=False, root=True),
+    "var_samp": _variance(sample=True, root=False),
+    "var_pop": _variance(sample=False, root=False),
+    "bool_and": _plain(lambda values: all(values) if values else None),
+    "bool_or": _plain(lambda values: any(values) if values else None),
+}

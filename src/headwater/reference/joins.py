@@ -1,0 +1,186 @@
+"""Joins of what relations hold at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from headwater.algebra.expressions import Call, Column, Expr, columns_of, conjuncts
+from headwater.algebra.nodes import Join, OuterJoin, SemiJoin
+from headwater.reference.scalar import (
+    Compiled,
+    common_type,
+    compile_condition,
+    compile_converted,
+)
+from headwater.reference.values import Content, Entry, Identity, Row, normal
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Finds the rows of the right that meet a condition with a row of the left: by hashing the
+    sides of its equalities, then trying the rest."""
+
+    left_key: list[Compiled]
+    right_key: list[Compiled]
+    rest: list[Callable[[Row], bool]]
+
+    @classmethod
+    def of(
+        cls, conditions: Sequence[Expr], left: Sequence[Column], right: Sequence[Column]
+    ) -> Partners:
+        result = cls([], [], [])
+        for condition in conditions:
+            sides = _sides(condition, left, right)
+            if sides is None:
+                result.rest.append(compile_condition(condition, (*left, *right)))
+                continue
+            common = common_type([side.type for side in sides])
+            result.left_key.append(compile_converted(sides[0], common, left))
+            result.right_key.append(compile_converted(sides[1], common, right))
+        return result
+
+    def among(self, entries: list[Entry]) -> Callable[[Row], list[Entry]]:
+        """A function that gives the partners of a row among the entries."""
+        index: dict[Row, list[Entry]] = {}
+        for entry in entries:
+            index.setdefault(_key(self.right_key, entry[1]), []).append(entry)
+
+        def find(row: Row) -> list[Entry]:
+            key = _key(self.left_key, row)
+            found = [] if None in key else index.get(key, [])
+            for condition in self.rest:
+                found = [entry for entry in found if condition(row + entry[1])]
+            return found
+
+        return find
+
+
+def _key(parts: Sequence[Compiled], row: Row) -> Row:
+    return tuple(normal(part(row)) for part in parts)
+
+
+def _sides(
+    condition: Expr, left: Sequence[Column], right: Sequence[Column]
+) -> tuple[Expr, Expr] | None:
+    """The operands of an equality between the left and the right; None for another condition."""
+    if not (isinstance(condition, Call) and condition.name == "="):
+        return None
+    a, b = condition.args
+    if _reads(a, left) and _reads(b, right):
+        return a, b
+    return (b, a) if _reads(b, left) and _reads(a, right) else None
+
+
+def _reads(expr: Expr, columns: Sequence[Column]) -> bool:
+    """Whether the expression reads columns of these alone, and at least one."""
+    read = _aliases(columns_of(expr))
+    return bool(read) and read <= _aliases(columns)
+
+
+def _aliases(columns: Sequence[Column] | set[Column]) -> set[str]:
+    return {column.relation.lower() for column in columns}
+
+
+def join(node: Join, more: Sequence[Expr], contents: Sequence[Content]) -> Content:
+    """One input after the other, each condition (of the join, and `more` above it) as soon as all
+    its columns are there."""
+    conditions = [*conjuncts(node.condition), *more]
+    order = _join_order(node, conditions)
+    joined: tuple[Column, ...] = ()
+    steps: list[tuple[Content, Partners]] = []
+    for place in order:
+        columns = node.inputs[place].columns
+        known = _aliases((*joined, *columns))
+        now = [c for c in conditions if _aliases(columns_of(c)) <= known]
+        conditions = [c for c in conditions if c not in now]
+        alone = [c for c in now if _aliases(columns_of(c)) <= _aliases(columns)]
+        steps.append(
+            (
+                _filtered(contents[place], alone, columns),
+                Partners.of([c for c in now if c not in alone], joined, columns),
+            )
+        )
+        joined += columns
+    restore = _restorer(node, order)
+
+    def content(tau: int) -> list[Entry]:
+        found: list[Entry] = [((), ())]
+        for relation, partners in steps:
+            find = partners.among(relation(tau))
+            found = [
+                ((*identity, other), row + values)
+                for identity, row in found
+                for other, values in find(row)
+            ]
+            if not found:
+                return []
+        return restore(found)
+
+    return content
+
+
+def _join_order(node: Join, conditions: Sequence[Expr]) -> list[int]:
+    """As written, but an input that an equality ties to those before it goes first."""
+    order, left = [0], list(range(1, len(node.inputs)))
+    while left:
+        joined = [c for i in order for c in node.inputs[i].columns]
+        tied = [
+            i for i in left if any(_sides(c, joined, node.inputs[i].columns) for c in conditions)
+        ]
+        order.append((tied or left)[0])
+        left.remove(order[-1])
+    return order
+
+
+def _restorer(node: Join, order: list[int]) -> Callable[[list[Entry]], list[Entry]]:
+    """Puts rows and identities that were joined in that order into the order of the inputs."""
+    if order == sorted(order):
+        return lambda entries: entries
+    places: dict[int, range] = {}
+    width = 0
+    for i in order:
+        places[i] = range(width, width + len(node.inputs[i].columns))
+        width = places[i].stop
+    values = itemgetter(*(p for i in sorted(places) for p in places[i]))
+    parts = itemgetter(*(order.index(i) for i in sorted(order)))
+    return lambda entries: [(parts(identity), values(row)) for identity, row in entries]
+
+
+def _filtered(content: Content, conditions: Sequence[Expr], columns: Sequence[Column]) -> Content:
+    tests = [compile_condition(condition, columns) for condition in conditions]
+    if not tests:
+        return content
+    return lambda tau: [e for e in content(tau) if all(test(e[1]) for test in tests)]
+
+
+def outer_join(node: OuterJoin, left: Content, right: Content) -> Content:
+    partners = Partners.of(conjuncts(node.condition), node.left.columns, node.right.columns)
+    no_left, no_right = (None,) * len(node.left.columns), (None,) * len(node.right.columns)
+
+    def content(tau: int) -> list[Entry]:
+        others = right(tau)
+        find, found = partners.among(others), list[Entry]()
+        met: set[Identity] = set()
+        for identity, row in left(tau):
+            matches = find(row)
+            met.update(other for other, _ in matches)
+            found += [((identity, other), row + values) for other, values in matches]
+            if not matches:
+                found.append(((identity, None), row + no_right))
+        if node.full:
+            found += [((None, i), no_left + row) for i, row in others if i not in met]
+        return found
+
+    return content
+
+
+def semi_join(node: SemiJoin, left: Content, right: Content) -> Content:
+    partners = Partners.of(conjuncts(node.condition), node.left.columns, node.right.columns)
+
+    def content(tau: int) -> list[Entry]:
+        find = partners.among(right(tau))
+        return [entry for entry in left(tau) if bool(find(entry[1])) != node.anti]
+
+    return content

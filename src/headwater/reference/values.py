@@ -1,0 +1,143 @@
+"""What values are, beneath every function: order and equality, rounding, and the calendar.
+
+Spark's rules: NaN equals itself and is larger than any number, zero has no sign, FLOAT rounds to
+single precision, a decimal rounds half up and does not exist if it does not fit, and the calendar is
+the Gregorian one in all years.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Hashable, Sequence
+from datetime import date
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+from headwater.algebra.expressions import Call
+from headwater.algebra.types import Type, Value
+
+Row = tuple[Value, ...]
+Function = Callable[..., Value]
+Maker = Callable[[Call], Function]  # the function that a call stands for; it never sees NULL
+
+# A row of a relation is known by the tuples it was made of, or by its values where an aggregate or
+# DISTINCT made it: two rows with one identity are the same row, at whatever instant.
+Identity = tuple[Hashable, ...]
+Entry = tuple[Identity, Row]
+Content = Callable[[int], list[Entry]]  # what a relation holds at an instant
+
+DAY = 86_400_000_000
+LONG = (-(2**63), 2**63 - 1)
+EXACT = Context(prec=400, rounding=ROUND_HALF_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+_ERA_DAYS = 146_097  # 400 years
+_ERA_START = date(2000, 1, 1).toordinal()
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+# ---- order and equality
+
+
+def normal(value: Value) -> Value:
+    """The value that stands for all that equal it, so that it can be a key: one NaN, one zero."""
+    if isinstance(value, float):
+        if value != value:
+            return math.nan
+        return value + 0.0
+    return value
+
+
+def normal_row(row: Sequence[Value]) -> Row:
+    return tuple(map(normal, row))
+
+
+def order_key(type_: Type) -> Callable[[Any], Any]:
+    """A function by which values of the type sort; NaN is the largest."""
+    if type_.is_floating:
+        return lambda value: (value != value, 0.0 if value != value else value)
+    return lambda value: value
+
+
+def row_order(row: Sequence[Value]) -> tuple[Hashable, ...]:
+    """A key that sorts any rows of one schema; NULL is the largest."""
+    return tuple((v is None, v != v, 0 if v is None or v != v else v) for v in row)
+
+
+# ---- rounding and limits
+
+
+def single(value: float) -> float:
+    """The nearest number of single precision."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def floating(type_: Type) -> Callable[[Any], float]:
+    """Any number as a value of that FLOAT or DOUBLE type."""
+    return (lambda value: single(float(value))) if type_.name == "FLOAT" else float
+
+
+def limits(type_: Type) -> tuple[int, int]:
+    """Least and largest integer that stands for a value of the type."""
+    if type_.name == "DATE":
+        return (-(2**31), 2**31 - 1)
+    return type_.bounds or LONG
+
+
+def within(value: int, type_: Type) -> int | None:
+    least, largest = limits(type_)
+    return value if least <= value <= largest else None
+
+
+def fit(value: Decimal, type_: Type) -> Decimal | None:
+    """The decimal rounded half up to the scale of the type; None if it has too many digits."""
+    if not value.is_finite() or value.adjusted() > 60:
+        return None
+    rounded = value.quantize(Decimal((0, (1,), -type_.scale)), context=EXACT)
+    if rounded and rounded.adjusted() >= type_.precision - type_.scale:
+        return None
+    return rounded if rounded else abs(rounded)
+
+
+def quotient(a: Decimal, b: Decimal, scale: int) -> Decimal:
+    """a / b, rounded half up once, at that scale."""
+    (an, ad), (bn, bd) = a.as_integer_ratio(), b.as_integer_ratio()
+    over, under = an * bd * 10**scale, ad * bn
+    whole = (2 * abs(over) + abs(under)) // (2 * abs(under))
+    sign = int((over < 0) != (under < 0))
+    return Decimal(-whole if sign else whole).scaleb(-scale, EXACT)
+
+
+def double_digits(value: float) -> Decimal:
+    """A finite double as the decimal that is written for it: 0.1 is 0.1."""
+    return Decimal(repr(value))
+
+
+# ---- calendar
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a day since the epoch, in any year."""
+    era, rest = divmod(days + _EPOCH - _ERA_START, _ERA_DAYS)
+    day = date.fromordinal(_ERA_START + rest)
+    return day.year + 400 * era, day.month, day.day
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """The day since the epoch; raises ValueError if there is no such date."""
+    era, rest = divmod(year - 2000, 400)
+    return date(2000 + rest, month, day).toordinal() - _EPOCH + era * _ERA_DAYS
+
+
+def year_text(year: int) -> str:
+    if 0 <= year <= 9999:
+        return f"{year:04d}"
+    return f"{year:+05d}"
+
+
+def plain(function: Function) -> Maker:
+    """A function whose meaning does not depend on the types of its arguments."""
+    return lambda call: function

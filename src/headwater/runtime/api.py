@@ -1,0 +1,141 @@
+"""Headwater from Python: open a state directory, execute statements, run, read results.
+
+```python
+import headwater
+
+with headwater.open("state") as hw:
+    hw.execute(open("airline.cql").read())
+    hw.run(until_idle=True)
+    for row in hw.query("gate_a7").results():
+        print(row)
+```
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.algebra.types import Value
+from headwater.cql import parse
+from headwater.cql.statements import BareQuery, Explain, Show
+from headwater.errors import HeadwaterError, nearest
+from headwater.runtime import results
+from headwater.runtime.catalog import Catalog, QueryRow
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.push import push
+from headwater.runtime.submit import carry_out
+
+
+class Headwater:
+    """One catalog and its state directory; Spark starts with the first `run`."""
+
+    def __init__(
+        self, catalog: Catalog, state: Path, master: str, settings: Mapping[str, str]
+    ) -> None:
+        self.catalog = catalog
+        self.state = state
+        self.definitions = Definitions(catalog)
+        self._master = master
+        self._settings = settings
+        self._engine: Any = None
+
+    @property
+    def engine(self) -> Any:
+        """The engine of this process, with its Spark session."""
+        if self._engine is None:
+            from headwater.runtime.engine import Engine
+            from headwater.runtime.session import open_session
+
+            spark = open_session(self._master, settings=self._settings)
+            self._engine = Engine(self.catalog, self.state, spark)
+        return self._engine
+
+    def execute(self, text: str) -> list[str]:
+        """Carry out the statements of a text, none if one is wrong; a sentence about each."""
+        statements = parse(text, self.definitions.names)
+        said = []
+        for statement in statements:
+            if isinstance(statement, BareQuery | Explain | Show):
+                raise HeadwaterError("name the query to run it: CREATE QUERY name AS SELECT ..")
+            said.append(carry_out(self.catalog, self.definitions, statement))
+        return said
+
+    def push(self, stream: str, rows: Iterable[Mapping[str, Value] | Sequence[Value]]) -> int:
+        """Append tuples to a stream declared FROM CLIENT; returns how many were taken in."""
+        declared = self.definitions.streams.get(stream.lower())
+        if declared is None:
+            raise HeadwaterError(f"no stream {stream}; {nearest(stream, self.definitions.streams)}")
+        if declared.source is not None:
+            raise HeadwaterError(
+                f"{stream} reads from {declared.source.kind}; push needs FROM CLIENT"
+            )
+        return push(self.catalog, self.state, declared.stream, rows)
+
+    def run(self, until_idle: bool = False, **options: Any) -> None:
+        """Let streams take in and units step."""
+        self.engine.run(until_idle=until_idle, **options)
+
+    def query(self, name: str) -> QueryHandle:
+        """A query by name; raises HeadwaterError, naming what there is."""
+        row = self.catalog.query(name)
+        if row is None:
+            known = [q.spelled for q in self.catalog.queries()]
+            raise HeadwaterError(f"no query {name}; {nearest(name, known)}")
+        return QueryHandle(self.catalog, row)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.release()
+        self.catalog.close()
+
+    def __enter__(self) -> Headwater:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class QueryHandle:
+    """A submitted query, to read from."""
+
+    def __init__(self, catalog: Catalog, row: QueryRow) -> None:
+        self.catalog = catalog
+        self.row = row
+
+    def arrow(self) -> pa.Table:
+        """All results so far, as an Arrow table."""
+        return results.read(self.catalog, self.row)[0]
+
+    def results(self, follow: bool = False, poll: float = 0.5) -> Iterator[results.Row]:
+        """Results so far; with `follow` also those to come, for ever."""
+        at = 0
+        while True:
+            table, at = results.read(self.catalog, self.row, at)
+            yield from results.rows(table)
+            if not follow:
+                return
+            time.sleep(poll)
+
+
+def open_state(
+    where: str | Path = ".headwater",
+    *,
+    catalog: str | None = None,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+) -> Headwater:
+    """Open a state directory, made if it is not there; `catalog` names another database."""
+    state = Path(where)
+    state.mkdir(parents=True, exist_ok=True)
+    return Headwater(Catalog.open(catalog or state), state.resolve(), master, settings or {})

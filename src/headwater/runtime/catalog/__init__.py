@@ -1,0 +1,142 @@
+"""The catalog: how controller, workers and command line agree.
+
+It lists streams, tables, queries, units, segments, cursors and leases in one database, SQLite in
+the state directory or PostgreSQL by URL. Every method is one transaction, and writes are serial, so
+any number of threads and processes may use one catalog.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+import sqlalchemy as sa
+
+from headwater.runtime.catalog.database import Clock, Database
+from headwater.runtime.catalog.journal import KEPT_EVENTS, KEPT_REJECTS, Journal
+from headwater.runtime.catalog.leases import Leases
+from headwater.runtime.catalog.log import KEPT_BATCHES, Log
+from headwater.runtime.catalog.queries import Queries
+from headwater.runtime.catalog.rows import (
+    Cursors,
+    Event,
+    Json,
+    Lease,
+    LogEnd,
+    LogStats,
+    NewQuery,
+    NewSegment,
+    NewUnit,
+    QueryRow,
+    QueryState,
+    Reject,
+    Rejects,
+    Segment,
+    Site,
+    Statistic,
+    Statistics,
+    StreamRow,
+    TableRow,
+    UnitRow,
+    UnitState,
+    stream_log,
+    table_input,
+    unit_log,
+)
+from headwater.runtime.catalog.schema import meta
+from headwater.runtime.catalog.sources import Sources
+
+__all__ = [
+    "KEPT_BATCHES",
+    "KEPT_EVENTS",
+    "KEPT_REJECTS",
+    "Catalog",
+    "Cursors",
+    "Event",
+    "Json",
+    "Lease",
+    "LogEnd",
+    "LogStats",
+    "NewQuery",
+    "NewSegment",
+    "NewUnit",
+    "QueryRow",
+    "QueryState",
+    "Reject",
+    "Rejects",
+    "Segment",
+    "Site",
+    "Statistic",
+    "Statistics",
+    "StreamRow",
+    "TableRow",
+    "UnitRow",
+    "UnitState",
+    "stream_log",
+    "table_input",
+    "unit_log",
+]
+
+
+class Catalog(Sources, Queries, Log, Leases, Journal):
+    """An open catalog; a context manager that closes it."""
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path,
+        *,
+        create: bool = True,
+        timeout: float = 10.0,
+        clock: Clock | None = None,
+    ) -> Catalog:
+        """Open the catalog in a file, in a state directory, or at a URL, and migrate it.
+
+        `postgresql://user@host/database?schema=name` is one on PostgreSQL, in the schema
+        `headwater` if none is named. `timeout` is how many seconds to wait for another's write.
+        `clock` replaces the database's clock. Raises CatalogError, saying what to do, if the
+        catalog cannot be had: also if there is none and `create` is false.
+        """
+        database = Database(where, timeout, clock)
+        try:
+            database.open(create)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    @property
+    def name(self) -> str:
+        """The file, or the URL without its password."""
+        return self._database.name
+
+    def changes(self) -> int:
+        """A number that grows with every change by anyone, at the cost of reading one row.
+
+        Renewals of leases, signs of life, statistics and events are not counted.
+        """
+        with self._database.read() as connection:
+            return int(connection.execute(sa.select(meta.c.changes)).scalar_one())
+
+    def watch(self, seen: int, timeout: float, poll: float = 0.05) -> int:
+        """Wait until `changes()` differs from what was seen, or time is up; returns it."""
+        deadline = time.monotonic() + timeout
+        while (now := self.changes()) == seen and time.monotonic() < deadline:
+            time.sleep(min(poll, max(0.0, deadline - time.monotonic())))
+        return now
+
+    def close(self) -> None:
+        """End all connections."""
+        self._database.close()
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,301 @@
+"""One database, SQLite or PostgreSQL, with one writer at a time and errors a user can act on.
+
+A write transaction begins by claiming the only row of `meta`: on SQLite that is BEGIN IMMEDIATE,
+on PostgreSQL the row's lock. So writes are serial on both, whoever makes them, and code inside one
+may read, decide and write without further care. The same row counts the changes.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine, Executable, Table, event, exc
+from sqlalchemy.dialects import postgresql, sqlite
+
+from headwater.errors import CatalogError, CatalogUnavailable
+from headwater.runtime.catalog import migrations
+from headwater.runtime.catalog.faults import translated
+from headwater.runtime.catalog.schema import meta
+
+FILE = "catalog.sqlite"
+"""The name of the catalog within a state directory."""
+
+Clock = Callable[[], float]
+_Row = TypeVar("_Row")
+
+_OLDEST_SQLITE = (3, 35, 0)
+_MIGRATING = 0x68656164  # the key of PostgreSQL's advisory lock: any number that is only ours
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A write transaction: its connection, and the one time at which all of it happens."""
+
+    connection: Connection
+    now: float
+
+
+class Database:
+    """Read and write transactions on one catalog; may be shared by threads."""
+
+    def __init__(self, where: str | Path, timeout: float, clock: Clock | None) -> None:
+        self.timeout = timeout
+        self._clock = clock
+        self._writer = threading.Lock()
+        if "://" in str(where) and not isinstance(where, Path):
+            url, self._schema = _parsed(str(where))
+        else:
+            url, self._schema = _file_url(Path(where)), ""
+        self.name = url.database or "" if self._sqlite(url) else url.render_as_string()
+        self.path = Path(url.database or "") if self._sqlite(url) else None
+        self._engine = self._engine_of(url)
+
+    @staticmethod
+    def _sqlite(url: sa.URL) -> bool:
+        return url.get_backend_name() == "sqlite"
+
+    def _engine_of(self, url: sa.URL) -> Engine:
+        try:
+            engine = (
+                sa.create_engine(url, connect_args={"timeout": self.timeout}, max_overflow=20)
+                if self._sqlite(url)
+                else sa.create_engine(
+                    url,
+                    connect_args={"connect_timeout": max(2, round(self.timeout))},
+                    max_overflow=20,
+                    pool_pre_ping=True,
+                )
+            )
+        except ModuleNotFoundError as error:
+            raise CatalogError(
+                f"a catalog on PostgreSQL needs the package {error.name}: "
+                "pip install 'headwater[postgresql]'"
+            ) from error
+        if self._sqlite(url):
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            self._reading: Engine = engine
+            self._writing: Engine = engine.execution_options(immediate=True)
+        else:
+            event.listen(engine, "connect", self._prepare_postgresql)
+            self._reading = engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            self._writing = engine
+        return engine
+
+    def _prepare_postgresql(self, connection: Any, _record: object) -> None:
+        """A writer that hangs must not stop the others for ever."""
+        limit = max(1, round(self.timeout * 1000))
+        connection.autocommit = True
+        connection.execute(f'SET search_path TO "{self._schema}"')
+        connection.execute(f"SET lock_timeout TO {limit}")
+        connection.execute(f"SET idle_in_transaction_session_timeout TO {3 * limit}")
+        connection.autocommit = False
+
+    def open(self, create: bool) -> None:
+        """Create or migrate the schema where needed; raises CatalogError where that fails."""
+        if self.path is not None:
+            self._prepare_file(self.path, create)
+        with self._faults():
+            with self._reading.connect() as connection, connection.begin():
+                version = self._version(connection)
+            if version == 0 and not create:
+                raise CatalogError(f"there is no catalog in {self.name}: start Headwater with it")
+            if version < len(migrations.MIGRATIONS):
+                self._migrate()
+
+    def _prepare_file(self, path: Path, create: bool) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise CatalogError(
+                f"SQLite {sqlite3.sqlite_version} is too old, 3.35 is needed: use a newer Python"
+            )
+        if not create and not path.exists():
+            raise CatalogError(f"there is no catalog {path}: start Headwater with it, or create it")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CatalogError(
+                f"cannot make the directory {path.parent}: {error.strerror}; name another one"
+            ) from error
+        self._write_ahead()
+
+    def _write_ahead(self) -> None:
+        """Put the file in WAL mode, where readers and the writer do not wait for each other.
+
+        SQLite answers "locked" at once when two processes do this together, whatever its busy
+        timeout; hence the loop.
+        """
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                with self._faults(), self._engine.connect() as connection:
+                    raw = connection.connection.driver_connection
+                    assert isinstance(raw, sqlite3.Connection)
+                    if raw.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                        raw.execute("PRAGMA journal_mode = WAL")
+                    return
+            except sqlite3.DatabaseError as error:
+                fault = translated(error, self.name, self.timeout)
+                if not isinstance(fault, CatalogUnavailable) or time.monotonic() > deadline:
+                    raise fault from error
+                time.sleep(0.02)
+
+    def _migrate(self) -> None:
+        """Whoever comes second waits, then finds nothing left to do."""
+        with self._gate(), self._writing.begin() as connection:
+            if self.path is None:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+                self._create_schema(connection)
+            migrations.migrate(connection, self._version(connection))
+
+    def _create_schema(self, connection: Connection) -> None:
+        known = sa.select(sa.func.to_regnamespace(self._schema).is_not(None))
+        if not connection.scalar(known):
+            connection.exec_driver_sql(f'CREATE SCHEMA "{self._schema}"')
+
+    def _version(self, connection: Connection) -> int:
+        if self.path is not None:
+            tables = sa.text(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            )
+        else:
+            tables = sa.text(
+                "SELECT tablename FROM pg_tables WHERE schemaname = :schema"
+            ).bindparams(schema=self._schema)
+        return migrations.version_of(connection, list(connection.scalars(tables)), self.name)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the catalog throughout."""
+        with self._faults(), self._reading.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self, quiet: bool = False) -> Iterator[Transaction]:
+        """The only write transaction there is now; kept if the block ends, else undone.
+
+        A quiet one does not count as a change, so that no loop wakes up for it.
+        """
+        with self._faults(), self._gate(), self._writing.begin() as connection:
+            yield Transaction(connection, self._claim(connection, quiet))
+
+    def _claim(self, connection: Connection, quiet: bool) -> float:
+        if self.path is not None:
+            if not quiet:
+                connection.execute(sa.update(meta).values(changes=meta.c.changes + 1))
+            return (self._clock or time.time)()
+        clock: sa.ColumnElement[Any] = sa.extract("epoch", sa.func.clock_timestamp())
+        if quiet:
+            connection.execute(sa.select(meta.c.changes).with_for_update())
+            claim: Executable = sa.select(clock)
+        else:
+            claim = sa.update(meta).values(changes=meta.c.changes + 1).returning(clock)
+        now = float(connection.execute(claim).scalar_one())
+        return self._clock() if self._clock else now
+
+    @contextmanager
+    def _gate(self) -> Iterator[None]:
+        """Threads of one process queue here, which is quicker than SQLite's polling."""
+        if not self._writer.acquire(timeout=self.timeout):
+            raise CatalogUnavailable(
+                f"the catalog {self.name} is locked by another thread of this process "
+                f"(waited {self.timeout:g} s): try again"
+            )
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (exc.DBAPIError, exc.TimeoutError) as error:
+            raise translated(error, self.name, self.timeout) from error
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _parsed(text: str) -> tuple[sa.URL, str]:
+    """The URL with its driver, and on PostgreSQL the schema that `?schema=` names."""
+    try:
+        url = sa.make_url(text)
+    except (exc.ArgumentError, ValueError) as error:
+        raise CatalogError(f"{text} is not the URL of a database") from error
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise CatalogError("a catalog that several processes share needs a file, not memory")
+        return _file_url(Path(url.database)), ""
+    if backend not in ("postgresql", "postgres"):
+        raise CatalogError(f"a catalog lives in SQLite or PostgreSQL, not in {backend}")
+    schema = url.query.get("schema", "headwater")
+    if not isinstance(schema, str) or not re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema):
+        raise CatalogError(f"schema={schema}: write a schema as lower-case letters, digits and _")
+    return url.set(drivername="postgresql+psycopg").difference_update_query(["schema"]), schema
+
+
+def _file_url(path: Path) -> sa.URL:
+    return sa.URL.create("sqlite", database=str(path / FILE if path.is_dir() else path))
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # BEGIN is ours, see _begin_sqlite
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+class Store:
+    """What every part of the catalog stands on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _rows(self, kind: Callable[..., _Row], statement: sa.Select[Any]) -> list[_Row]:
+        """What the statement selects, each row as the arguments of `kind`."""
+        with self._database.read() as connection:
+            return rows(connection, kind, statement)
+
+    def _row(self, kind: Callable[..., _Row], statement: sa.Select[Any]) -> _Row | None:
+        found = self._rows(kind, statement)
+        return found[0] if found else None
+
+
+def rows(
+    connection: Connection,
+    kind: Callable[..., _Row],
+    statement: sa.Select[Any],
+    parameters: Mapping[str, Any] | None = None,
+) -> list[_Row]:
+    """What the statement selects, each row as the arguments of `kind`."""
+    return [kind(*row) for row in connection.execute(statement, parameters)]
+
+
+def upsert(
+    connection: Connection, table: Table, values: Sequence[Mapping[str, Any]], *keys: str
+) -> None:
+    """Insert the rows, or replace those whose keys are there."""
+    if not values:
+        return
+    insert: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+    statement = insert[connection.dialect.name](table)
+    replaced = {name: statement.excluded[name] for name in values[0] if name not in keys}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=replaced), list(values)
+    )

@@ -1,0 +1,179 @@
+"""What was measured, what happened and what was refused; and the small settings beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from headwater.errors import CatalogError
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Store, Transaction, upsert
+from headwater.runtime.catalog.rows import (
+    Event,
+    Json,
+    Reject,
+    Rejects,
+    Site,
+    Statistic,
+    Statistics,
+)
+
+KEPT_REJECTS = 10_000
+"""How many records are kept for each stream; all are counted."""
+
+KEPT_CHARACTERS = 8_192
+"""How much of a refused record is kept."""
+
+KEPT_EVENTS = 100_000
+
+
+class Journal(Store):
+    """Statistics, events, rejects, sites and options."""
+
+    def statistic(self, owner: str, name: str) -> Statistic | None:
+        """The value last written, or None."""
+        return self.statistics(owner).get(name)
+
+    def statistics(self, owner: str) -> dict[str, Statistic]:
+        """All values of one owner, by name."""
+        table = schema.statistics
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(table).where(table.c.owner == owner))
+            return {row.name: Statistic(row.value, row.updated_at) for row in found}
+
+    def set_statistics(self, values: Statistics) -> None:
+        """Write values over those of the same owner and name; smoothing is the caller's."""
+        with self._database.write(quiet=True) as transaction:
+            keep_statistics(transaction, values)
+
+    def record_event(self, kind: str, subject: str, **detail: Json) -> Event:
+        """Add to the events, of which the newest are kept."""
+        table = schema.events
+        with self._database.write(quiet=True) as transaction:
+            values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
+            statement = sa.insert(table).values(values).returning(table.c.id)
+            number = transaction.connection.execute(statement).scalar_one()
+            old = table.c.id <= number - KEPT_EVENTS
+            transaction.connection.execute(sa.delete(table).where(old))
+            return Event(number, transaction.now, kind, subject, detail)
+
+    def events(
+        self,
+        after: int | None = None,
+        *,
+        kind: str | None = None,
+        subject: str | None = None,
+        limit: int = 100,
+    ) -> list[Event]:
+        """Events in order: the first ones after a number, or without one the latest ones."""
+        table = schema.events
+        wanted = sa.select(table).limit(limit)
+        if kind is not None:
+            wanted = wanted.where(table.c.kind == kind)
+        if subject is not None:
+            wanted = wanted.where(table.c.subject == subject)
+        if after is not None:
+            return self._rows(Event, wanted.where(table.c.id > after).order_by(table.c.id))
+        return self._rows(Event, wanted.order_by(table.c.id.desc()))[::-1]
+
+    def rejects(self, stream: str, limit: int = 100) -> list[Reject]:
+        """The newest refused records of a stream, the newest first."""
+        table = schema.rejects
+        of_stream = sa.select(table).where(table.c.stream == stream.lower())
+        return self._rows(Reject, of_stream.order_by(table.c.id.desc()).limit(limit))
+
+    def record_site(self, name: str, definition: Json) -> Site:
+        """Make a site known, or change its definition; it is seen now."""
+        with self._database.write() as transaction:
+            site = Site(name, definition, transaction.now)
+            upsert(transaction.connection, schema.sites, [vars(site)], "name")
+            return site
+
+    def see_site(self, name: str) -> None:
+        """Note that a site is alive; raises CatalogError if it is not known."""
+        table = schema.sites
+        with self._database.write(quiet=True) as transaction:
+            seen = sa.update(table).where(table.c.name == name).values(seen_at=transaction.now)
+            if transaction.connection.execute(seen).rowcount != 1:
+                raise CatalogError(f"there is no site {name}")
+
+    def forget_site(self, name: str) -> bool:
+        """Remove a site; False if it was not known."""
+        table = schema.sites
+        with self._database.write() as transaction:
+            gone = transaction.connection.execute(sa.delete(table).where(table.c.name == name))
+            return gone.rowcount == 1
+
+    def sites(self) -> list[Site]:
+        """Every site, by name."""
+        return self._rows(Site, sa.select(schema.sites).order_by(schema.sites.c.name))
+
+    def option(self, name: str) -> str | None:
+        """The value of a setting, or None where it was never set."""
+        return self.options().get(name)
+
+    def options(self) -> dict[str, str]:
+        """Every setting, by name."""
+        table = schema.options
+        with self._database.read() as connection:
+            return {row.name: row.value for row in connection.execute(sa.select(table))}
+
+    def set_option(self, name: str, value: str | None) -> None:
+        """Write a setting; None removes it."""
+        table = schema.options
+        with self._database.write() as transaction:
+            if value is None:
+                transaction.connection.execute(sa.delete(table).where(table.c.name == name))
+            else:
+                upsert(transaction.connection, table, [{"name": name, "value": value}], "name")
+
+
+def keep_statistics(transaction: Transaction, values: Statistics) -> None:
+    """Write values over those of the same owner and name."""
+    new = [
+        {"owner": owner, "name": name, "value": value, "updated_at": transaction.now}
+        for (owner, name), value in values.items()
+    ]
+    upsert(transaction.connection, schema.statistics, new, "owner", "name")
+
+
+def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:
+    """Count what was refused and keep the newest records; raises CatalogError for no stream."""
+    table = schema.streams
+    for refused in rejects:
+        name = refused.stream.lower()
+        counted = (
+            sa.update(table)
+            .where(table.c.name == name)
+            .values(
+                malformed=table.c.malformed + refused.malformed, late=table.c.late + refused.late
+            )
+        )
+        if transaction.connection.execute(counted).rowcount != 1:
+            raise CatalogError(f"there is no stream {refused.stream}: it was dropped")
+        _keep_records(transaction, name, refused.records[-KEPT_REJECTS:])
+
+
+def _keep_records(
+    transaction: Transaction, stream: str, records: Sequence[tuple[str, str]]
+) -> None:
+    if not records:
+        return
+    table = schema.rejects
+    transaction.connection.execute(
+        sa.insert(table),
+        [
+            {
+                "stream": stream,
+                "at": transaction.now,
+                "reason": reason[:KEPT_CHARACTERS],
+                "record": record[:KEPT_CHARACTERS],
+            }
+            for reason, record in records
+        ],
+    )
+    newest = sa.select(table.c.id).where(table.c.stream == stream).order_by(table.c.id.desc())
+    last_too_old = newest.offset(KEPT_REJECTS).limit(1).scalar_subquery()
+    old = sa.and_(table.c.stream == stream, table.c.id <= last_too_old)
+    transaction.connection.execute(sa.delete(table).where(old))

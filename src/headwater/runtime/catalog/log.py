@@ -1,0 +1,380 @@
+"""The stream log: which segments a log consists of, and how far each reader has come.
+
+`commit` is the one transaction by which work is kept: it registers segments and moves cursors
+together, under a lease. Sequence numbers are given inside it, so within a log they have no gap and
+a reader that has seen number n has seen all before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from headwater.errors import CatalogError
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
+from headwater.runtime.catalog.journal import keep_rejects, keep_statistics
+from headwater.runtime.catalog.leases import check_lease
+from headwater.runtime.catalog.rows import (
+    Cursors,
+    Json,
+    Lease,
+    LogEnd,
+    LogStats,
+    NewSegment,
+    Rejects,
+    Segment,
+    Statistics,
+)
+
+KEPT_BATCHES = 1_000
+"""How many keys of a log's newest segments are remembered, whatever becomes of the segments."""
+
+_CHUNK = 5_000
+_LATEST = 2**63 - 1
+_S = schema.segments
+
+
+def _within(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """All of the segment is in the span. The second condition is for the index on seq."""
+    after: sa.BindParameter[int] = sa.bindparam("after")
+    last: sa.BindParameter[int] = sa.bindparam("last")
+    return sa.and_(table.c.first_seq > after, table.c.seq > after, table.c.seq <= last)
+
+
+def _select_whole() -> sa.Select[Any]:
+    """The segments within the span that are not pieces of one within it."""
+    larger = _S.alias("larger")
+    return (
+        sa.select(_S)
+        .outerjoin(larger, larger.c.id == _S.c.compacted_into)
+        .where(_S.c.log == sa.bindparam("log"), _within(_S))
+        .where(larger.c.id.is_(None) | sa.not_(_within(larger)))
+        .order_by(_S.c.first_seq)
+    )
+
+
+def _select_split() -> sa.Select[Any]:
+    """Compacted segments that are partly in the span, and have lost pieces."""
+    piece = _S.alias("piece")
+    mine = sa.select(sa.func.count()).select_from(piece).where(piece.c.compacted_into == _S.c.id)
+    return (
+        sa.select(_S.c.first_seq, _S.c.seq)
+        .where(_S.c.log == sa.bindparam("log"))
+        .where(_S.c.seq > sa.bindparam("after"), _S.c.first_seq <= sa.bindparam("last"))
+        .where(_S.c.pieces > sa.literal_column("0"))  # written out, as in its partial index
+        .where(sa.not_(_within(_S)), _S.c.pieces > mine.scalar_subquery())
+    )
+
+
+# Built once, as building takes longer than running them.
+_WHOLE = _select_whole()
+_OVERLAPPING = _WHOLE.where(
+    _S.c.largest_time >= sa.bindparam("least"), _S.c.least_time <= sa.bindparam("largest")
+)
+_SPLIT = _select_split()
+
+
+class Log(Store):
+    """Segments and cursors."""
+
+    def commit(
+        self,
+        lease: Lease | None,
+        *,
+        segments: Sequence[NewSegment] = (),
+        cursors: Cursors | None = None,
+        statistics: Statistics | None = None,
+        stream_progress: tuple[str, int] | None = None,
+        rejects: Sequence[Rejects] = (),
+        ended: str | None = None,
+    ) -> list[Segment]:
+        """Keep the work of one step or batch, all of it or nothing; returns its segments.
+
+        A commit whose segments' keys are known was made before: nothing changes, and what is left
+        of its segments is returned. Raises LeaseLost if the lease has passed to another, and
+        CatalogError if a log or stream was dropped meanwhile.
+        """
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            if _was_made(transaction.connection, segments):
+                return _made_before(transaction.connection, segments)
+            kept = [_append(transaction, segment) for segment in segments]
+            move_cursors(transaction, cursors or {})
+            keep_statistics(transaction, statistics or {})
+            keep_rejects(transaction, rejects)
+            if stream_progress is not None:
+                _advance(transaction.connection, *stream_progress)
+            if ended is not None:
+                _change_stream(transaction.connection, ended, ended=True)
+            return kept
+
+    def segments(
+        self,
+        log: str,
+        after_seq: int = 0,
+        up_to: int | None = None,
+        overlapping: tuple[int, int] | None = None,
+    ) -> list[Segment]:
+        """The fewest segments that hold exactly the log after one number and up to another.
+
+        A compacted segment that reaches beyond either end is left out for its pieces; raises
+        CatalogError if those were removed. `overlapping` leaves out what has no event time within
+        the range, both ends included.
+        """
+        span = {"log": log, "after": after_seq, "last": _LATEST if up_to is None else up_to}
+        chosen = _WHOLE
+        if overlapping is not None:
+            chosen = _OVERLAPPING
+            span |= {"least": overlapping[0], "largest": overlapping[1]}
+        with self._database.read() as connection:
+            _check_pieces(connection, span)
+            return rows(connection, Segment, chosen, span)
+
+    def log_stats(self, log: str) -> LogStats:
+        """What the log holds now and ever held; raises CatalogError if there is no such log."""
+        live = sa.and_(_S.c.log == schema.logs.c.log, _S.c.compacted_into.is_(None))
+        found = self._row(
+            LogStats,
+            sa.select(
+                sa.func.count(_S.c.id).label("segments"),
+                sa.func.coalesce(sa.cast(sa.func.sum(_S.c.rows), sa.BigInteger), 0).label("rows"),
+                sa.func.coalesce(sa.cast(sa.func.sum(_S.c.bytes), sa.BigInteger), 0).label("bytes"),
+                sa.func.min(_S.c.least_time).label("least_time"),
+                sa.func.max(_S.c.largest_time).label("largest_time"),
+                schema.logs.c.total_rows,
+                schema.logs.c.total_bytes,
+            )
+            .select_from(schema.logs.outerjoin(_S, live))
+            .where(schema.logs.c.log == log)
+            .group_by(schema.logs.c.log, schema.logs.c.total_rows, schema.logs.c.total_bytes),
+        )
+        if found is None:
+            raise CatalogError(_no_log(log))
+        return found
+
+    def log_ends(self) -> dict[str, LogEnd]:
+        """The last sequence number and the watermark of every log, in one small read."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(schema.logs.c.log, schema.logs.c.next_seq, schema.logs.c.watermark)
+            )
+            return {log: LogEnd(next_seq - 1, watermark) for log, next_seq, watermark in found}
+
+    def replace_segments(self, lease: Lease | None, old: Sequence[int], new: NewSegment) -> Segment:
+        """Put one segment in the place of neighbours with the same rows (compaction).
+
+        The old ones stay as its pieces, files included, until they are removed. Raises
+        CatalogError if they are gone, replaced already, not neighbours, or of other rows.
+        """
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            pieces = _by_ids(transaction.connection, old)
+            _check_neighbours(transaction.connection, old, pieces, new)
+            segment = _insert(
+                transaction, new, pieces[0].first_seq, pieces[-1].seq, pieces=len(pieces)
+            )
+            for ids in _chunks(old):
+                transaction.connection.execute(
+                    sa.update(_S).where(_S.c.id.in_(ids)).values(compacted_into=segment.id)
+                )
+            return segment
+
+    def remove_segments(self, ids: Iterable[int], lease: Lease | None = None) -> list[Segment]:
+        """Forget segments, and with a compacted one its pieces; returns all that were forgotten.
+
+        Unknown ids are passed over, so that two sweeps may meet. Delete the files afterwards.
+        """
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            removed: dict[int, Segment] = {}
+            for chunk in _chunks(ids):
+                found = _with_pieces(transaction.connection, chunk)
+                removed.update((segment.id, segment) for segment in found)
+                transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(chunk)))
+            return list(removed.values())
+
+    def all_paths(self) -> set[str]:
+        """The file of every segment, pieces included: any other file is an orphan."""
+        with self._database.read() as connection:
+            return set(connection.scalars(sa.select(_S.c.path).where(_S.c.path != "")))
+
+    def cursor(self, owner: str, input: str) -> Json:
+        """How far the owner has come in that input, or None."""
+        return self.cursors(owner).get(input)
+
+    def cursors(self, owner: str) -> dict[str, Json]:
+        """How far the owner has come, by input."""
+        table = schema.cursors
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(table.c.input, table.c.position).where(table.c.owner == owner)
+            )
+            return {row.input: row.position for row in found}
+
+
+def create_log(transaction: Transaction, log: str) -> None:
+    """An empty log, to which segments can be appended from now on."""
+    values = {"log": log, "next_seq": 1, "total_rows": 0, "total_bytes": 0}
+    transaction.connection.execute(sa.insert(schema.logs), values)
+
+
+def drop_log(transaction: Transaction, log: str) -> None:
+    """Forget the log, its segments and whoever read it; the files are then orphans."""
+    for table, column in ((schema.logs, "log"), (schema.cursors, "input")):
+        transaction.connection.execute(sa.delete(table).where(table.c[column] == log))
+
+
+def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
+    """Set each cursor, whatever it was."""
+    values = [
+        {"owner": owner, "input": input, "position": position}
+        for (owner, input), position in cursors.items()
+    ]
+    if any(value["position"] is None for value in values):
+        raise CatalogError("a cursor needs a position")
+    upsert(transaction.connection, schema.cursors, values, "owner", "input")
+
+
+def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
+    """A compacted segment across an end of the span can be read only by its pieces."""
+    split = connection.execute(_SPLIT, span).first()
+    if split is not None:
+        raise CatalogError(
+            f"{span['log']} after {span['after']} and up to {span['last']} cannot be read: "
+            f"{split.first_seq} to {split.seq} were compacted into one, and the pieces removed"
+        )
+
+
+def _was_made(connection: Connection, segments: Sequence[NewSegment]) -> bool:
+    keyed = {(segment.log, segment.key) for segment in segments if segment.key is not None}
+    known = {pair for pair in keyed if _batch(connection, *pair) is not None}
+    if known and known != keyed:
+        raise CatalogError(
+            f"a commit repeats {', '.join(f'{key} of {log}' for log, key in sorted(known))}, "
+            "but not with the segments it had then"
+        )
+    return bool(known)
+
+
+def _made_before(connection: Connection, segments: Sequence[NewSegment]) -> list[Segment]:
+    found = []
+    for segment in segments:
+        seq = _batch(connection, segment.log, segment.key)
+        same = sa.and_(_S.c.log == segment.log, _S.c.seq == seq, _S.c.pieces == 0)
+        found += rows(connection, Segment, sa.select(_S).where(same))
+    return found
+
+
+def _batch(connection: Connection, log: str, key: str | None) -> int | None:
+    table = schema.batches
+    same = sa.and_(table.c.log == log, table.c.key == key)
+    return connection.scalar(sa.select(table.c.seq).where(same))
+
+
+def _append(transaction: Transaction, new: NewSegment) -> Segment:
+    logs = schema.logs
+    changes: dict[str, Any] = {
+        "next_seq": logs.c.next_seq + 1,
+        "total_rows": logs.c.total_rows + new.rows,
+        "total_bytes": logs.c.total_bytes + new.bytes,
+    }
+    if new.watermark is not None:
+        changes["watermark"] = _later(logs.c.watermark, new.watermark)
+    next_seq = transaction.connection.scalar(
+        sa.update(logs).where(logs.c.log == new.log).values(changes).returning(logs.c.next_seq)
+    )
+    if next_seq is None:
+        raise CatalogError(_no_log(new.log))
+    seq = next_seq - 1
+    if new.key is not None:
+        _remember(transaction.connection, new.log, new.key, seq)
+    return _insert(transaction, new, seq, seq, pieces=0)
+
+
+def _remember(connection: Connection, log: str, key: str, seq: int) -> None:
+    table = schema.batches
+    connection.execute(sa.insert(table), {"log": log, "key": key, "seq": seq})
+    if seq % 100 == 0:
+        old = sa.and_(table.c.log == log, table.c.seq <= seq - KEPT_BATCHES)
+        connection.execute(sa.delete(table).where(old))
+
+
+def _insert(
+    transaction: Transaction, new: NewSegment, first_seq: int, seq: int, pieces: int
+) -> Segment:
+    values = asdict(new)
+    del values["key"]
+    values |= {"first_seq": first_seq, "seq": seq, "pieces": pieces, "compacted_into": None}
+    values["created_at"] = transaction.now
+    statement = sa.insert(_S).values(values).returning(_S.c.id)
+    return Segment(id=transaction.connection.execute(statement).scalar_one(), **values)
+
+
+def _check_neighbours(
+    connection: Connection, old: Sequence[int], pieces: Sequence[Segment], new: NewSegment
+) -> None:
+    if not pieces or len(pieces) != len(set(old)):
+        raise CatalogError(f"of the segments {list(old)}, {len(pieces)} are there to be replaced")
+    replaced = [piece.id for piece in pieces if piece.compacted_into is not None]
+    if replaced:
+        raise CatalogError(f"segments {replaced} were replaced before")
+    if {piece.log for piece in pieces} != {new.log}:
+        raise CatalogError(f"segments of other logs cannot be replaced by one of {new.log}")
+    if sum(piece.rows for piece in pieces) != new.rows:
+        raise CatalogError(
+            f"{sum(piece.rows for piece in pieces)} rows cannot be replaced by {new.rows}"
+        )
+    between = sa.and_(_S.c.first_seq >= pieces[0].first_seq, _S.c.seq <= pieces[-1].seq)
+    live = sa.and_(_S.c.log == new.log, _S.c.compacted_into.is_(None), between)
+    if connection.scalar(sa.select(sa.func.count()).select_from(_S).where(live)) != len(pieces):
+        raise CatalogError("only segments that are neighbours in their log can become one")
+
+
+def _by_ids(connection: Connection, ids: Iterable[int]) -> list[Segment]:
+    found = [
+        segment
+        for chunk in _chunks(ids)
+        for segment in rows(connection, Segment, sa.select(_S).where(_S.c.id.in_(chunk)))
+    ]
+    return sorted(found, key=lambda segment: segment.first_seq)
+
+
+def _with_pieces(connection: Connection, ids: Sequence[int]) -> list[Segment]:
+    """These segments and, at any depth, what they were compacted from."""
+    tree = sa.select(_S.c.id).where(_S.c.id.in_(ids)).cte("tree", recursive=True)
+    tree = tree.union(sa.select(_S.c.id).join(tree, _S.c.compacted_into == tree.c.id))
+    inside = sa.select(_S).join(tree, tree.c.id == _S.c.id).order_by(_S.c.id)
+    return rows(connection, Segment, inside)
+
+
+def _chunks(ids: Iterable[int]) -> Iterable[list[int]]:
+    remaining = iter(sorted(set(ids)))
+    return iter(lambda: list(islice(remaining, _CHUNK)), [])
+
+
+def _later(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:
+    return sa.case((column > value, column), else_=value)
+
+
+def _advance(connection: Connection, stream: str, event_time: int) -> None:
+    """The largest event time of a stream only grows."""
+    largest = _later(schema.streams.c.max_event_time, event_time)
+    _change_stream(connection, stream, max_event_time=largest)
+
+
+def _change_stream(connection: Connection, name: str, **values: object) -> None:
+    table = schema.streams
+    change = sa.update(table).where(table.c.name == name.lower()).values(values)
+    if connection.execute(change).rowcount != 1:
+        raise CatalogError(f"there is no stream {name}: it was dropped")
+
+
+def _no_log(log: str) -> str:
+    kind, _, name = log.partition(":")
+    return f"there is no {kind} {name}, or it was dropped" if name else f"{log} is not a log"

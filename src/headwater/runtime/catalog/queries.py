@@ -1,0 +1,240 @@
+"""Queries, and the units that compute them.
+
+A query is a member of the unit that answers it; equal queries share one. A unit lives as long as it
+has a member, or as another unit reads its log. What was dropped stays as a row in that state, so
+that a worker in the middle of a step can tell, until it is forgotten or its name is used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import sqlalchemy as sa
+
+from headwater.errors import CatalogError, nearest
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Store, Transaction, rows
+from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
+from headwater.runtime.catalog.rows import (
+    Cursors,
+    NewQuery,
+    NewUnit,
+    QueryRow,
+    QueryState,
+    UnitRow,
+    UnitState,
+    unit_log,
+)
+from headwater.runtime.catalog.sources import check_inputs, units_reading
+
+_Q, _U, _M = schema.queries, schema.units, schema.members
+
+
+class Queries(Store):
+    """Queries, units and members."""
+
+    def accept_query(
+        self, query: NewQuery, unit: NewUnit | str, cursors: Cursors | None = None
+    ) -> QueryRow:
+        """Add a running query to a new unit, or to the one with this id, and set cursors.
+
+        Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
+        """
+        with self._database.write() as transaction:
+            _check_free(transaction, query.name)
+            unit_id = unit if isinstance(unit, str) else _create_unit(transaction, unit)
+            _check_unit(transaction, unit_id)
+            row = QueryRow(
+                name=query.name.lower(),
+                spelled=query.name,
+                definition=query.definition,
+                digest=query.digest,
+                unit_id=unit_id,
+                state="running",
+                start_at=query.start_at,
+                end_at=query.end_at,
+                columns=query.columns,
+                sink=query.sink,
+                error="",
+                accepted_at=transaction.now,
+            )
+            transaction.connection.execute(sa.insert(_Q), vars(row))
+            member = {"unit_id": unit_id, "query": row.name}
+            transaction.connection.execute(sa.insert(_M), member)
+            move_cursors(transaction, cursors or {})
+            return _query(transaction, query.name)
+
+    def queries(self, *, dropped: bool = False) -> list[QueryRow]:
+        """The queries by name; those that were dropped only if asked for."""
+        return self._rows(QueryRow, _known(_Q, dropped).order_by(_Q.c.name))
+
+    def query(self, name: str) -> QueryRow | None:
+        """One query, dropped or not, or None."""
+        return self._row(QueryRow, sa.select(_Q).where(_Q.c.name == name.lower()))
+
+    def set_query_state(self, name: str, state: QueryState, error: str = "") -> None:
+        """Run, pause, park or finish a query.
+
+        Raises CatalogError if there is none, or if it is finished: that cannot be undone.
+        """
+        _check_state(state, get_args(QueryState))
+        with self._database.write() as transaction:
+            known = _query(transaction, name)
+            if known.state == "finished" and state != "finished":
+                raise CatalogError(f"query {known.spelled} is finished and cannot be {state}")
+            change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
+            transaction.connection.execute(change)
+
+    def drop_query(self, name: str) -> list[str]:
+        """Drop a query, and each unit that nobody needs any more; returns the ids of those.
+
+        The log and cursors of such a unit go with it; its files are then orphans. Raises
+        CatalogError if there is no such query.
+        """
+        with self._database.write() as transaction:
+            known = _query(transaction, name)
+            left = sa.select(_M.c.unit_id).where(_M.c.query == known.name)
+            units = sorted({*transaction.connection.scalars(left), known.unit_id})
+            transaction.connection.execute(sa.delete(_M).where(_M.c.query == known.name))
+            transaction.connection.execute(
+                sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
+            )
+            _forget_owner(transaction, f"sink:{known.name}")
+            return _drop_unneeded(transaction, units)
+
+    def units(self, *, dropped: bool = False) -> list[UnitRow]:
+        """The units, oldest first; those that were dropped only if asked for."""
+        return self._rows(UnitRow, _known(_U, dropped).order_by(_U.c.created_at, _U.c.id))
+
+    def unit(self, unit_id: str) -> UnitRow | None:
+        """One unit, dropped or not, or None."""
+        return self._row(UnitRow, sa.select(_U).where(_U.c.id == unit_id))
+
+    def set_unit_state(
+        self,
+        unit_id: str,
+        state: UnitState,
+        *,
+        error: str = "",
+        retries: int = 0,
+        not_before: float = 0.0,
+    ) -> None:
+        """Run, pause or park a unit, and note its failures and when to try again.
+
+        Raises CatalogError if there is no such unit, or if it was dropped.
+        """
+        _check_state(state, get_args(UnitState))
+        with self._database.write() as transaction:
+            _check_unit(transaction, unit_id)
+            transaction.connection.execute(
+                sa.update(_U)
+                .where(_U.c.id == unit_id)
+                .values(state=state, error=error, retries=retries, not_before=not_before)
+            )
+
+    def members(self, unit_id: str) -> list[QueryRow]:
+        """The queries that the unit answers, by name."""
+        of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
+        return self._rows(QueryRow, of_unit.order_by(_Q.c.name))
+
+    def forget_dropped(self) -> int:
+        """Remove the rows of dropped queries and units; returns how many there were."""
+        with self._database.write() as transaction:
+            execute = transaction.connection.execute
+            queries = execute(sa.delete(_Q).where(_Q.c.state == "dropped"))
+            units = execute(sa.delete(_U).where(_U.c.state == "dropped"))
+            return queries.rowcount + units.rowcount
+
+
+def _known(table: sa.Table, dropped: bool) -> sa.Select[Any]:
+    known = sa.select(table)
+    return known if dropped else known.where(table.c.state != "dropped")
+
+
+def _check_state(state: str, states: tuple[str, ...]) -> None:
+    """Dropping is more than a state, so it has its own method."""
+    possible = [known for known in states if known != "dropped"]
+    if state not in possible:
+        raise CatalogError(f"{state} is not a state to set; {nearest(state, possible)}")
+
+
+def _check_free(transaction: Transaction, name: str) -> None:
+    """A dropped query of that name makes place."""
+    known = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == name.lower())
+    found = transaction.connection.execute(known).first()
+    if found is None:
+        return
+    if found.state != "dropped":
+        raise CatalogError(
+            f"there is a query {found.spelled} already: drop it, or take another name"
+        )
+    transaction.connection.execute(sa.delete(_Q).where(_Q.c.name == name.lower()))
+
+
+def _query(transaction: Transaction, name: str) -> QueryRow:
+    same = sa.select(_Q).where(_Q.c.name == name.lower(), _Q.c.state != "dropped")
+    found = rows(transaction.connection, QueryRow, same)
+    if not found:
+        live = sa.select(_Q.c.spelled).where(_Q.c.state != "dropped")
+        known = transaction.connection.scalars(live)
+        raise CatalogError(f"there is no query {name}; {nearest(name, known)}")
+    return found[0]
+
+
+def _check_unit(transaction: Transaction, unit_id: str) -> None:
+    state = transaction.connection.scalar(sa.select(_U.c.state).where(_U.c.id == unit_id))
+    if state is None:
+        raise CatalogError(f"there is no unit {unit_id}")
+    if state == "dropped":
+        raise CatalogError(f"unit {unit_id} was dropped")
+
+
+def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
+    check_inputs(transaction, unit.inputs)
+    if transaction.connection.scalar(sa.select(_U.c.id).where(_U.c.id == unit.id)) is not None:
+        raise CatalogError(f"there is a unit {unit.id} already")
+    row = UnitRow(
+        id=unit.id,
+        digest=unit.digest,
+        definition=unit.definition,
+        inputs=unit.inputs,
+        version=unit.version,
+        state="running",
+        retries=0,
+        not_before=0.0,
+        error="",
+        created_at=transaction.now,
+    )
+    transaction.connection.execute(sa.insert(_U), vars(row))
+    create_log(transaction, unit_log(unit.id))
+    return unit.id
+
+
+def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
+    """A unit that goes may have been the last reader of another unit, which then goes too."""
+    dropped = []
+    while units:
+        unit_id = units.pop(0)
+        found = rows(transaction.connection, UnitRow, sa.select(_U).where(_U.c.id == unit_id))
+        if found[0].state == "dropped" or _needed(transaction, unit_id):
+            continue
+        transaction.connection.execute(
+            sa.update(_U).where(_U.c.id == unit_id).values(state="dropped")
+        )
+        drop_log(transaction, unit_log(unit_id))
+        _forget_owner(transaction, unit_id)
+        dropped.append(unit_id)
+        units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
+    return dropped
+
+
+def _needed(transaction: Transaction, unit_id: str) -> bool:
+    members = sa.select(sa.func.count()).select_from(_M).where(_M.c.unit_id == unit_id)
+    if transaction.connection.scalar(members):
+        return True
+    return bool(units_reading(transaction, unit_log(unit_id)))
+
+
+def _forget_owner(transaction: Transaction, owner: str) -> None:
+    for table in (schema.cursors, schema.statistics):
+        transaction.connection.execute(sa.delete(table).where(table.c.owner == owner))

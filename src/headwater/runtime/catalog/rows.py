@@ -1,0 +1,272 @@
+"""What the catalog takes and returns, as frozen data.
+
+A class `NewX` is what a caller knows about a thing before the catalog has seen it. Event times and
+spans are microseconds; wall-clock times (`created_at`, `expires_at`, ...) are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from headwater.errors import CatalogError
+
+Json: TypeAlias = Any
+"""What `json.dumps` takes."""
+
+Cursors: TypeAlias = Mapping[tuple[str, str], Json]
+"""(owner, input) to position."""
+
+Statistics: TypeAlias = Mapping[tuple[str, str], float]
+"""(owner, name) to value."""
+
+QueryState = Literal["running", "paused", "parked", "finished", "dropped"]
+UnitState = Literal["running", "paused", "parked", "dropped"]
+
+
+def stream_log(name: str) -> str:
+    """The name of a stream's log."""
+    return f"stream:{name.lower()}"
+
+
+def unit_log(unit_id: str) -> str:
+    """The name of a unit's log."""
+    return f"unit:{unit_id}"
+
+
+def table_input(name: str) -> str:
+    """The name of a table among the inputs of a unit."""
+    return f"table:{name.lower()}"
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A declared stream and how far it has come."""
+
+    name: str
+    spelled: str
+    definition: str
+    lateness: int
+    keep: int
+    ended: bool
+    max_event_time: int | None
+    malformed: int
+    late: int
+    created_at: float
+    next_seq: int
+
+    @property
+    def watermark(self) -> int | None:
+        """The largest event time seen minus the lateness; None before the first tuple."""
+        return None if self.max_event_time is None else self.max_event_time - self.lateness
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A declared table and the version of its content."""
+
+    name: str
+    spelled: str
+    definition: str
+    version: int
+    fingerprint: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class NewUnit:
+    """A unit to create: `inputs` are the logs and tables it reads."""
+
+    digest: str
+    definition: str
+    inputs: tuple[str, ...] = ()
+    version: int = 1
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """A unit, with the error and the backoff of its last failure."""
+
+    id: str
+    digest: str
+    definition: str
+    inputs: tuple[str, ...]
+    version: int
+    state: UnitState
+    retries: int
+    not_before: float
+    error: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class NewQuery:
+    """A query to accept. No start means all of the input, no end means for ever."""
+
+    name: str
+    definition: str
+    digest: str
+    columns: Json = ()
+    sink: Json = None
+    start_at: int | None = None
+    end_at: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """An accepted query."""
+
+    name: str
+    spelled: str
+    definition: str
+    digest: str
+    unit_id: str
+    state: QueryState
+    start_at: int | None
+    end_at: int | None
+    columns: Json
+    sink: Json
+    error: str
+    accepted_at: float
+
+
+@dataclass(frozen=True)
+class NewSegment:
+    """A written file to append to a log.
+
+    `watermark` is the log's after this segment, `first_arrival` the arrival number of its first
+    row, `keys` what is known of its columns for pruning. `key` names the batch it came from: a
+    commit with the same key registers nothing again. A batch without rows may be registered
+    without a file (path ""), to be remembered as done.
+    """
+
+    log: str
+    path: str
+    rows: int
+    bytes: int
+    least_time: int | None = None
+    largest_time: int | None = None
+    watermark: int | None = None
+    first_arrival: int | None = None
+    keys: Json = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 0 or self.bytes < 0:
+            raise CatalogError(f"a segment of {self.rows} rows and {self.bytes} bytes")
+        if self.rows and not self.path:
+            raise CatalogError(f"a segment of {self.rows} rows needs a file")
+        if (self.least_time is None) != (self.largest_time is None):
+            raise CatalogError("a segment has both its least and largest event time, or neither")
+        if None not in (self.least_time, self.largest_time) and (
+            self.least_time > self.largest_time  # type: ignore[operator]
+        ):
+            raise CatalogError(f"a segment from {self.least_time} back to {self.largest_time}")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A registered file: the content of its log from `first_seq` to `seq`, both included.
+
+    The two differ only after compaction, when it stands for several `pieces`. A piece names in
+    `compacted_into` the segment that replaced it.
+    """
+
+    id: int
+    log: str
+    first_seq: int
+    seq: int
+    path: str
+    rows: int
+    bytes: int
+    least_time: int | None
+    largest_time: int | None
+    watermark: int | None
+    first_arrival: int | None
+    keys: Json
+    pieces: int
+    compacted_into: int | None
+    created_at: float
+
+
+@dataclass(frozen=True)
+class LogStats:
+    """What a log holds now, and (`total_`) all that was ever appended to it."""
+
+    segments: int
+    rows: int
+    bytes: int
+    least_time: int | None
+    largest_time: int | None
+    total_rows: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """The last sequence number of a log (0: none yet) and its watermark."""
+
+    seq: int
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class Rejects:
+    """What one batch of a stream refused: exact counts, and (reason, record) pairs to keep."""
+
+    stream: str
+    malformed: int = 0
+    late: int = 0
+    records: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A record that was refused, as kept in the reject log."""
+
+    id: int
+    stream: str
+    at: float
+    reason: str
+    record: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A claim of one holder; the token of a later claim is always larger."""
+
+    name: str
+    holder: str
+    token: int
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class Site:
+    """A worker process and when it was last seen."""
+
+    name: str
+    definition: Json
+    seen_at: float
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A measured value and when it was last written."""
+
+    value: float
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened, for people to read later."""
+
+    id: int
+    at: float
+    kind: str
+    subject: str
+    detail: Json

@@ -1,0 +1,204 @@
+"""The tables of the catalog as SQLAlchemy sees them; `migrations` is what creates them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Double,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+from headwater.runtime.catalog.rows import Json
+
+metadata = MetaData()
+
+
+class JsonText(TypeDecorator[Json]):
+    """JSON in a text column, the same bytes on every database."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Json, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Json:
+        return None if value is None else json.loads(value)
+
+
+class NameList(JsonText):
+    """A tuple of names."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Json:
+        return tuple(json.loads(value))
+
+
+class Legible(TypeDecorator[str]):
+    """Text from outside, which may hold what a database refuses: NUL and lone surrogates."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _key(name: str, kind: Any = Text) -> Column[Any]:
+    return Column(name, kind, primary_key=True)
+
+
+meta = Table("meta", metadata, Column("version", Integer), Column("changes", BigInteger))
+
+streams = Table(
+    "streams",
+    metadata,
+    _key("name"),
+    Column("spelled", Text),
+    Column("definition", Text),
+    Column("lateness", BigInteger),
+    Column("keep", BigInteger),
+    Column("ended", Boolean),
+    Column("max_event_time", BigInteger),
+    Column("malformed", BigInteger),
+    Column("late", BigInteger),
+    Column("created_at", Double),
+)
+
+tables = Table(
+    "tables",
+    metadata,
+    _key("name"),
+    Column("spelled", Text),
+    Column("definition", Text),
+    Column("version", BigInteger),
+    Column("fingerprint", Text),
+    Column("created_at", Double),
+)
+
+units = Table(
+    "units",
+    metadata,
+    _key("id"),
+    Column("digest", Text),
+    Column("definition", Text),
+    Column("inputs", NameList),
+    Column("version", Integer),
+    Column("state", Text),
+    Column("retries", Integer),
+    Column("not_before", Double),
+    Column("error", Legible),
+    Column("created_at", Double),
+)
+
+queries = Table(
+    "queries",
+    metadata,
+    _key("name"),
+    Column("spelled", Text),
+    Column("definition", Text),
+    Column("digest", Text),
+    Column("unit_id", Text),
+    Column("state", Text),
+    Column("start_at", BigInteger),
+    Column("end_at", BigInteger),
+    Column("columns", JsonText),
+    Column("sink", JsonText),
+    Column("error", Legible),
+    Column("accepted_at", Double),
+)
+
+members = Table("members", metadata, _key("unit_id"), _key("query"))
+
+logs = Table(
+    "logs",
+    metadata,
+    _key("log"),
+    Column("next_seq", BigInteger),
+    Column("watermark", BigInteger),
+    Column("total_rows", BigInteger),
+    Column("total_bytes", BigInteger),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    _key("id", BigInteger),
+    Column("log", Text),
+    Column("first_seq", BigInteger),
+    Column("seq", BigInteger),
+    Column("path", Text),
+    Column("rows", BigInteger),
+    Column("bytes", BigInteger),
+    Column("least_time", BigInteger),
+    Column("largest_time", BigInteger),
+    Column("watermark", BigInteger),
+    Column("first_arrival", BigInteger),
+    Column("keys", JsonText),
+    Column("pieces", Integer),
+    Column("compacted_into", BigInteger),
+    Column("created_at", Double),
+)
+
+batches = Table("batches", metadata, _key("log"), _key("key"), Column("seq", BigInteger))
+
+cursors = Table("cursors", metadata, _key("owner"), _key("input"), Column("position", JsonText))
+
+leases = Table(
+    "leases",
+    metadata,
+    _key("name"),
+    Column("holder", Text),
+    Column("token", BigInteger),
+    Column("expires_at", Double),
+)
+
+sites = Table(
+    "sites", metadata, _key("name"), Column("definition", JsonText), Column("seen_at", Double)
+)
+
+statistics = Table(
+    "statistics",
+    metadata,
+    _key("owner"),
+    _key("name"),
+    Column("value", Double),
+    Column("updated_at", Double),
+)
+
+events = Table(
+    "events",
+    metadata,
+    _key("id", BigInteger),
+    Column("at", Double),
+    Column("kind", Text),
+    Column("subject", Text),
+    Column("detail", JsonText),
+)
+
+rejects = Table(
+    "rejects",
+    metadata,
+    _key("id", BigInteger),
+    Column("stream", Text),
+    Column("at", Double),
+    Column("reason", Legible),
+    Column("record", Legible),
+)
+
+options = Table("options", metadata, _key("name"), Column("value", Text))

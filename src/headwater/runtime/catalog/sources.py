@@ -1,0 +1,173 @@
+"""The streams and tables that were declared. Names are kept in lower case, and as spelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from headwater.errors import CatalogError, nearest
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Store, Transaction
+from headwater.runtime.catalog.log import create_log, drop_log
+from headwater.runtime.catalog.rows import StreamRow, TableRow, stream_log, table_input
+
+
+class Sources(Store):
+    """Streams and tables."""
+
+    def declare_stream(
+        self, name: str, definition: str, *, lateness: int = 0, keep: int = 0
+    ) -> StreamRow:
+        """Add a stream with an empty log; raises CatalogError if the name is taken."""
+        with self._database.write() as transaction:
+            _check_free(transaction, name)
+            row = StreamRow(
+                name=name.lower(),
+                spelled=name,
+                definition=definition,
+                lateness=lateness,
+                keep=keep,
+                ended=False,
+                max_event_time=None,
+                malformed=0,
+                late=0,
+                created_at=transaction.now,
+                next_seq=1,
+            )
+            values = {column.name: getattr(row, column.name) for column in schema.streams.c}
+            transaction.connection.execute(sa.insert(schema.streams), values)
+            create_log(transaction, stream_log(name))
+            return row
+
+    def streams(self) -> list[StreamRow]:
+        """Every stream, by name."""
+        return self._rows(StreamRow, _select_streams())
+
+    def stream(self, name: str) -> StreamRow | None:
+        """One stream, or None."""
+        same = schema.streams.c.name == name.lower()
+        return self._row(StreamRow, _select_streams().where(same))
+
+    def drop_stream(self, name: str) -> None:
+        """Forget a stream and all that belongs to it; its files are then orphans.
+
+        Raises CatalogError if there is none, or if a query still reads it.
+        """
+        with self._database.write() as transaction:
+            _check_unread(transaction, name, stream_log(name))
+            _delete(transaction, schema.streams, "stream", name)
+            drop_log(transaction, stream_log(name))
+            owned = schema.cursors.c.owner == f"ingest:{name.lower()}"
+            transaction.connection.execute(sa.delete(schema.cursors).where(owned))
+
+    def declare_table(self, name: str, definition: str, *, fingerprint: str = "") -> TableRow:
+        """Add a table in version 1; raises CatalogError if the name is taken."""
+        with self._database.write() as transaction:
+            _check_free(transaction, name)
+            row = TableRow(name.lower(), name, definition, 1, fingerprint, transaction.now)
+            transaction.connection.execute(sa.insert(schema.tables), vars(row))
+            return row
+
+    def tables(self) -> list[TableRow]:
+        """Every table, by name."""
+        return self._rows(TableRow, sa.select(schema.tables).order_by(schema.tables.c.name))
+
+    def table(self, name: str) -> TableRow | None:
+        """One table, or None."""
+        same = schema.tables.c.name == name.lower()
+        return self._row(TableRow, sa.select(schema.tables).where(same))
+
+    def refresh_table(self, name: str, fingerprint: str) -> int:
+        """The version of a table whose content has this fingerprint: a new one if it differs.
+
+        Raises CatalogError if there is no such table.
+        """
+        known = self.table(name)
+        if known is not None and known.fingerprint == fingerprint:
+            return known.version
+        table = schema.tables
+        with self._database.write() as transaction:
+            version = transaction.connection.scalar(
+                sa.update(table)
+                .where(table.c.name == name.lower())
+                .values(
+                    version=sa.case(
+                        (table.c.fingerprint == fingerprint, table.c.version),
+                        else_=table.c.version + 1,
+                    ),
+                    fingerprint=fingerprint,
+                )
+                .returning(table.c.version)
+            )
+            if version is None:
+                raise CatalogError(_missing(transaction, table, "table", name))
+            return int(version)
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table; raises CatalogError if there is none, or if a query still reads it."""
+        with self._database.write() as transaction:
+            _check_unread(transaction, name, table_input(name))
+            _delete(transaction, schema.tables, "table", name)
+
+
+def check_inputs(transaction: Transaction, inputs: tuple[str, ...]) -> None:
+    """Raises CatalogError unless every log and table is there."""
+    logs = set(transaction.connection.scalars(sa.select(schema.logs.c.log)))
+    names = transaction.connection.scalars(sa.select(schema.tables.c.name))
+    known = logs | {table_input(name) for name in names}
+    for wanted in inputs:
+        if wanted not in known:
+            kind, _, name = wanted.partition(":")
+            raise CatalogError(f"there is no {kind} {name}, or it was dropped")
+
+
+def units_reading(transaction: Transaction, wanted: str) -> list[str]:
+    """The ids of the units, dropped ones left out, that have this log or table as an input."""
+    table = schema.units
+    live = sa.select(table.c.id, table.c.inputs).where(table.c.state != "dropped")
+    found = transaction.connection.execute(live.order_by(table.c.id))
+    return [row.id for row in found if wanted in row.inputs]
+
+
+def _select_streams() -> sa.Select[Any]:
+    table, logs = schema.streams, schema.logs
+    joined = table.join(logs, logs.c.log == "stream:" + table.c.name)
+    return sa.select(table, logs.c.next_seq).select_from(joined).order_by(table.c.name)
+
+
+def _check_free(transaction: Transaction, name: str) -> None:
+    for kind, table in (("stream", schema.streams), ("table", schema.tables)):
+        taken = sa.select(table.c.spelled).where(table.c.name == name.lower())
+        if (spelled := transaction.connection.scalar(taken)) is not None:
+            raise CatalogError(
+                f"there is a {kind} {spelled} already: drop it, or take another name"
+            )
+
+
+def _check_unread(transaction: Transaction, name: str, wanted: str) -> None:
+    units = units_reading(transaction, wanted)
+    if not units:
+        return
+    table, members = schema.queries, schema.members
+    readers = (
+        sa.select(table.c.spelled)
+        .join(members, members.c.query == table.c.name)
+        .where(members.c.unit_id.in_(units))
+        .distinct()
+        .order_by(table.c.spelled)
+    )
+    names = list(transaction.connection.scalars(readers)) or [f"unit {unit}" for unit in units]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    raise CatalogError(f"{name} is read by {shown}: drop what reads it first")
+
+
+def _delete(transaction: Transaction, table: sa.Table, kind: str, name: str) -> None:
+    gone = sa.delete(table).where(table.c.name == name.lower())
+    if transaction.connection.execute(gone).rowcount != 1:
+        raise CatalogError(_missing(transaction, table, kind, name))
+
+
+def _missing(transaction: Transaction, table: sa.Table, kind: str, name: str) -> str:
+    known = transaction.connection.scalars(sa.select(table.c.spelled))
+    return f"there is no {kind} {name}; {nearest(name, known)}"

@@ -1,0 +1,61 @@
+"""The streams and tables of a catalog as the statements that declared them."""
+
+from __future__ import annotations
+
+from headwater.algebra.catalog import Namespace
+from headwater.algebra.nodes import Query
+from headwater.cql import parse, parse_query
+from headwater.cql.statements import CreateStream, CreateTable
+from headwater.runtime.catalog import Catalog
+
+
+class Definitions:
+    """Declarations by lower-case name, read again when the catalog has changed."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._seen = -1
+        self._texts: dict[str, str] = {}
+        self._streams: dict[str, CreateStream] = {}
+        self._tables: dict[str, CreateTable] = {}
+
+    @property
+    def streams(self) -> dict[str, CreateStream]:
+        self._refresh()
+        return self._streams
+
+    @property
+    def tables(self) -> dict[str, CreateTable]:
+        self._refresh()
+        return self._tables
+
+    @property
+    def names(self) -> Namespace:
+        """What a query may name."""
+        self._refresh()
+        declared = [d.stream for d in self._streams.values()]
+        return Namespace.of([*declared, *(d.table for d in self._tables.values())])
+
+    def query(self, text: str) -> Query:
+        """A query that was accepted before."""
+        return parse_query(text, self.names)
+
+    def _refresh(self) -> None:
+        changes = self._catalog.changes()
+        if changes == self._seen:
+            return
+        texts = {row.name: row.definition for row in self._catalog.streams()}
+        texts |= {row.name: row.definition for row in self._catalog.tables()}
+        for name in {*self._streams, *self._tables} - set(texts):
+            self._streams.pop(name, None)
+            self._tables.pop(name, None)
+        for name, text in texts.items():
+            if self._texts.get(name) == text:
+                continue
+            (statement,) = parse(text)
+            if isinstance(statement, CreateStream):
+                self._streams[name] = statement
+            elif isinstance(statement, CreateTable):
+                self._tables[name] = statement
+        self._texts = texts
+        self._seen = changes

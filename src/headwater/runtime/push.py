@@ -1,0 +1,178 @@
+"""Tuples pushed by a client, made durable as a segment of their stream at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.algebra.catalog import Stream
+from headwater.algebra.times import parse_timestamp, to_days, to_micros
+from headwater.algebra.types import Type, Value
+from headwater.errors import AlgebraError, InputError, nearest
+from headwater.runtime import files
+from headwater.runtime.catalog import (
+    Catalog,
+    Cursors,
+    Lease,
+    NewSegment,
+    Rejects,
+    StreamRow,
+    stream_log,
+)
+from headwater.runtime.compile import ARRIVAL, TIME
+
+Record = Mapping[str, object] | Sequence[object]
+
+
+def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record]) -> int:
+    """Append records to a stream; late ones are counted and left out, wrong ones raise InputError."""
+    rows = [_row(stream, record) for record in records]
+    known = catalog.stream(stream.name)
+    assert known is not None
+    mark = known.watermark
+    late = [] if mark is None else [row for row in rows if _time(stream, row) < mark]
+    kept = [row for row in rows if mark is None or _time(stream, row) >= mark]
+    owner = f"ingest:{known.name}"
+    first = int(catalog.cursor(owner, "pushed") or 0)
+    written = files.write_arrow(
+        arrow_table(stream, kept, first), stream_folder(state, known.name), TIME
+    )
+    append(
+        catalog,
+        None,
+        known,
+        written,
+        {(owner, "pushed"): first + len(kept)},
+        Rejects(known.name, 0, len(late), tuple(("late", str(row)) for row in late)),
+    )
+    return len(kept)
+
+
+def append(
+    catalog: Catalog,
+    lease: Lease | None,
+    stream: StreamRow,
+    written: files.Written | None,
+    cursors: Cursors,
+    refused: Rejects,
+) -> None:
+    """Register a stream's new segment, the position behind it and what was refused, at once."""
+    segments = []
+    progress = None
+    if written is not None:
+        largest = written.largest_time
+        if stream.max_event_time is not None:
+            largest = max(largest, stream.max_event_time)
+        progress = (stream.name, largest)
+        segments = [segment(stream_log(stream.name), written, largest - stream.lateness)]
+    catalog.commit(
+        lease,
+        segments=segments,
+        cursors=cursors,
+        stream_progress=progress,
+        rejects=[refused] if refused.malformed or refused.late else [],
+    )
+
+
+def segment(log: str, written: files.Written, watermark: int | None) -> NewSegment:
+    """A written file as the catalog wants to know it."""
+    return NewSegment(
+        log=log,
+        path=written.path,
+        rows=written.rows,
+        bytes=written.bytes,
+        least_time=written.least_time,
+        largest_time=written.largest_time,
+        watermark=watermark,
+    )
+
+
+def stream_folder(state: Path, name: str) -> Path:
+    """Where the segments of a stream lie."""
+    return state / "log" / "streams" / name.lower()
+
+
+def _time(stream: Stream, row: Sequence[Value]) -> int:
+    value = row[stream.schema.names.index(stream.schema[stream.time].name)]
+    assert isinstance(value, int)
+    return value
+
+
+def arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: int) -> pa.Table:
+    """Rows of a stream, values as the algebra has them, as a segment's table."""
+    columns: dict[str, pa.Array] = {}
+    for n, column in enumerate(stream.schema):
+        columns[column.name] = pa.array([row[n] for row in rows], arrow_type(column.type))
+    columns[TIME] = pa.array([_time(stream, row) for row in rows], pa.int64())
+    columns[ARRIVAL] = pa.array(range(first, first + len(rows)), pa.int64())
+    return pa.table(columns)
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a column in a segment."""
+    if type_.is_decimal:
+        return pa.decimal128(type_.precision, type_.scale)
+    return {
+        "BOOLEAN": pa.bool_(),
+        "TINYINT": pa.int8(),
+        "SMALLINT": pa.int16(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "INTERVAL": pa.int64(),
+    }.get(type_.name, pa.string())
+
+
+def _row(stream: Stream, record: Record) -> tuple[Value, ...]:
+    if isinstance(record, Mapping):
+        given = {str(key).lower(): value for key, value in record.items()}
+        for key in record:
+            if stream.schema.get(str(key)) is None:
+                raise InputError(
+                    f"{stream.name} has no column {key}; {nearest(str(key), stream.schema.names)}"
+                )
+        values = [given.get(f.name.lower()) for f in stream.schema]
+    else:
+        values = list(record)
+        if len(values) != len(stream.schema.fields):
+            raise InputError(
+                f"{stream.name} has {len(stream.schema.fields)} columns, not {len(values)}"
+            )
+    row = []
+    for column, value in zip(stream.schema, values, strict=True):
+        if value is None and not column.nullable:
+            raise InputError(f"{stream.name}.{column.name} is NULL")
+        row.append(_value(column.type, value, f"{stream.name}.{column.name}"))
+    return tuple(row)
+
+
+def _value(type_: Type, value: object, where: str) -> Value:
+    if value is None:
+        return None
+    try:
+        match type_.name:
+            case "TIMESTAMP":
+                if isinstance(value, datetime):
+                    return to_micros(value)
+                return value if isinstance(value, int) else parse_timestamp(str(value))
+            case "DATE":
+                return to_days(value) if isinstance(value, date) else int(str(value))
+            case "DECIMAL":
+                return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale))
+            case "FLOAT" | "DOUBLE":
+                return float(str(value))
+            case "BOOLEAN":
+                return bool(value)
+            case "STRING":
+                return str(value)
+            case _:
+                return int(str(value))
+    except (ValueError, ArithmeticError, AlgebraError) as error:
+        raise InputError(f"{where}: {value!r} is not {type_} ({error})") from error

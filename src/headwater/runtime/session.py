@@ -1,0 +1,62 @@
+"""The Spark session that Headwater runs on, or a sentence that says why there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headwater.errors import RuntimeFailure
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""What every session of Headwater has; steps are small, so plans are kept simple."""
+
+
+def open_session(
+    master: str = "local[*]", name: str = "headwater", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with Headwater's settings; raises RuntimeFailure where Spark cannot start."""
+    _check_java()
+    cores = os.cpu_count() or 2
+    builder = SparkSession.builder.master(master).appName(name)
+    chosen = {"spark.sql.shuffle.partitions": str(cores), **SETTINGS, **(settings or {})}
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise RuntimeFailure(f"Spark did not start on {master}: {error}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if not java or not Path(java).exists():
+        raise RuntimeFailure(f"Spark needs Java and there is none: {advice}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = said.split('"')[1] if '"' in said else ""
+    major = version.split(".")[0]
+    if major.isdigit() and int(major) < 17:
+        raise RuntimeFailure(f"Spark needs Java 17 or later, this is {version}: {advice}")

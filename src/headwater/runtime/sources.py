@@ -1,0 +1,225 @@
+"""Where tuples come from: a source says what is new since a position, as a DataFrame.
+
+A source keeps nothing itself. Its position is JSON that the catalog stores in the same transaction
+in which it registers the segment made of the batch, so a batch is taken in once, whatever happens.
+Every batch has the stream's columns, `_arrival` (place in the source's own order) and `_malformed`
+(the reason and the record, where a record could not be read).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.algebra.types import Schema, Value
+from headwater.cql.statements import Connector
+from headwater.errors import InputError, nearest
+from headwater.runtime.compile import ARRIVAL
+from headwater.runtime.sparksql import quoted, spark_type
+
+MALFORMED = "_malformed"
+SMALL_BYTES = 16_000_000
+"""A batch of at most so many bytes passes through the driver, which is quicker."""
+
+Position = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tuples that are new, and the position behind them."""
+
+    frame: DataFrame
+    position: Position
+    small: bool
+
+
+class Source(Protocol):
+    """What a stream reads from."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether a source that has nothing new may be taken as ended when all is idle."""
+
+    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+        """What came since the position; None if nothing did. Raises InputError."""
+
+
+def open_source(kind: str, options: Mapping[str, Value], schema: Schema) -> Source:
+    """The source of a stream as declared; raises InputError for options that do not fit."""
+    opened = SOURCES.get(kind)
+    if opened is None:
+        raise InputError(f"no source {kind}; {nearest(kind, SOURCES)}")
+    return opened(options, schema)
+
+
+# ---- files
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of a folder (or one file), each taken in whole and once, oldest first."""
+
+    path: str
+    format: str
+    schema: Schema
+    files_per_step: int = 64
+    finite: bool = True
+
+    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+        done = set(position.get("files", ()))
+        present = list_files(self.path)
+        fresh = [f for f in present if f not in done][: self.files_per_step]
+        if not fresh:
+            return None
+        frame = READERS[self.format](spark, fresh, self.schema)
+        first = int(position.get("next", 0))
+        numbered = _with_arrival(frame, fresh, first)
+        names = sorted((done & set(present)) | set(fresh))
+        small = sum(Path(f).stat().st_size for f in fresh) <= SMALL_BYTES
+        return Batch(numbered, {"files": names, "next": first + len(fresh)}, small)
+
+
+def list_files(path: str) -> list[str]:
+    """Files below a path, by age and name; names that begin with a dot or underscore are not data."""
+    root = Path(path)
+    if root.is_file():
+        return [str(root.resolve())]
+    if not root.is_dir():
+        return []
+    found = []
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if entry.is_file() and entry.name[0] not in "._":
+                found.append((entry.stat().st_mtime_ns, os.path.realpath(entry.path)))
+    return [name for _, name in sorted(found)]
+
+
+def _with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
+    """Rows of a file are in one partition and in order, so file and row make the arrival."""
+    row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
+    numbers = F.create_map(
+        *(part for n, f in enumerate(files) for part in (F.lit(f), F.lit(first + n)))
+    )
+    name = F.regexp_replace(F.url_decode(F.col("_file")), "^file:/+", "/")
+    number = numbers[name].cast("bigint")
+    return frame.withColumn(ARRIVAL, F.shiftleft(number, 33).bitwiseOR(row)).drop("_file")
+
+
+def _read_json(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+    columns = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in schema)
+    lines = spark.read.option("maxPartitionBytes", str(1 << 40)).text(list(files))
+    lines = lines.selectExpr("value", "_metadata.file_path AS _file").where("trim(value) <> ''")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
+    parsed = lines.select(
+        F.from_json("value", f"{columns}, {MALFORMED} STRING", options).alias("r"), "value", "_file"
+    )
+    broken = F.when(F.col(f"r.{MALFORMED}").isNotNull() | F.col("r").isNull(), F.col("value"))
+    return (
+        parsed.select("r.*", "_file", broken.alias("_raw"))
+        .drop(MALFORMED)
+        .withColumnRenamed("_raw", MALFORMED)
+    )
+
+
+def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+    """Columns go by the header; files with different headers are read apart."""
+    by_header: dict[tuple[str, ...], list[str]] = {}
+    for name in files:
+        by_header.setdefault(_header(name, schema), []).append(name)
+    frames = [_read_csv_alike(spark, group, header, schema) for header, group in by_header.items()]
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.unionByName(frame)
+    return result
+
+
+def _header(name: str, schema: Schema) -> tuple[str, ...]:
+    try:
+        with Path(name).open(encoding="utf-8-sig", newline="") as file:
+            header = tuple(next(csv.reader(file), ()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} cannot be read: {error}") from error
+    known = {h.strip().lower() for h in header}
+    missing = [f.name for f in schema if f.name.lower() not in known]
+    if missing:
+        there = ", ".join(header) or "nothing"
+        raise InputError(f"{name} has no column {', '.join(missing)}; its header is: {there}")
+    return header
+
+
+def _read_csv_alike(
+    spark: SparkSession, files: Sequence[str], header: Sequence[str], schema: Schema
+) -> DataFrame:
+    columns = []
+    for n, name in enumerate(header):
+        field = schema.get(name.strip())
+        columns.append(
+            f"{quoted(field.name)} {spark_type(field.type)}" if field else f"`_unused{n}` STRING"
+        )
+    reader = (
+        spark.read.schema(", ".join([*columns, f"{MALFORMED} STRING"]))
+        .option("header", "true")
+        .option("mode", "PERMISSIVE")
+        .option("columnNameOfCorruptRecord", MALFORMED)
+        .option("maxPartitionBytes", str(1 << 40))
+    )
+    names = ", ".join(quoted(f.name) for f in schema)
+    frame = reader.csv(list(files))
+    return frame.selectExpr(*names.split(", "), MALFORMED, "_metadata.file_path AS _file")
+
+
+def _read_parquet(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+    frame = spark.read.parquet(*files)
+    there = {c.lower(): c for c in frame.columns}
+    missing = [f.name for f in schema if f.name.lower() not in there]
+    if missing:
+        raise InputError(
+            f"{files[0]} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}"
+        )
+    columns = [
+        F.col(quoted(there[f.name.lower()])).try_cast(spark_type(f.type)).alias(f.name)
+        for f in schema
+    ]
+    return frame.select(
+        *columns,
+        F.lit(None).cast("string").alias(MALFORMED),
+        F.col("_metadata.file_path").alias("_file"),
+    )
+
+
+READERS = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+
+
+def _open_files(options: Mapping[str, Value], schema: Schema) -> Files:
+    known = ("path", "format", "files_per_step")
+    for name in options:
+        if name not in known:
+            raise InputError(f"files has no option {name}; {nearest(name, known)}")
+    path = options.get("path")
+    if not isinstance(path, str):
+        raise InputError("files needs a path: files(path => 'in/flights', format => 'json')")
+    guessed = Path(path).suffix.lstrip(".").replace("jsonl", "json")
+    format_ = str(options.get("format", guessed if guessed in READERS else "json")).lower()
+    if format_ not in READERS:
+        raise InputError(f"files cannot read {format_}; {nearest(format_, READERS)}")
+    return Files(path, format_, schema, int(options.get("files_per_step") or 64))
+
+
+SOURCES = {"files": _open_files}
+
+
+def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFrame:
+    """A stored table as it is now, with `_arrival` to tell its rows apart; raises InputError."""
+    files = _open_files(dict(source.options), schema)
+    found = list_files(files.path)
+    if not found:
+        raise InputError(f"the table's path {files.path} holds no file")
+    frame = READERS[files.format](spark, found, schema)
+    return _with_arrival(frame.where(f"{MALFORMED} IS NULL").drop(MALFORMED), found, 0)

@@ -1,0 +1,183 @@
+"""One step of a unit as a Spark DataFrame: what is new of its inputs, turned into what is new of it.
+
+A step reads segments and nothing else, so it can be run again with the same outcome. Segments whose
+times cannot meet the delta's are left out before Spark sees them, and a small delta is broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.algebra.expressions import columns_of, conjuncts
+from headwater.algebra.nodes import Scan
+from headwater.algebra.predicate import to_expr
+from headwater.algebra.types import Schema
+from headwater.algebra.windows import Range
+from headwater.runtime.catalog import Segment
+from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants
+from headwater.runtime.sparksql import quoted, spark_type
+
+BROADCAST_ROWS = 200_000
+"""A side of a join with at most so many rows is sent whole to every task."""
+
+_views = count()
+
+
+@dataclass(frozen=True)
+class Input:
+    """The segments of one scan: those before the step's delta, the delta, and the least time of a
+    tuple that the query may look back on."""
+
+    old: tuple[Segment, ...]
+    new: tuple[Segment, ...]
+    since: int | None = None
+
+
+def stream_schema(schema: Schema) -> str:
+    """The columns of a stream's segments, as a Spark schema."""
+    columns = [f"{quoted(f.name)} {spark_type(f.type)}" for f in schema]
+    return ", ".join([*columns, f"{TIME} BIGINT", f"{ARRIVAL} BIGINT"])
+
+
+# ---- delta joins
+
+
+def delta_step(
+    spark: SparkSession, plan: Delta, inputs: Mapping[str, Input], tables: Mapping[str, DataFrame]
+) -> DataFrame | None:
+    """The results that the delta brings; None if it brings none for certain."""
+    terms: list[str] = []
+    table_views = {alias: _view(tables[alias]) for alias, _ in plan.tables}
+    for place, (alias, _) in enumerate(plan.scans):
+        if not inputs[alias].new:
+            continue
+        chosen = _term_segments(plan, inputs, place)
+        if chosen is None:
+            continue
+        views = dict(table_views)
+        for other, scan in plan.scans:
+            views[other] = _view(read(spark, scan.schema, chosen[other], inputs[other].since))
+        rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
+        order = _join_order(plan, alias, rows)
+        small = [a for a in order if a != max(rows, key=lambda k: rows[k])]
+        small = [a for a in small if rows.get(a, 0) <= BROADCAST_ROWS]
+        terms.append(plan.term(order, views, small if len(order) > 1 else ()))
+    return spark.sql("\nUNION ALL\n".join(terms)) if terms else None
+
+
+def _term_segments(
+    plan: Delta, inputs: Mapping[str, Input], place: int
+) -> dict[str, tuple[Segment, ...]] | None:
+    """N before the place, the delta at it, O after it; None if one of them is empty."""
+    alias = plan.scans[place][0]
+    delta = inputs[alias].new
+    least = min(s.least_time for s in delta if s.least_time is not None)
+    largest = max(s.largest_time for s in delta if s.largest_time is not None)
+    chosen = {alias: delta}
+    for at, (other, _) in enumerate(plan.scans):
+        if at == place:
+            continue
+        known = inputs[other].old + (inputs[other].new if at < place else ())
+        before, after = plan.reach(other)
+        low = None if before is None else least - before
+        chosen[other] = overlapping(known, low, largest + after)
+        if not chosen[other]:
+            return None
+    return chosen
+
+
+def _join_order(plan: Delta, first: str, rows: Mapping[str, int]) -> list[str]:
+    """The delta first, then always the smallest source that a condition ties to what is there."""
+    links = [
+        {c.relation for c in columns_of(part)} for part in conjuncts(to_expr(plan.block.where))
+    ]
+    order = [first]
+    left = [alias for alias in (*dict(plan.scans), *dict(plan.tables)) if alias != first]
+    while left:
+        tied = [a for a in left if any(a in link and link & set(order) for link in links)]
+        chosen = min(tied or left, key=lambda a: rows.get(a, 0))
+        order.append(chosen)
+        left.remove(chosen)
+    return order
+
+
+# ---- evaluation at instants
+
+
+def instants_step(
+    spark: SparkSession,
+    plan: Instants,
+    segments: Mapping[str, tuple[Segment, ...]],
+    since: Mapping[str, int | None],
+    tables: Mapping[str, DataFrame],
+    before: int | None,
+    instants: Sequence[int],
+) -> DataFrame:
+    """What is told at those instants; `before` is the last instant that was evaluated already."""
+    shown = ([] if before is None else [before]) + list(instants)
+    following: list[int | None] = [*shown[1:], None]
+    table = pa.table({"t": pa.array(shown, pa.int64()), "next": pa.array(following, pa.int64())})
+    names = {"instants": _view(spark.createDataFrame(table))}
+    for view, scan in plan.scans:
+        low = window_start(scan, shown[0])
+        kept = overlapping(segments[view], low, shown[-1])
+        frame = read(spark, scan.schema, kept, since[view])
+        conditions = [f"{TIME} <= {shown[-1]}"]
+        if low is not None:
+            conditions.append(f"{TIME} >= {low}")
+        names[view] = _view(frame.where(" AND ".join(conditions)))
+    for view, _ in plan.tables:
+        names[view] = _view(tables[view])
+    prelude = ", ".join(f"{name} AS (SELECT * FROM {view})" for name, view in names.items())
+    body = plan.text(instants[0] - 1)
+    if body.startswith("WITH "):
+        return spark.sql(f"WITH {prelude},\n{body.removeprefix('WITH ')}")
+    return spark.sql(f"WITH {prelude}\n{body}")
+
+
+def window_start(scan: Scan, instant: int) -> int | None:
+    """The least time a window can hold at that instant or later; None if there is none."""
+    window = scan.window
+    if not isinstance(window, Range) or window.size is None:
+        return None
+    return instant - window.size - (window.slide or 0)
+
+
+# ---- segments
+
+
+def overlapping(
+    segments: Iterable[Segment], low: int | None, high: int | None
+) -> tuple[Segment, ...]:
+    """The segments that may hold a tuple of those times, both ends in."""
+    return tuple(
+        s
+        for s in segments
+        if s.rows
+        and (low is None or s.largest_time is None or s.largest_time >= low)
+        and (high is None or s.least_time is None or s.least_time <= high)
+    )
+
+
+def read(
+    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None = None
+) -> DataFrame:
+    """Tuples of a stream's segments, not older than `since`."""
+    columns = stream_schema(schema)
+    if not segments:
+        return spark.createDataFrame([], columns)
+    frame = spark.read.schema(columns).parquet(*(s.path for s in segments))
+    if since is not None and any(s.least_time is None or s.least_time < since for s in segments):
+        frame = frame.where(f"{TIME} >= {since}")
+    return frame
+
+
+def _view(frame: DataFrame) -> str:
+    name = f"headwater_{next(_views)}"
+    frame.createOrReplaceTempView(name)
+    return name

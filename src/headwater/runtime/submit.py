@@ -1,0 +1,154 @@
+"""Statements carried out on a catalog: declaring, submitting, dropping, pausing.
+
+Nothing here needs Spark, so any process that reaches the catalog may submit to a running engine.
+"""
+
+from __future__ import annotations
+
+from headwater.algebra.canonical import Canonical, canonicalize
+from headwater.algebra.nodes import Scan, relations
+from headwater.algebra.windows import Range
+from headwater.cql import Statement, unparse
+from headwater.cql.statements import (
+    Connector,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DropQuery,
+    DropStream,
+    DropTable,
+    EndStream,
+    PauseQuery,
+    ResumeQuery,
+    SetOption,
+    Start,
+)
+from headwater.errors import HeadwaterError
+from headwater.runtime.catalog import (
+    Catalog,
+    NewQuery,
+    NewUnit,
+    QueryRow,
+    stream_log,
+    table_input,
+)
+from headwater.runtime.compile import Delta, Instants, compiled
+from headwater.runtime.definitions import Definitions
+
+
+def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
+    """Do what a statement says; returns one sentence about it. Raises HeadwaterError."""
+    match statement:
+        case CreateStream():
+            stream = statement.stream
+            catalog.declare_stream(
+                stream.name, unparse(statement), lateness=stream.lateness, keep=stream.keep
+            )
+            return f"stream {stream.name} declared"
+        case CreateTable():
+            catalog.declare_table(statement.table.name, unparse(statement))
+            return f"table {statement.table.name} declared"
+        case CreateQuery():
+            row = submit(catalog, definitions, statement)
+            shared = [q.spelled for q in catalog.members(row.unit_id) if q.name != row.name]
+            also = f", shared with {', '.join(shared[:3])}" if shared else ""
+            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
+        case DropQuery():
+            catalog.drop_query(statement.name)
+            return f"query {statement.name} dropped"
+        case DropStream():
+            catalog.drop_stream(statement.name)
+            return f"stream {statement.name} dropped"
+        case DropTable():
+            catalog.drop_table(statement.name)
+            return f"table {statement.name} dropped"
+        case PauseQuery():
+            catalog.set_query_state(statement.name, "paused")
+            return f"query {statement.name} paused"
+        case ResumeQuery():
+            catalog.set_query_state(statement.name, "running")
+            return f"query {statement.name} runs again"
+        case EndStream():
+            catalog.commit(None, ended=statement.name)
+            return f"stream {statement.name} has ended"
+        case SetOption():
+            catalog.set_option(statement.name, str(statement.value))
+            return f"{statement.name} = {statement.value}"
+    raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
+
+
+def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -> QueryRow:
+    """Accept a query: into the unit that answers it already, or one of its own."""
+    canonical = canonicalize(statement.query)
+    plan = compiled(canonical)
+    start = _start(catalog, plan, statement.start)
+    end = None
+    if statement.lifetime is not None and start is not None:
+        end = start + statement.lifetime
+    query = NewQuery(
+        name=statement.name,
+        definition=unparse(statement),
+        digest=canonical.digest,
+        columns=[[name, at] for name, at in canonical.columns],
+        sink=_sink(statement.sink),
+        start_at=start,
+        end_at=end,
+    )
+    for unit in catalog.units():
+        if unit.digest != canonical.digest or unit.state == "dropped":
+            continue
+        if _covers(catalog.cursor(unit.id, "start"), start, _looks_back(plan, definitions)):
+            return catalog.accept_query(query, unit.id)
+    unit_ = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
+    return catalog.accept_query(query, unit_, {(unit_.id, "start"): start})
+
+
+def _start(catalog: Catalog, plan: Delta | Instants, start: Start | None) -> int | None:
+    """The query's start in event time; None for all of the input."""
+    if start is not None and start.kind == "EARLIEST":
+        return None
+    if start is not None and start.micros is not None:
+        return start.micros
+    marks = []
+    for name in {scan.stream.lower() for _, scan in plan.scans}:
+        row = catalog.stream(name)
+        marks.append(None if row is None else row.watermark)
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if known and len(known) == len(marks) else None
+
+
+def _covers(unit_start: int | None, start: int | None, bounded: bool) -> bool:
+    """Whether a unit that began at one start holds the results of a query that begins at another."""
+    if unit_start == start:
+        return True
+    return bounded and (unit_start is None or (start is not None and unit_start <= start))
+
+
+def _looks_back(plan: Delta | Instants, definitions: Definitions) -> bool:
+    """Whether no window reaches further back than its stream's history, so that results after its
+    start do not depend on the start."""
+    for _, scan in plan.scans:
+        window = scan.window
+        keep = definitions.streams[scan.stream.lower()].stream.keep
+        if not isinstance(window, Range) or window.size is None:
+            return False
+        if window.size + (window.slide or 0) > keep:
+            return False
+    return True
+
+
+def _inputs(canonical: Canonical) -> tuple[str, ...]:
+    found = []
+    for node in relations(canonical.query.root):
+        if isinstance(node, Scan):
+            found.append(stream_log(node.stream))
+        elif hasattr(node, "table"):
+            found.append(table_input(node.table))
+    return tuple(dict.fromkeys(found))
+
+
+def _sink(sink: Connector | None) -> object:
+    if sink is None or sink.kind == "none":
+        return None
+    return {"kind": sink.kind, "options": dict(sink.options)}

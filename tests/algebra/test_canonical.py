@@ -1,0 +1,235 @@
+"""Canonical form: equal for queries of equal meaning, different otherwise, and itself a query."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.algebra.canonical import canonicalize
+from headwater.algebra.catalog import Namespace
+from headwater.cql import parse, parse_query
+from headwater.cql.statements import CreateStream, CreateTable
+
+DECLARED = parse(
+    """
+    CREATE STREAM s (v INT, w INT, name STRING, p DECIMAL(10,2), d DOUBLE, ts TIMESTAMP)
+      TIMESTAMP BY ts FROM CLIENT;
+    CREATE STREAM r (v INT, w INT, name STRING, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+    CREATE TABLE t (v INT, label STRING) FROM files(path => 't.csv', format => 'csv');
+    """
+)
+NAMES = Namespace.of(
+    statement.stream if isinstance(statement, CreateStream) else statement.table
+    for statement in DECLARED
+    if isinstance(statement, CreateStream | CreateTable)
+)
+
+
+def digest(text: str) -> str:
+    return canonicalize(parse_query(text, NAMES)).digest
+
+
+EQUAL = [
+    ("spelling", "SELECT v FROM s", "select  V from S as x -- same"),
+    ("constant on the left", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE 5 < v"),
+    ("linear", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v + 1 > 6"),
+    ("integers", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v >= 6"),
+    ("decimal bound", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v > 5.5"),
+    (
+        "conjuncts",
+        "SELECT v FROM s WHERE v > 5 AND name = 'a'",
+        "SELECT v FROM s WHERE name = 'a' AND v > 5",
+    ),
+    (
+        "between",
+        "SELECT v FROM s WHERE v BETWEEN 1 AND 9",
+        "SELECT v FROM s WHERE v <= 9 AND v >= 1",
+    ),
+    ("in", "SELECT v FROM s WHERE v IN (3, 1, 3)", "SELECT v FROM s WHERE v = 1 OR v = 3"),
+    ("not", "SELECT v FROM s WHERE NOT v > 5", "SELECT v FROM s WHERE v <= 5"),
+    ("implied", "SELECT v FROM s WHERE v > 5 AND v > 3", "SELECT v FROM s WHERE v > 5"),
+    ("aliases of outputs", "SELECT v, w FROM s", "SELECT w AS a, v AS b FROM s"),
+    (
+        "order of inputs",
+        "SELECT s.v FROM s [RANGE 5 MIN], r [NOW] WHERE s.v = r.v",
+        "SELECT a.v FROM r [NOW] b, s [RANGE 300 SECONDS] a WHERE b.v = a.v",
+    ),
+    (
+        "join syntax",
+        "SELECT s.v FROM s, r WHERE s.v = r.v AND s.w > 2",
+        "SELECT s.v FROM s JOIN r ON s.v = r.v WHERE s.w > 2",
+    ),
+    (
+        "equality classes",
+        "SELECT s.v FROM s, r WHERE s.v = r.v AND s.v > 2",
+        "SELECT r.v FROM s, r WHERE s.v = r.v AND r.v > 2",
+    ),
+    (
+        "transitive equality",
+        "SELECT 1 AS one FROM s a, s b, r WHERE a.v = b.v AND b.v = r.v",
+        "SELECT 1 AS one FROM s a, s b, r WHERE a.v = r.v AND b.v = r.v",
+    ),
+    (
+        "self-join",
+        "SELECT a.v, b.w FROM s a, s b WHERE a.name = b.name AND a.v > 5",
+        "SELECT x.v, y.w FROM s y, s x WHERE x.name = y.name AND x.v > 5",
+    ),
+    (
+        "self-join, only outputs differ",
+        "SELECT a.v, b.w FROM s a, s b WHERE a.name = b.name",
+        "SELECT b.v, a.w FROM s a, s b WHERE a.name = b.name",
+    ),
+    (
+        "subquery",
+        "SELECT x.v FROM (SELECT v, w FROM s WHERE w > 1) x WHERE x.v > 2",
+        "SELECT v FROM s WHERE v > 2 AND w > 1",
+    ),
+    (
+        "with",
+        "WITH x AS (SELECT v AS a FROM s) SELECT a FROM x WHERE a = 1",
+        "SELECT v FROM s WHERE v = 1",
+    ),
+    (
+        "having on a key",
+        "SELECT v, COUNT(*) AS n FROM s GROUP BY v HAVING v > 3",
+        "SELECT v, COUNT(*) AS n FROM s WHERE v > 3 GROUP BY v",
+    ),
+    (
+        "having from outside",
+        "SELECT v, n FROM (SELECT v, COUNT(*) AS n FROM s GROUP BY v) x WHERE n > 3",
+        "SELECT v, COUNT(*) AS n FROM s GROUP BY v HAVING COUNT(*) >= 4",
+    ),
+    (
+        "order of keys",
+        "SELECT v, w, SUM(v) AS a FROM s GROUP BY v, w",
+        "SELECT SUM(v) AS a, w, v FROM s GROUP BY w, v",
+    ),
+    ("count of what is never null", "SELECT COUNT(ts) AS n FROM s", "SELECT COUNT(*) AS n FROM s"),
+    (
+        "in and exists",
+        "SELECT v FROM s WHERE v IN (SELECT v FROM r [NOW])",
+        "SELECT v FROM s WHERE EXISTS (SELECT 1 FROM r [NOW] x WHERE x.v = s.v)",
+    ),
+    (
+        "distinct in a subquery of in",
+        "SELECT v FROM s WHERE v IN (SELECT DISTINCT v FROM r)",
+        "SELECT v FROM s WHERE v IN (SELECT v FROM r)",
+    ),
+    (
+        "distinct over all keys",
+        "SELECT DISTINCT v, COUNT(*) AS n FROM s GROUP BY v",
+        "SELECT v, COUNT(*) AS n FROM s GROUP BY v",
+    ),
+    (
+        "union branches",
+        "SELECT v, w FROM s UNION ALL SELECT v, w FROM r",
+        "SELECT w, v FROM r UNION ALL SELECT w, v FROM s",
+    ),
+    (
+        "unused column of a subquery, where all rows are told",
+        "RSTREAM(SELECT n FROM (SELECT v, COUNT(*) AS n, SUM(w) AS m FROM s GROUP BY v) x)",
+        "RSTREAM(SELECT COUNT(*) AS n FROM s GROUP BY v)",
+    ),
+    (
+        "time difference",
+        "SELECT s.v FROM s, r WHERE s.ts - r.ts <= INTERVAL 5 MINUTES",
+        "SELECT s.v FROM s, r WHERE r.ts >= s.ts - INTERVAL 5 MINUTES",
+    ),
+    ("istream is the default", "SELECT v FROM s", "ISTREAM(SELECT v FROM s)"),
+    ("now", "SELECT v FROM s [NOW]", "SELECT v FROM s [RANGE 0 SECONDS]"),
+    ("unbounded", "SELECT v FROM s", "SELECT v FROM s [RANGE UNBOUNDED]"),
+]
+
+DIFFERENT = [
+    ("constant", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v > 6"),
+    ("doubles round", "SELECT v FROM s WHERE d > 5", "SELECT v FROM s WHERE d + 1 > 6"),
+    ("window", "SELECT v FROM s [RANGE 5 MIN]", "SELECT v FROM s [RANGE 6 MIN]"),
+    ("slide", "SELECT v FROM s [RANGE 5 MIN]", "SELECT v FROM s [RANGE 5 MIN SLIDE 1 MIN]"),
+    ("output", "SELECT v FROM s [NOW]", "DSTREAM(SELECT v FROM s [NOW])"),
+    ("column", "SELECT v FROM s", "SELECT w FROM s"),
+    ("stream", "SELECT v FROM s", "SELECT v FROM r"),
+    ("text or number", "SELECT 1 AS a FROM s", "SELECT '1' AS a FROM s"),
+    ("number types", "SELECT 1 AS a FROM s", "SELECT 1.0 AS a FROM s"),
+    ("and or", "SELECT v FROM s WHERE v = 1 AND w = 1", "SELECT v FROM s WHERE v = 1 OR w = 1"),
+    ("null", "SELECT v FROM s WHERE v IS NOT NULL", "SELECT v FROM s"),
+    ("not in", "SELECT v FROM s WHERE v IN (1, 2)", "SELECT v FROM s WHERE v NOT IN (1, 2)"),
+    (
+        "windows swapped between streams",
+        "SELECT s.v FROM s [RANGE 5 MIN], r [NOW] WHERE s.v = r.v",
+        "SELECT s.v FROM s [NOW], r [RANGE 5 MIN] WHERE s.v = r.v",
+    ),
+    (
+        "self-join, other side told",
+        "SELECT a.v FROM s a, s b WHERE a.name = b.name AND a.v > 5",
+        "SELECT b.v FROM s a, s b WHERE a.name = b.name AND a.v > 5",
+    ),
+    (
+        "left and inner",
+        "SELECT s.v FROM s LEFT JOIN r ON s.v = r.v",
+        "SELECT s.v FROM s JOIN r ON s.v = r.v",
+    ),
+    (
+        "condition inside and above an outer join",
+        "SELECT s.v FROM s LEFT JOIN r ON s.v = r.v AND r.w > 1",
+        "SELECT s.v FROM s LEFT JOIN r ON s.v = r.v WHERE r.w > 1",
+    ),
+    ("distinct", "SELECT DISTINCT v FROM s", "SELECT v FROM s"),
+    ("key", "SELECT COUNT(*) AS n FROM s GROUP BY v", "SELECT COUNT(*) AS n FROM s GROUP BY w"),
+    ("global", "SELECT COUNT(*) AS n FROM s GROUP BY v", "SELECT COUNT(*) AS n FROM s"),
+    (
+        "having is not where",
+        "SELECT MAX(v) AS m FROM s GROUP BY w HAVING MAX(v) > 3",
+        "SELECT MAX(v) AS m FROM s WHERE v > 3 GROUP BY w",
+    ),
+    (
+        "having on a constant group",
+        "SELECT COUNT(*) AS n FROM s HAVING COUNT(*) > 0",
+        "SELECT COUNT(*) AS n FROM s",
+    ),
+    (
+        "unused column of a subquery, where changes are told",
+        "SELECT n FROM (SELECT v, COUNT(*) AS n, SUM(w) AS m FROM s GROUP BY v) x",
+        "SELECT COUNT(*) AS n FROM s GROUP BY v",
+    ),
+    ("count of what may be null", "SELECT COUNT(v) AS n FROM s", "SELECT COUNT(*) AS n FROM s"),
+    ("sum distinct", "SELECT SUM(v) AS n FROM s", "SELECT SUM(DISTINCT v) AS n FROM s"),
+    (
+        "rows window then filter",
+        "SELECT v FROM s [ROWS 5] WHERE v > 1",
+        "SELECT v FROM s [ROWS 6] WHERE v > 1",
+    ),
+    (
+        "exists and not exists",
+        "SELECT v FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.v = s.v)",
+        "SELECT v FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.v = s.v)",
+    ),
+    (
+        "not in minds nulls",
+        "SELECT v FROM s WHERE v NOT IN (SELECT v FROM r)",
+        "SELECT v FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.v = s.v)",
+    ),
+    (
+        "union columns crossed in one branch",
+        "SELECT v, w FROM s UNION ALL SELECT v, w FROM r",
+        "SELECT v, w FROM s UNION ALL SELECT w, v FROM r",
+    ),
+    ("table", "SELECT t.v FROM s, t WHERE s.v = t.v", "SELECT s.v FROM s, r AS t WHERE s.v = t.v"),
+]
+
+
+@pytest.mark.parametrize("one, other", [c[1:] for c in EQUAL], ids=[c[0] for c in EQUAL])
+def test_equal_queries_have_one_digest(one: str, other: str) -> None:
+    assert (
+        canonicalize(parse_query(one, NAMES)).text == canonicalize(parse_query(other, NAMES)).text
+    )
+    assert digest(one) == digest(other)
+
+
+@pytest.mark.parametrize("one, other", [c[1:] for c in DIFFERENT], ids=[c[0] for c in DIFFERENT])
+def test_different_queries_have_two(one: str, other: str) -> None:
+    assert digest(one) != digest(other)
+
+
+def test_names_and_order_of_outputs_are_kept_apart() -> None:
+    canonical = canonicalize(parse_query("SELECT w AS b, v AS a, w AS c FROM s", NAMES))
+    assert canonical.columns == (("b", 1), ("a", 0), ("c", 1))
+    assert [c.name for c in canonical.query.columns] == ["c0", "c1"]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from command_line import AIRLINE, MISTAKES, Run, Write
+
+
+def test_airline_is_right(run: Run) -> None:
+    done = run("check", AIRLINE)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == "19 statements, 13 queries: ok\n"
+
+
+def test_all_mistakes_at_once_in_order(run: Run) -> None:
+    done = run("check", MISTAKES)
+    assert done.status == 1
+    places = [line for line in done.out.splitlines() if line.startswith(f"{MISTAKES}:")]
+    assert [place.removeprefix(f"{MISTAKES}:").split(":")[0] for place in places] == [
+        "6",
+        "8",
+        "10",
+        "12",
+    ]
+    assert done.out.endswith("\n4 mistakes\n")
+
+
+def test_a_mistake_is_shown_with_a_caret_and_a_hint(run: Run, write: Write) -> None:
+    done = run("check", write("SELECT bb\nFROM s [NOW];"))
+    first, text, caret = done.out.splitlines()[:3]
+    assert first.endswith("test.cql:3:8: " + first.split(": ", 1)[1])
+    assert text == "  SELECT bb"
+    assert caret == "         ^^"
+    assert "did you mean" in done.out
+    assert done.out.endswith("\n1 mistake\n")
+
+
+def test_json(run: Run) -> None:
+    done = run("check", MISTAKES, "--format", "json")
+    assert done.status == 1
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [one["line"] for one in found] == [6, 8, 10, 12]
+    assert found[0].keys() == {"file", "line", "column", "length", "message", "hint"}
+    assert found[0]["column"] == 38
+
+
+def test_json_of_a_right_file_is_empty(run: Run) -> None:
+    done = run("check", AIRLINE, "--format", "json")
+    assert (done.status, done.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("", "1 statement, 0 queries: ok"),
+        ("SELECT a FROM s [NOW];", "2 statements, 1 query: ok"),
+        (
+            "CREATE QUERY q AS SELECT a FROM s;EXPLAIN SELECT a FROM s",
+            "3 statements, 2 queries: ok",
+        ),
+    ],
+)
+def test_summary(run: Run, write: Write, text: str, summary: str) -> None:
+    assert run("check", write(text)).out == f"{summary}\n"

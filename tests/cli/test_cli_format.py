@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from command_line import AIRLINE, STREAM, Run, Write
+
+from headwater.cli.layout import formatted, remarks_of
+from headwater.cql import parse, unparse
+
+
+def test_prints_statements_that_read_back_as_the_same(run: Run) -> None:
+    done = run("format", AIRLINE)
+    assert (done.status, done.err) == (0, "")
+    before, after = (list(map(unparse, parse(text))) for text in (AIRLINE.read_text(), done.out))
+    assert before == after
+
+
+def test_twice_is_once(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "formatted.cql"
+    path.write_text(run("format", AIRLINE).out)
+    assert run("format", path).out == path.read_text()
+    assert run("format", path, "--check").status == 0
+
+
+def test_no_comment_is_lost(run: Run) -> None:
+    def comments(text: str) -> list[str]:
+        return [line.strip() for line in text.splitlines() if line.strip().startswith("--")]
+
+    assert comments(run("format", AIRLINE).out) == comments(AIRLINE.read_text())
+
+
+def test_check_changes_nothing(run: Run, write: Write) -> None:
+    path = write("select   a from s")
+    before = path.read_text()
+    done = run("format", path, "--check")
+    assert (done.status, done.out, path.read_text()) == (1, "", before)
+    assert "would be rewritten" in done.err
+
+
+def test_write(run: Run, write: Write) -> None:
+    path = write("-- why\nselect   a from s -- what")
+    path.chmod(0o640)
+    assert run("format", path, "--write").status == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    text = path.read_text()
+    assert "-- why\nSELECT" in text
+    assert text.endswith(";  -- what\n")
+    assert [p.name for p in path.parent.iterdir()] == ["test.cql"]
+    assert run("format", path, "--check").status == 0
+
+
+def test_write_follows_a_link(run: Run, write: Write, tmp_path: Path) -> None:
+    path = write("select   a from s")
+    link = tmp_path / "link.cql"
+    link.symlink_to(path)
+    run("format", link, "--write")
+    assert link.is_symlink()
+    assert run("format", path, "--check").status == 0
+
+
+def test_write_and_check_exclude_each_other(run: Run) -> None:
+    assert run("format", AIRLINE, "--write", "--check").status == 2
+
+
+def test_standard_input_cannot_be_rewritten(run: Run) -> None:
+    done = run("format", "-", "--write", stdin=STREAM)
+    assert (done.status, done.out) == (2, "")
+
+
+def test_a_file_with_mistakes_stays(run: Run, write: Write) -> None:
+    path = write("-- why\nselect nothing from s;")
+    before = path.read_text()
+    assert run("format", path, "--write").status == 1
+    assert path.read_text() == before
+
+
+def test_where_comments_go() -> None:
+    text = """\
+/* head */ SELECT 1 -- one
+  /* two */ FROM s;  -- behind
+
+
+-- section
+
+-- of q
+SELECT ';' /* not -- a comment of its own */ ;
+; -- lonely
+SELECT '-- text'
+-- end
+"""
+    found, rest = remarks_of(text)
+    assert [r.before for r in found] == ["/* head */\n", "-- section\n\n-- of q\n", "-- lonely\n"]
+    assert [r.inside for r in found] == [
+        ["-- one\n  /* two */"],
+        ["/* not -- a comment of its own */"],
+        [],
+    ]
+    assert [r.behind for r in found] == ["-- behind", "", ""]
+    assert rest == "-- end"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["-- plain", "/* block */", "/* two\n   lines */", "/* nested /* in */ it */", "-- ;'`"],
+)
+@pytest.mark.parametrize("place", range(5))
+def test_a_comment_survives_anywhere(comment: str, place: int) -> None:
+    parts = [STREAM, "select", " a from s", ";", "select b from s;", ""]
+    parts.insert(place + 1, f"\n{comment}\n")
+    text = "".join(parts)
+    result = formatted(text, parse(text))
+    assert result.count(comment) == 1
+    assert formatted(result, parse(result)) == result

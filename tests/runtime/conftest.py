@@ -1,0 +1,51 @@
+"""Fixtures of the runtime's tests: one suite over every database a catalog can live in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import postgres
+import pytest
+from catalog_helpers import Clock
+
+from headwater.runtime.catalog import Catalog
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "postgresql: starts a private PostgreSQL server")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgres.Server]:
+    """A server without regard for durability, which no test here can observe."""
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(postgres.server("fsync=off", "full_page_writes=off"))
+        except postgres.Missing as reason:
+            if os.environ.get(postgres.REQUIRED):
+                pytest.fail(str(reason))
+            pytest.skip(str(reason))
+        yield started
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The place of a catalog that does not exist yet."""
+    if request.param == "sqlite":
+        return str(tmp_path / "catalog.sqlite")
+    server: postgres.Server = request.getfixturevalue("postgresql")
+    return server.url()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def catalog(where: str, clock: Clock) -> Iterator[Catalog]:
+    with Catalog.open(where, clock=clock) as opened:
+        yield opened
