@@ -39,6 +39,7 @@ from headwater.algebra.types import (
     FLOAT,
     INT,
     INTERVAL,
+    NULL,
     STRING,
     TIMESTAMP,
     TINYINT,
@@ -411,9 +412,7 @@ def queries(draw: st.DrawFn, features: Features = EVERYTHING) -> Query:
     """A query over SOURCES in the shape that binding a text gives it: SELECT blocks of
     [Distinct] Project [Select] [Aggregate] SemiJoin* [Select] over joins, scans and blocks."""
     blocks = _Blocks(draw, features)
-    root = blocks.block("", features.nesting)
-    if features.unions and blocks.chance(15):
-        root = UnionAll((root, blocks.block("", 0, root.columns)))
+    root = blocks.blocks("", features.nesting)
     return Query(draw(st.sampled_from(features.outputs)), root)
 
 
@@ -471,6 +470,14 @@ class _Blocks:
 
     # blocks and their sources
 
+    def blocks(self, alias: str, nesting: int) -> Relation:
+        """SELECT .. [UNION ALL SELECT ..]"""
+        if not self.features.unions or not self.chance(15):
+            return self.block(alias, nesting)
+        first = self.block("", nesting)
+        more = [self.block("", 0, first.columns) for _ in range(self.choose(1, 1, 2))]
+        return UnionAll((first, *more), alias)
+
     def block(self, alias: str, nesting: int, like: Sequence[Column] = ()) -> Relation:
         """SELECT ..; with columns that can stand under those of `like`, in a UNION ALL."""
         relation = self.source(nesting)
@@ -517,7 +524,7 @@ class _Blocks:
 
     def leaf(self, nesting: int, first: bool) -> Relation:
         if nesting and self.scans > 1 and self.chance(25):
-            return self.block(self.alias("d"), nesting - 1)
+            return self.blocks(self.alias("d"), nesting - 1)
         if not first and self.features.tables and self.chance(20):
             return ITEMS.scan(self.alias("i"))
         return self.scan()
@@ -576,24 +583,24 @@ class _Blocks:
         calls = _Calls(f"{alias}$agg")
         columns = [Column(calls.alias, f"k{i}", k.type, nullable(k)) for i, k in enumerate(keys)]
 
-        def shown() -> Expr:
-            if columns and self.chance(40):
-                return self.choose(*columns)
-            found = calls.column(self.aggregate(relation.columns))
+        def shown(wanted: Type) -> Expr:
+            alike = [c for c in columns if common_type(c.type, wanted) is not None]
+            if alike and self.chance(40):
+                return self.choose(*alike)
+            drawn = self.aggregate(relation.columns)
+            if common_type(drawn.type, wanted) is None:
+                return _constant(wanted)
+            found = calls.column(drawn)
             if found.type.is_numeric and not found.type.is_decimal and self.chance(20):
                 return call("+", found, literal(1))
             return found
 
-        exprs = [shown() for _ in range(len(like) or self.choose(1, 2, 3))]
-        for i, column in enumerate(like):
-            if common_type(column.type, exprs[i].type) is None:
-                exprs[i] = _constant(column.type)
+        wanted = [c.type for c in like] or [NULL] * self.choose(1, 2, 3)
+        exprs = [shown(type_) for type_ in wanted]
         if not columns and not calls.calls:
-            exprs[0] = calls.column(aggregate("count", None))
-            if like and common_type(like[0].type, BIGINT) is None:
-                exprs[0] = call(
-                    "case", call(">", exprs[0], literal(1)), *[_constant(like[0].type)] * 2
-                )
+            count = calls.column(aggregate("count", None))
+            constant = _constant(wanted[0])
+            exprs[0] = call("case", call(">", count, literal(1)), constant, constant)
         having = None
         if self.chance(30):
             found = self.choose(*columns) if columns and self.chance(20) else None

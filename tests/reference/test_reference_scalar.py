@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from headwater.algebra.expressions import Column, Expr, Literal, literal
-from headwater.algebra.functions import FUNCTIONS, call, cast
+from headwater.algebra.functions import FUNCTIONS, AggregateCall, aggregate, call, cast
 from headwater.algebra.times import parse_date, parse_timestamp
 from headwater.algebra.types import (
     BIGINT,
@@ -273,6 +273,28 @@ def test_value(expr: Expr, expected: Value) -> None:
     value = value_of(expr)
     assert value == expected or (value != value and expected != expected)
     assert type(value) is type(expected)
+
+
+WIDE, FINE = null(decimal(38, 0)), null(decimal(38, 38))
+TYPES: list[tuple[Expr | AggregateCall, Type]] = [
+    (f("+", 1, null(FLOAT)), DOUBLE),
+    (f("coalesce", null(BIGINT), null(FLOAT)), DOUBLE),
+    (f("+", null(FLOAT), null(FLOAT)), FLOAT),
+    (f("coalesce", WIDE, FINE), decimal(38, 0)),
+    (f("+", WIDE, FINE), decimal(38, 6)),
+    (f("*", null(BIGINT), null(decimal(38, 30))), decimal(38, 9)),
+    (f("/", null(MONEY), null(MONEY)), decimal(23, 13)),
+    (f("%", null(MONEY), 3), decimal(3, 2)),
+    (f("round", null(decimal(38, 10)), 10), decimal(38, 10)),
+    (aggregate("sum", null(decimal(38, 30))), decimal(38, 30)),
+    (aggregate("avg", null(decimal(38, 30))), decimal(38, 34)),
+    (aggregate("avg", null(decimal(38, 2))), decimal(38, 6)),
+]
+
+
+@pytest.mark.parametrize(("expr", "expected"), TYPES, ids=lambda part: str(part)[:60])
+def test_type(expr: Expr | AggregateCall, expected: Type) -> None:
+    assert expr.type == expected
 
 
 def test_every_function_has_a_meaning_and_a_case() -> None:

@@ -19,6 +19,7 @@ from headwater.algebra.linear import (
     is_bound,
     mirrored,
     on_difference,
+    sign,
     spread,
 )
 from headwater.algebra.simplify import COMPARISON_OF, OUTCOMES, may_be_null, simplify, text
@@ -221,9 +222,8 @@ def conditions(constraint: Constraint) -> list[Expr]:
 
 def _difference_condition(term: Expr, x: Column, y: Column, domain: Domain) -> Expr:
     """x < y rather than x - y < 0."""
-    for op in OUTCOMES:
-        if domain == on_difference(term, x, op, 0):
-            return Call(op, (x, y), BOOLEAN)
+    if (op := sign(term, x, domain)) is not None:
+        return Call(op, (x, y), BOOLEAN)
     condition = domain.as_expr(term)
     assert condition is not None
     return condition

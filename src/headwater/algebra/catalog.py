@@ -44,11 +44,15 @@ class Table:
         return TableScan(self.name, self.schema, alias or self.name)
 
 
-@dataclass
+@dataclass(eq=False)
 class Namespace:
-    """Streams and tables by name; case does not matter, and a name is one thing only."""
+    """Streams and tables by name; case does not matter, and a name is one thing only.
+
+    `version` grows with every change, for those who remember what names meant.
+    """
 
     _known: dict[str, Stream | Table] = field(default_factory=dict)
+    version: int = 0
 
     @classmethod
     def of(cls, sources: Iterable[Stream | Table]) -> Namespace:
@@ -65,9 +69,11 @@ class Namespace:
         if source.name.lower() in self._known:
             raise AlgebraError(f"{source.name} exists already")
         self._known[source.name.lower()] = source
+        self.version += 1
 
     def remove(self, name: str) -> None:
         del self._known[self[name].name.lower()]
+        self.version += 1
 
     def get(self, name: str) -> Stream | Table | None:
         return self._known.get(name.lower())

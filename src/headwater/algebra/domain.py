@@ -86,6 +86,9 @@ class Domain:
         """One value is in it, and not NULL."""
         if self.null or not 0 < len(self.cuts) <= 2:
             return False
+        low, high = self.cuts[0], self.cuts[-1]
+        if isinstance(low, int) and isinstance(high, int) and low < high:
+            return high == low + 1
         return self._is_points()
 
     @property
@@ -349,12 +352,12 @@ def after(type_: Type, value: Constant) -> Cut:
 
 
 def _cut(type_: Type, value: Constant, above: int) -> Cut:
+    if isinstance(value, int) and type_.name in _WHOLE:
+        return value + above
     if isinstance(value, str):
         return value + "\0" if above else value
     if type_.is_floating:
         return _float_ordinal(float(value)) + above
-    if isinstance(value, int) and type_.name in _WHOLE:
-        return value + above
     if isinstance(value, float) and not math.isfinite(value):
         limits = _limits(type_)
         assert limits is not None

@@ -26,7 +26,7 @@ from headwater.algebra.domain import (
     of,
     only_null,
 )
-from headwater.algebra.expressions import Call, Column, Expr, Literal, conjuncts
+from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import MIRRORED
 from headwater.algebra.linear import (
     Linear,
@@ -38,6 +38,7 @@ from headwater.algebra.linear import (
     mirrored,
     on_column,
     on_difference,
+    sign,
     spread,
 )
 from headwater.algebra.simplify import (
@@ -71,15 +72,33 @@ class Facts:
 
     # ---- taking in
 
-    def condition(self, expr: Expr | None) -> None:
+    def condition(self, expr: Expr) -> None:
         """Any condition is true."""
-        for part in conjuncts(expr):
-            if isinstance(part, Call) and part.name in OUTCOMES:
-                a, b = part.args
-                if isinstance(a, Column) and isinstance(b, Literal) and _alike(a, b):
-                    self.meet(a, compare(a.type, part.name, b.value))
-                    continue
-            self.simple(simplify(part))
+        if isinstance(expr, Call):
+            if expr.name == "and":
+                for part in expr.args:
+                    self.condition(part)
+                return
+            if self._plain(expr):
+                return
+        self.simple(simplify(expr))
+
+    def _plain(self, call: Call) -> bool:
+        """Take in a comparison of a column with constants or with a column, if it is plain."""
+        name, first, second = call.name, call.args[0], call.args[-1]
+        if not isinstance(first, Column):
+            return False
+        if name in OUTCOMES:
+            if isinstance(second, Literal) and _alike(first, second):
+                self.meet(first, compare(first.type, name, second.value))
+                return True
+            if name == "=" and first is not second and _can_be_equal(first, second):
+                self.equal(first, second)
+                return True
+        elif name == "in" and (domain := _set_of(first, call.args[1:])) is not None:
+            self.meet(first, domain.with_null(False))
+            return True
+        return False
 
     def simple(self, expr: Expr) -> None:
         """A simplified condition is true."""
@@ -122,6 +141,24 @@ class Facts:
         self.meet(terms[0], domain)
         for term in terms[1:]:
             self.equal(terms[0], term)
+
+    def differ(self, x: Expr, y: Expr, domain: Domain) -> None:
+        """The difference of two columns is in the domain."""
+        assert isinstance(x, Column) and isinstance(y, Column)
+        if x == y:
+            self._differ_not(x, domain)
+            return
+        if text(y) < text(x):
+            x, y, domain = y, x, mirrored(domain, x)
+        term = difference_term(x, y)
+        assert term is not None
+        self.meet(term, domain)
+
+    def _differ_not(self, x: Column, domain: Domain) -> None:
+        if not domain.contains(0):
+            self.meet(x, only_null(x.type).with_null(domain.null))
+        elif not domain.null:
+            self.meet(x, everything(x.type, null=False))
 
     def equal(self, x: Expr, y: Expr) -> None:
         """Two columns of one type are equal."""
@@ -173,31 +210,26 @@ class Facts:
 
     def _in(self, call: Call) -> None:
         term, *members = call.args
-        if isinstance(term, Call) and linear(term) is not None:
-            parts = tuple(simplify(Call("=", (term, m), BOOLEAN)) for m in members)
-            self._or(Call("or", parts, BOOLEAN))
-        elif (domain := _set_of(term, members)) is not None:
+        if (domain := _set_of(term, members)) is not None:
             self.know(term, domain.with_null(False))
         else:
-            self._opaque(call)
+            parts = tuple(simplify(Call("=", (term, m), BOOLEAN)) for m in members)
+            self._or(Call("or", parts, BOOLEAN))
 
     def _not_in(self, call: Call) -> None:
         term, *members = call.args
-        if isinstance(term, Call) and linear(term) is not None:
-            for m in members:
-                self.simple(simplify(Call("<>", (term, m), BOOLEAN)))
-        elif (domain := _set_of(term, members)) is not None:
+        if (domain := _set_of(term, members)) is not None:
             self.empty |= domain.null
             self.know(term, domain.complement())
         else:
-            self._opaque(Call("not", (call,), BOOLEAN))
+            for member in members:
+                self.simple(simplify(Call("<>", (term, member), BOOLEAN)))
 
     def _same(self, call: Call) -> None:
-        term, domain = call.args[0], _set_of(call.args[0], call.args[1:])
-        if domain is None:
-            self._opaque(call)
+        if isinstance(call.args[1], Literal):
+            self.simple(simplify(Call("=", call.args, BOOLEAN)))
         else:
-            self.know(term, domain)
+            self._opaque(call)
 
     def _not_same(self, call: Call) -> None:
         term, domain = call.args[0], _set_of(call.args[0], call.args[1:])
@@ -323,23 +355,12 @@ class Facts:
             if (xy := columns_of_difference(term)) is not None:
                 x, y = (heads.get(column, column) for column in xy)
                 if (x, y) != xy:
-                    self._rewrite_difference(x, y, self.domains.pop(term))
+                    self.differ(x, y, self.domains.pop(term))
                     changed = True
             elif (new := replaced_term(term, heads)) != term:
                 self.know(new, self.domains.pop(term))
                 changed = True
         return changed
-
-    def _rewrite_difference(self, x: Expr, y: Expr, domain: Domain) -> None:
-        assert isinstance(x, Column) and isinstance(y, Column)
-        if x == y:
-            self.empty |= not domain.contains(0)
-            return
-        if text(y) < text(x):
-            x, y, domain = y, x, mirrored(domain, x)
-        term = difference_term(x, y)
-        assert term is not None
-        self.meet(term, domain)
 
     def _settle(self) -> bool:
         """Leave out comparisons of two terms that their domains decide; whether there is a new
@@ -353,18 +374,22 @@ class Facts:
         return len(self.parents) > classes or self.empty
 
     def _settle_difference(self, term: Expr, x: Column, y: Column) -> None:
-        domain = self.domains.pop(term)
-        known = spread(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
-        left = domain.intersect(known)
-        if left == on_difference(term, x, "=", 0) and x.type == y.type:
+        domain = left = self.domains[term]
+        if x in self.domains or y in self.domains:
+            known = spread(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
+            left = domain.intersect(known)
+            domain = domain.within(known)
+        self.empty |= left.is_empty
+        if x.type == y.type and sign(term, x, left) == "=":
+            del self.domains[term]
             self.equal(x, y)
-        elif left == known:
-            if not domain.null:
+        elif domain.has_all_values:
+            del self.domains[term]
+            if not left.null:
                 self.meet(x, everything(x.type, null=False))
                 self.meet(y, everything(y.type, null=False))
         else:
-            self.meet(term, domain.within(known))
-        self.empty |= left.is_empty
+            self.domains[term] = domain
 
     def _settle_pair(self, a: Expr, b: Expr) -> None:
         possible = self._domain(a).outcomes(self._domain(b)) if a.type == b.type else 7
@@ -382,30 +407,34 @@ class Facts:
         return self.domains.get(term) or everything(term.type)
 
     def _box(self, heads: dict[Expr, Expr]) -> Box:
-        comparisons = (
-            Call(COMPARISON_OF[outcomes], pair, BOOLEAN) for pair, outcomes in self.pairs.items()
-        )
-        terms = {*self.terms, *comparisons}
+        terms = dict(self.terms)
+        for pair, outcomes in self.pairs.items():
+            terms[Call(COMPARISON_OF[outcomes], pair, BOOLEAN)] = None
         if any(isinstance(t, Call) and t.name == "not" and t.args[0] in terms for t in terms):
             return NOTHING
         present = needed(self.domains, terms)
-        members: dict[Expr, list[Expr]] = {head: [head] for head in heads.values()}
-        for member, head in heads.items():
-            members[head].append(member)
+        members = _members(heads)
         constraints = []
         for term, domain in self.domains.items():
-            if term in present:
+            is_present = bool(present) and term in present
+            if is_present:
                 domain = domain.with_null(False)
             if domain.is_empty:
                 return NOTHING
-            if term in members:
-                constraints.append(Constraint(tuple(sorted(members[term], key=text)), domain))
-            elif not _is_plain(term, domain, term in present):
+            if members and term in members:
+                constraints.append(Constraint(members[term], domain))
+            elif not _is_plain(term, domain, is_present):
                 constraints.append(Constraint((term,), domain))
-        return Box(
-            tuple(sorted(constraints, key=lambda c: text(c.terms[0]))),
-            tuple(sorted(terms, key=text)),
-        )
+        constraints.sort(key=lambda c: text(c.terms[0]))
+        return Box(tuple(constraints), tuple(sorted(terms, key=text)))
+
+
+def _members(heads: dict[Expr, Expr]) -> dict[Expr, tuple[Expr, ...]]:
+    """All columns that a head stands for, in order."""
+    members: dict[Expr, list[Expr]] = {head: [head] for head in heads.values()}
+    for member, head in heads.items():
+        members[head].append(member)
+    return {head: tuple(sorted(terms, key=text)) for head, terms in members.items()}
 
 
 def _is_plain(term: Expr, domain: Domain, is_present: bool) -> bool:
@@ -415,7 +444,7 @@ def _is_plain(term: Expr, domain: Domain, is_present: bool) -> bool:
 
 def _alike(a: Column, b: Literal) -> bool:
     """Whether a constant compares with a column just by its value."""
-    return a.type is b.type or a.type == b.type or (a.type.is_integer and b.type.is_integer)
+    return a.type == b.type or (a.type.is_integer and b.type.is_integer)
 
 
 def _can_be_equal(a: Expr, b: Expr) -> bool:
@@ -427,9 +456,9 @@ def _can_be_equal(a: Expr, b: Expr) -> bool:
 
 def _set_of(term: Expr, members: Sequence[Expr]) -> Domain | None:
     """The values that the members are, NULL if one is; None if that cannot be said."""
-    values = []
-    if isinstance(term, Literal):
+    if isinstance(term, Literal) or (isinstance(term, Call) and linear(term) is not None):
         return None
+    values = []
     for member in members:
         if not isinstance(member, Literal):
             return None

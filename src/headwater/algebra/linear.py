@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from headwater.algebra.domain import BOTTOM, DAY, Domain, compare, everything
 from headwater.algebra.expressions import Call, Column, Expr, Literal
@@ -192,6 +193,17 @@ def on_difference(term: Expr, x: Column, op: str, bound: Number) -> Domain:
     return Domain(
         term.type, tuple(cut if cut == BOTTOM else (cut - 1) * DAY + 1 for cut in days.cuts)
     )
+
+
+def sign(term: Expr, x: Column, domain: Domain) -> str | None:
+    """The comparison of x with y that a domain of `difference_term(x, y)` stands for, if any."""
+    return _sign_domains(term.type, x.type).get(domain) if len(domain.cuts) < 4 else None
+
+
+@lru_cache(maxsize=64)
+def _sign_domains(type_: Type, of_x: Type) -> dict[Domain, str]:
+    term, x = Literal(None, type_), Column("", "", of_x)
+    return {on_difference(term, x, op, 0): op for op in ("=", "<>", "<", "<=", ">", ">=")}
 
 
 def mirrored(domain: Domain, x: Column) -> Domain:

@@ -23,8 +23,9 @@ from headwater.algebra.box import (
     to_expr,
 )
 from headwater.algebra.domain import Domain, everything
-from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute
+from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute, walk
 from headwater.algebra.facts import Facts
+from headwater.algebra.linear import columns_of_difference
 from headwater.algebra.simplify import (
     COMPARISON_OF,
     OUTCOMES,
@@ -77,7 +78,8 @@ def normalize(condition: Expr | None) -> Box:
     v > 5 AND v < 3                                  ->  NOTHING
     """
     facts = Facts()
-    facts.condition(condition)
+    if condition is not None:
+        facts.condition(condition)
     return _closed(facts)
 
 
@@ -87,12 +89,15 @@ def rename(box: Box, mapping: Mapping[Expr, Expr]) -> Box:
         return NOTHING
     facts = Facts()
     for c in box.constraints:
-        terms = [mapping.get(term, term) for term in c.terms]
-        if all(isinstance(term, Column) for term in terms):
-            facts.equal_in(terms, c.domain)
-        else:
+        xy = columns_of_difference(c.terms[0])
+        terms = [mapping.get(term, term) for term in xy or c.terms]
+        if not all(isinstance(term, Column) for term in terms):
             for part in conditions(c):
                 facts.simple(simplify(substitute(part, mapping)))
+        elif xy is not None:
+            facts.differ(terms[0], terms[1], c.domain)
+        else:
+            facts.equal_in(terms, c.domain)
     for term in box.terms:
         facts.simple(simplify(substitute(term, mapping)))
     return _closed(facts)
@@ -146,9 +151,14 @@ def _resolved(base: Box, call: Call) -> Box | Expr:
     return _disjunction(box for box in rest if box is not None)
 
 
-@lru_cache(maxsize=1024)
 def _branches(call: Call) -> tuple[Box, ...]:
     """The boxes of an OR."""
+    return _boxes_of(call, tuple(part.nullable for part in walk(call) if isinstance(part, Column)))
+
+
+@lru_cache(maxsize=1024)
+def _boxes_of(call: Call, nullable: tuple[bool, ...]) -> tuple[Box, ...]:
+    """Remembered with what may be NULL, which does not tell columns apart."""
     boxes = []
     for arg in call.args:
         facts = Facts()

@@ -88,10 +88,10 @@ def may_be_null(expr: Expr) -> bool:
 def text(expr: Expr) -> str:
     """A text that tells any two expressions apart: the order of operands, and part of digests."""
     if isinstance(expr, Column):
-        relation, name = expr.relation, expr.name
+        relation, name, type_ = expr.relation, expr.name, expr.type
         if not (relation.isidentifier() and name.isidentifier()):
             relation, name = _quoted(relation), _quoted(name)
-        return f"{relation}.{name}:{expr.type}"
+        return f"{relation}.{name}:{type_ if type_.scale or type_.precision else type_.name}"
     if isinstance(expr, Literal):
         return _literal_text(expr)
     args = ",".join(map(text, expr.args))

@@ -7,6 +7,7 @@ since the epoch; one that does not slide changes at every event.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headwater.errors import AlgebraError
 
@@ -70,6 +71,7 @@ UNBOUNDED = Range(None)
 NOW = Range(0)
 
 
+@lru_cache(maxsize=1024)
 def duration(microseconds: int) -> str:
     """The shortest exact text of a length of time: 300000000 -> '5 MINUTES'."""
     if microseconds == 0:

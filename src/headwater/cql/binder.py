@@ -33,6 +33,7 @@ from headwater.algebra.nodes import (
 from headwater.algebra.windows import UNBOUNDED, Range, Rows, Window
 from headwater.cql.expressions import Aggregates, Binder, called, is_aggregate
 from headwater.cql.joins import (
+    Asked,
     Joined,
     check_aliases,
     is_grouped,
@@ -200,7 +201,7 @@ class _Queries:
         around = self.enter(node, around)
         joined = self.from_clause(node, around)
         scope = joined.scope(around.scope)
-        relation, _ = self.where(node, joined, scope, around)
+        relation = self.where(node, joined, scope, around, [], [])
         aggregates = Aggregates(around.alias + "$agg")
         outputs = read_outputs(self.place, node, Binder(self.place, scope, "SELECT", aggregates))
         relation = grouped(self.place, node, relation, scope, outputs, aggregates)
@@ -232,12 +233,17 @@ class _Queries:
         return self.joins(joined, node.args.get("joins") or [], around)
 
     def where(
-        self, node: Node, joined: Joined, scope: Scope, around: _Around
-    ) -> tuple[Relation, list[Expr]]:
-        """What FROM joins and WHERE keeps; and the conditions that name columns of the query around."""
+        self,
+        node: Node,
+        joined: Joined,
+        scope: Scope,
+        around: _Around,
+        local: list[Expr],
+        outer: list[Expr],
+    ) -> Relation:
+        """What FROM joins and WHERE keeps, `local` conditions too; `outer` gets the conditions that
+        name columns of the query around."""
         relation = joined.relation(self.place, node)
-        local: list[Expr] = []
-        outer: list[Expr] = []
         queries: list[tuple[Node, bool]] = []
         clause = node.args.get("where")
         if clause is not None:
@@ -258,7 +264,7 @@ class _Queries:
             relation = self.semi(join, joined, relation, around)
         for query, anti in queries:
             relation = self.exists(query, anti, own, relation, around)
-        return relation, outer
+        return relation
 
     # ---- FROM
 
@@ -500,14 +506,19 @@ class _Queries:
         scope = joined.scope(around.scope)
         scope.correlated = True
         outputs = read_outputs(self.place, query, Binder(self.place, scope, "SELECT"))
+        inside = joined.aliases()
+        local: list[Expr] = []
         shared: list[Expr] = []
+        asked: Asked | None = None
         if operand is not None:
             self.check_one_column(node, len(outputs))
-            shared.append(membership(self.place, node, operand, outputs[0].expr, anti))
-        relation, outer = self.where(query, joined, scope, around)
-        inside = joined.aliases()
+            asked = Asked(operand, outputs[0].expr)
+            if asked.is_local(inside):
+                local.append(membership(self.place, node, asked.operand, asked.value, anti))
+                asked = None
+        relation = self.where(query, joined, scope, around, local, shared)
         return semi_join(
-            self.place, node, left, relation, inside, [*shared, *outer], around.alias, anti
+            self.place, node, left, relation, inside, shared, around.alias, anti, asked
         )
 
     def check_one_column(self, node: Node, count: int) -> None:

@@ -40,6 +40,7 @@ from headwater.cql.statements import (
     Statement,
 )
 from headwater.cql.syntax import OUTPUTS, read_query
+from headwater.cql.templates import read_alike
 from headwater.cql.tokens import cut, error, tidy, word
 from headwater.errors import AlgebraError, CqlError, CqlErrors, nearest
 
@@ -63,6 +64,10 @@ def parse(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
 
 def parse_query(text: str, names: Namespace) -> Query:
     """The one query of a text, with or without a `;` behind it; raises CqlError."""
+    return read_alike(text, names, lambda alike: _one_query(alike, names))
+
+
+def _one_query(text: str, names: Namespace) -> Query:
     statements = cut(text)
     if len(statements) > 1:
         raise error(text, "expected one query, here is another statement", statements[1][0])
@@ -108,7 +113,7 @@ class _Reader:
         first = cursor.tokens[0]
         opening = word(first)
         if first.token_type in (T.SELECT, T.WITH, T.L_PAREN) or opening in OUTPUTS:
-            return BareQuery(_query(self.text, cursor.tokens, self.names))
+            return BareQuery(self.query(cursor.tokens))
         rule = _STATEMENTS.get(opening)
         if rule is None:
             hint = nearest(opening, [*_STATEMENTS, "SELECT", "WITH", *OUTPUTS]) if opening else ""
@@ -132,6 +137,17 @@ class _Reader:
         self.names.add(made.stream if isinstance(made, CreateStream) else made.table)
         return made
 
+    def query(self, tokens: list[Token]) -> Query:
+        """The query that the tokens say, errors told by their place in the whole text."""
+        body = self.text[tokens[0].start : tokens[-1].end + 1] if tokens else ""
+
+        def read(text: str) -> Query:
+            if text is body:
+                return _query(self.text, tokens, self.names)
+            return _one_query(text, self.names)
+
+        return read_alike(body, self.names, read)
+
     def create_query(self, cursor: Cursor) -> CreateQuery:
         name, token = cursor.name("a name for the query")
         if name.lower() in self.queries:
@@ -146,7 +162,7 @@ class _Reader:
                 given[clause] = cursor.duration("LIFETIME")
             else:
                 given[clause] = NOWHERE if cursor.accept("NONE") else _connector(cursor, SINKS)
-        query = _query(self.text, cursor.tokens[cursor.index :], self.names)
+        query = self.query(cursor.tokens[cursor.index :])
         self.queries.add(name.lower())
         start, lifetime, sink = given.get("STARTING"), given.get("LIFETIME"), given.get("TO")
         assert start is None or isinstance(start, Start)
@@ -158,7 +174,7 @@ class _Reader:
 
     def explain(self, cursor: Cursor) -> Statement:
         analyze = cursor.accept("ANALYZE")
-        return Explain(_query(self.text, cursor.tokens[cursor.index :], self.names), analyze)
+        return Explain(self.query(cursor.tokens[cursor.index :]), analyze)
 
     def show(self, cursor: Cursor) -> Statement:
         what = cursor.choice("what to show", list(SHOWN))

@@ -137,6 +137,19 @@ def membership(place: Place, node: Node, operand: Expr, value: Expr, anti: bool)
     return binder.call(node, "or", equal, *unknown)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What IN asks of a row inside: that its value is equal to the operand."""
+
+    operand: Expr
+    value: Expr
+
+    def is_local(self, inside: set[str]) -> bool:
+        """Whether it speaks of the inside alone: a constant IN (..)."""
+        columns = columns_of(self.value)
+        return not columns_of(self.operand) and all(c.relation in inside for c in columns)
+
+
 def semi_join(
     place: Place,
     node: Node,
@@ -146,13 +159,21 @@ def semi_join(
     shared: list[Expr],
     alias: str,
     anti: bool,
+    asked: Asked | None = None,
 ) -> SemiJoin:
-    """The semi-join on conditions over both sides; `inside` are the aliases of the right."""
+    """The semi-join on conditions over both sides; `inside` are the aliases of the right.
+
+    The operand of IN is the outer query's alone, even if a relation inside has the same alias.
+    """
     items: dict[Expr, Column] = {}
-    condition = conjunction([_lifted(part, inside, alias, items) for part in shared])
+    parts: list[Expr] = []
+    if asked is not None:
+        value = _lifted(asked.value, inside, alias, items)
+        parts.append(membership(place, node, asked.operand, value, anti))
+    parts += [_lifted(part, inside, alias, items) for part in shared]
     named = tuple(Item(column.name, expr) for expr, column in items.items())
     projected = Project(right, named or (Item("c0", literal(1)),), alias)
-    return place.build(node, SemiJoin, left, projected, condition, anti)
+    return place.build(node, SemiJoin, left, projected, conjunction(parts), anti)
 
 
 def _lifted(expr: Expr, inside: set[str], alias: str, items: dict[Expr, Column]) -> Expr:

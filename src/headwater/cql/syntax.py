@@ -40,7 +40,7 @@ _NAME_TYPES = frozenset(SparkParser.TYPE_TOKENS) - {T.INTERVAL, T.NULL} | {T.VAR
 _NESTED_TYPES = frozenset(SparkParser.NESTED_TYPE_TOKENS)
 _INFIX_CALLS = frozenset({"LIKE", "RLIKE", "REGEXP", "ANY", "SOME"})
 _BEFORE_OPERAND = frozenset(
-    {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR, T.NOT}
+    {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR}
     | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}
 )
 _TYPE_FOLLOWS = frozenset({T.ALIAS, T.DCOLON, T.DOT})
@@ -173,7 +173,8 @@ class _Words:
         if not written or before in _TYPE_FOLLOWS or written in _SYNTAX_CALLS:
             return
         if written in _INFIX_CALLS:
-            called = before in _BEFORE_OPERAND
+            place = -3 if before == T.NOT else -2
+            called = len(kept) < -place or kept[place].token_type in _BEFORE_OPERAND
         else:
             called = name.token_type in _NAME_TYPES or written in _WORD_CALLS
         if not called:

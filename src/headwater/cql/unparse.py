@@ -14,6 +14,7 @@ from headwater.algebra.expressions import (
     Column,
     Expr,
     Literal,
+    columns_of,
     conjuncts,
     literal,
     substitute,
@@ -287,7 +288,16 @@ class _Block:
             lines += _filled("GROUP BY ", [self.key(key) for key in self.aggregate.keys])
         # In HAVING a bare name may be that of an output, so columns have their alias there.
         having = [condition_text(self.ungrouped(part), self.full_column) for part in self.having]
+        if self.is_hidden_aggregate():
+            having.append("count(*) >= 0")
         return lines + _conditions("HAVING", [[test] for test in having])
+
+    def is_hidden_aggregate(self) -> bool:
+        """Whether this is one row for all, but nothing that was written so far says so."""
+        if self.aggregate is None or self.aggregate.keys:
+            return False
+        written = (*(item.expr for item in self.items), *self.having)
+        return not any(self.is_call(column) for expr in written for column in columns_of(expr))
 
     def item(self, item: Item) -> str:
         expr = self.ungrouped(item.expr)
@@ -301,7 +311,7 @@ class _Block:
     def key(self, key: Expr) -> str:
         made = expr_text(key, self.column)
         # A bare number would be that of an output.
-        return f"({made})" if isinstance(key, Literal) and made.isdecimal() else made
+        return f"({made})" if isinstance(key, Literal) and key.type.is_numeric else made
 
     def ungrouped(self, expr: Expr) -> Expr:
         """The expression with the keys of the aggregation written out."""
@@ -392,29 +402,36 @@ def _scan(relation: Scan | TableScan) -> str:
 
 
 def _semi_join(semi: SemiJoin, column: ColumnText) -> list[str]:
-    """The semi-join as a condition: EXISTS, or IN over a query that groups."""
+    """The semi-join as a condition: EXISTS, or IN where EXISTS would not say the same."""
     no = "NOT " if semi.anti else ""
+    asked = _membership(semi)
     block = _Block(semi.right, named=False)
     if block.is_plain:
         names = dict(zip(semi.right.columns, (item.expr for item in block.items), strict=True))
-        block.items = (Item("c0", literal(1)),)
-        if semi.condition is not None:
-            block.where += conjuncts(substitute(semi.condition, names))
-        return _wrapped(f"{no}EXISTS (", block.lines(), ")")
+        conditions = [substitute(part, names) for part in conjuncts(semi.condition)]
+        if asked is not None and _is_hidden(asked[0], block.source):
+            block.items = (Item("c0", substitute(asked[1], names)),)
+            block.where += conditions[1:]
+            opening = f"{operand_text(asked[0], column)} {no}IN ("
+        else:
+            block.items = (Item("c0", literal(1)),)
+            block.where += conditions
+            opening = f"{no}EXISTS ("
+        return _wrapped(opening, block.lines(), ")")
     if semi.condition is None:
         return _wrapped(f"{no}EXISTS (", _query(semi.right, named=False), ")")
-    operand = _operand_of_in(semi)
-    if operand is not None:
-        opening = f"{operand_text(operand, column)} {no}IN ("
+    if asked is not None and (asked[1],) == semi.right.columns and not _others(semi):
+        opening = f"{operand_text(asked[0], column)} {no}IN ("
         return _wrapped(opening, _query(semi.right, named=False), ")")
     tests = [[condition_text(part)] for part in conjuncts(semi.condition)]
     inside = ["SELECT 1", *_operand("FROM", semi.right), *_conditions("WHERE", tests)]
     return _wrapped(f"{no}EXISTS (", inside, ")")
 
 
-def _operand_of_in(semi: SemiJoin) -> Expr | None:
-    """x, if the semi-join is x IN (right) or x NOT IN (right)."""
-    match semi.condition:
+def _membership(semi: SemiJoin) -> tuple[Expr, Expr] | None:
+    """The operand and the value of IN, if that is what the first condition asks."""
+    first = next(iter(conjuncts(semi.condition)), None)
+    match first:
         case Call("=", (operand, value)) if not semi.anti:
             pass
         case Call(
@@ -424,4 +441,16 @@ def _operand_of_in(semi: SemiJoin) -> Expr | None:
                 return None
         case _:
             return None
-    return operand if (value,) == semi.right.columns else None
+    outside, inside = columns_of(operand), columns_of(value)
+    apart = outside <= set(semi.left.columns) and inside <= set(semi.right.columns)
+    return (operand, value) if apart else None
+
+
+def _others(semi: SemiJoin) -> tuple[Expr, ...]:
+    return conjuncts(semi.condition)[1:]
+
+
+def _is_hidden(expr: Expr, source: Relation) -> bool:
+    """Whether the expression could not be written inside: a relation there has the same alias."""
+    inside = {column.relation.lower() for column in source.columns}
+    return any(column.relation.lower() in inside for column in columns_of(expr))

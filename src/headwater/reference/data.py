@@ -271,23 +271,31 @@ def _first_unfit(values: Any, type_: Type, column: str) -> str:
         try:
             _from_arrow(pa.chunked_array([[value]], values.type), type_)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return f"row {number}, column {column}: {value} does not fit {type_}"
+            shown = value.cast(pa.string()).as_py()
+            return f"row {number}, column {column}: {shown} does not fit {type_}"
     return f"column {column}: {values.type} does not fit {type_}"
 
 
 def _sort(type_: Type) -> str:
-    if type_.is_floating or type_.is_decimal:
-        return "NUMBER"
-    return "INTEGER" if type_.is_integer else type_.name
+    return "INTEGER" if type_.is_integer else "FLOATING" if type_.is_floating else type_.name
 
 
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _ARROW_SORTS: dict[str, tuple[Callable[[Any], bool], ...]] = {
     "BOOLEAN": (pa.types.is_boolean, pa.types.is_null),
     "INTEGER": (pa.types.is_integer, pa.types.is_null),
-    "NUMBER": (*_NUMBERS, pa.types.is_null),
-    "STRING": (*_TEXTS, pa.types.is_null),
+    "FLOATING": (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_null,
+    ),
+    "DECIMAL": (pa.types.is_integer, pa.types.is_decimal, pa.types.is_null),
+    "STRING": (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_null,
+    ),
     "DATE": (pa.types.is_date, pa.types.is_null),
     "TIMESTAMP": (pa.types.is_timestamp, pa.types.is_date, pa.types.is_null),
     "INTERVAL": (pa.types.is_duration, pa.types.is_null),

@@ -237,7 +237,11 @@ class _InstantWriter:
                     f"{sql(item.expr, _flat)} AS {_flat(column)}"
                     for item, column in zip(node.items, node.columns, strict=True)
                 )
-                return f"(SELECT _t, _id, {items} FROM {below})"
+                rows = f"(SELECT _t, _id, {items} FROM {below})"
+                if not (self.identified and _is_grouped(node.input)):
+                    return rows
+                columns = ", ".join(map(_flat, node.columns))
+                return f"(SELECT _t, {self._value_id(node.columns)} AS _id, {columns} FROM {rows})"
             case Join():
                 return self._join(node)
             case OuterJoin():
@@ -349,7 +353,7 @@ class _InstantWriter:
                 f"ON i.t = x._t GROUP BY i.t"
             )
         columns = ", ".join(map(_flat, node.columns))
-        return f"(SELECT _t, {self._value_id(node.columns)} AS _id, {columns} FROM ({text}))"
+        return f"(SELECT _t, CAST(NULL AS STRING) AS _id, {columns} FROM ({text}))"
 
     def _union(self, node: UnionAll) -> str:
         parts = []
@@ -369,8 +373,14 @@ class _InstantWriter:
         return text if self.identified else "CAST(NULL AS STRING)"
 
     def _value_id(self, columns: Sequence[Column]) -> str:
-        """Rows of groups and of DISTINCT are identified by value."""
+        """Rows of groups (as they are told) and of DISTINCT are identified by value."""
         return self._identity(f"to_json(struct({', '.join(map(_flat, columns))}))")
+
+
+def _is_grouped(relation: Relation) -> bool:
+    while isinstance(relation, Select):
+        relation = relation.input
+    return isinstance(relation, Aggregate)
 
 
 def compiled(canonical: Canonical) -> Delta | Instants:

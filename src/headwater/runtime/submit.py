@@ -101,7 +101,8 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         if _covers(catalog.cursor(unit.id, "start"), start, _looks_back(plan, definitions)):
             return catalog.accept_query(query, unit.id)
     unit_ = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
-    return catalog.accept_query(query, unit_, {(unit_.id, "start"): start})
+    cursors = {} if start is None else {(unit_.id, "start"): start}
+    return catalog.accept_query(query, unit_, cursors)
 
 
 def _start(catalog: Catalog, plan: Delta | Instants, start: Start | None) -> int | None:

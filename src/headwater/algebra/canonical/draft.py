@@ -8,7 +8,7 @@ nothing clashes when scopes are merged, and every visible column an expression o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -98,16 +98,13 @@ class Drafting:
 
     def __init__(self, tells_changes: bool) -> None:
         self._tells_changes = tells_changes
-        self._aliases = (f"t{i}" for i in count())
+        self._aliases = (f"$t{i}" for i in count())
+        self._taken: set[str] = {GROUP}
 
     def draft(self, relation: Relation) -> Draft:
         match relation:
             case Scan() | TableScan():
-                alias = next(self._aliases)
-                outputs: dict[Column, Expr] = {
-                    c: replace(c, relation=alias) for c in relation.columns
-                }
-                return Draft({alias: relation}, outputs)
+                return self._leaf(relation)
             case Select():
                 return _filtered(self.draft(relation.input), relation.condition)
             case Project():
@@ -117,7 +114,9 @@ class Drafting:
             case Aggregate():
                 return self._grouped(relation)
             case Distinct():
-                return replace(self.draft(relation.input), distinct=True, by_value=True)
+                below = self.draft(relation.input)
+                below.distinct = below.by_value = True
+                return below
             case SemiJoin():
                 return self._semi_joined(relation)
             case OuterJoin():
@@ -125,22 +124,33 @@ class Drafting:
             case UnionAll():
                 return self._united(relation)
 
+    def _leaf(self, relation: Scan | TableScan) -> Draft:
+        """A source under its own alias, or a new one if that is taken."""
+        if relation.alias not in self._taken:
+            self._taken.add(relation.alias)
+            return Draft({relation.alias: relation}, {c: c for c in relation.columns})
+        alias = next(self._aliases)
+        outputs: dict[Column, Expr] = {
+            c: Column(alias, c.name, c.type, c.nullable) for c in relation.columns
+        }
+        return Draft({alias: relation}, outputs)
+
     def _projected(self, node: Project) -> Draft:
         below = self.draft(node.input)
         outputs = {
             column: substitute(item.expr, below.outputs)
             for column, item in zip(node.columns, node.items, strict=True)
         }
-        lost = set(below.outputs.values()) - set(outputs.values())
-        if below.distinct or (below.by_value and lost):
+        if below.distinct or (below.by_value and _loses(below, outputs)):
             return self._projected_from(self._nested(below), node)
-        grouped = below.group is not None and self._tells_changes
-        return replace(below, outputs=outputs, by_value=grouped)
+        below.outputs = outputs
+        below.by_value = below.group is not None and self._tells_changes
+        return below
 
     def _projected_from(self, below: Draft, node: Project) -> Draft:
         items = zip(node.columns, node.items, strict=True)
-        outputs = {column: substitute(item.expr, below.outputs) for column, item in items}
-        return replace(below, outputs=outputs)
+        below.outputs = {column: substitute(item.expr, below.outputs) for column, item in items}
+        return below
 
     def _joined(self, node: Join) -> Draft:
         parts = [self._plain(self.draft(relation)) for relation in node.inputs]
@@ -158,13 +168,13 @@ class Drafting:
         def over_leaves(expr: Expr | None) -> Expr | None:
             return None if expr is None else substitute(expr, below.outputs)
 
-        group = GroupDraft(
+        below.group = GroupDraft(
             [substitute(key, below.outputs) for key in node.keys],
             [replace(c, arg=over_leaves(c.arg), filter=over_leaves(c.filter)) for c in node.calls],
             [],
         )
-        outputs: dict[Column, Expr] = {c: replace(c, relation=GROUP) for c in node.columns}
-        return replace(below, group=group, outputs=outputs)
+        below.outputs = {c: replace(c, relation=GROUP) for c in node.columns}
+        return below
 
     def _semi_joined(self, node: SemiJoin) -> Draft:
         left, right = self.draft(node.left), self.draft(node.right)
@@ -175,8 +185,8 @@ class Drafting:
         conditions = list(right.conditions)
         if node.condition is not None:
             conditions.append(substitute(node.condition, {**left.outputs, **right.outputs}))
-        semi = SemiDraft(right.sources, conditions, node.anti)
-        return replace(left, semis=[*left.semis, semi])
+        left.semis.append(SemiDraft(right.sources, conditions, node.anti))
+        return left
 
     def _outer_joined(self, node: OuterJoin) -> Draft:
         alias = next(self._aliases)
@@ -207,6 +217,11 @@ class Drafting:
         """The draft as the one source of another."""
         alias = next(self._aliases)
         return Draft({alias: draft}, _numbered(tuple(draft.outputs), alias))
+
+
+def _loses(draft: Draft, outputs: Mapping[Column, Expr]) -> bool:
+    """Whether some output of a draft is not among the new ones."""
+    return not set(draft.outputs.values()) <= set(outputs.values())
 
 
 def trivial_union(draft: Draft) -> UnionDraft | None:
@@ -244,7 +259,6 @@ def _numbered(columns: Sequence[Column], alias: str) -> dict[Column, Expr]:
 def _filtered(draft: Draft, condition: Expr) -> Draft:
     """A condition above a group is HAVING; above a distinct it commutes; else it is WHERE."""
     condition = substitute(condition, draft.outputs)
-    if draft.group is not None:
-        group = replace(draft.group, having=[*draft.group.having, condition])
-        return replace(draft, group=group)
-    return replace(draft, conditions=[*draft.conditions, condition])
+    kept = draft.conditions if draft.group is None else draft.group.having
+    kept.append(condition)
+    return draft

@@ -292,7 +292,11 @@ def representatives(box: Box) -> dict[Expr, Expr]:
 
 
 def _aliased(source: Source, alias: str) -> Source:
-    return replace(source, alias=alias) if isinstance(source, Scan | TableScan) else source
+    if isinstance(source, Scan):
+        return Scan(source.stream, source.schema, source.time, source.window, alias)
+    if isinstance(source, TableScan):
+        return TableScan(source.table, source.schema, alias)
+    return source
 
 
 def _sorted_items(items: Sequence[Expr]) -> tuple[list[Expr], Positions]:

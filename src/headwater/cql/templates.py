@@ -1,0 +1,207 @@
+"""Queries that differ only in constants are read once.
+
+A text with its constants taken out is its shape. When a shape is met again, it is read with stand-ins
+in place of the constants; if putting the real constants back gives the very query that reading the
+text gives, later texts of the shape need only that. A shape for which it does not (a constant that is
+a position, a length or a time) is always read in full.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+from headwater.algebra.catalog import Namespace
+from headwater.algebra.expressions import Call, Column, Expr, Literal
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import (
+    Aggregate,
+    Distinct,
+    Item,
+    Join,
+    OuterJoin,
+    Project,
+    Query,
+    Relation,
+    Scan,
+    Select,
+    SemiJoin,
+    TableScan,
+    UnionAll,
+)
+from headwater.algebra.types import INT, STRING
+from headwater.errors import CqlError
+
+MOST_SHAPES = 2_000
+
+_PARTS = re.compile(
+    r"""(?P<same>`[^`]*` | \[[^\]]*\] | (?:INTERVAL|DATE|TIMESTAMP)\s*(?:'[^']*'|[\d.]+))
+      | (?P<text>'[^'\\]*'(?!'))
+      | (?P<number>(?<![\w.])\d{1,9}(?![\w.]))
+      | (?P<never>['"\\\0]|--|/\*)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+Constants = tuple[Literal, ...]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """A query with stand-ins for constants."""
+
+    query: Query
+    stand_ins: Constants
+
+    def fill(self, constants: Constants) -> Query:
+        values: dict[Literal, Literal] = {}
+        for stand_in, constant in zip(self.stand_ins, constants, strict=True):
+            values[stand_in] = constant
+            if isinstance(stand_in.value, int) and isinstance(constant.value, int):
+                values[Literal(-stand_in.value, INT)] = Literal(-constant.value, INT)
+        return Query(self.query.output, _relation(self.query.root, values))
+
+
+class _Shapes:
+    """What is known of the shapes met with one set of names, the latest kept."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.known: OrderedDict[str, _Template | None] = OrderedDict()
+
+    def keep(self, shape: str, template: _Template | None) -> None:
+        self.known[shape] = template
+        if len(self.known) > MOST_SHAPES:
+            self.known.popitem(last=False)
+
+
+_shapes: WeakKeyDictionary[Namespace, _Shapes] = WeakKeyDictionary()
+_SEEN_ONCE = _Template.__new__(_Template)
+
+
+def read_alike(text: str, names: Namespace, read: Callable[[str], Query]) -> Query:
+    """What `read` makes of a text, from a text of the same shape if there was one."""
+    cut = _cut(text)
+    if cut is None:
+        return read(text)
+    shape, constants = cut
+    shapes = _shapes.get(names)
+    if shapes is None or shapes.version != names.version:
+        shapes = _shapes[names] = _Shapes(names.version)
+    template = shapes.known.get(shape, shape)
+    if template is shape:
+        query = read(text)
+        shapes.keep(shape, _SEEN_ONCE)
+        return query
+    if template is _SEEN_ONCE:
+        query = read(text)
+        shapes.keep(shape, _template(shape, constants, query, read))
+        return query
+    if isinstance(template, _Template):
+        return template.fill(constants)
+    return read(text)
+
+
+def _cut(text: str) -> tuple[str, Constants] | None:
+    """The shape of a text and its constants; None if it has none, or what is not understood."""
+    constants: list[Literal] = []
+    pieces: list[str] = []
+    at = 0
+    for found in _PARTS.finditer(text):
+        kind = found.lastgroup
+        if kind == "same":
+            continue
+        if kind == "never":
+            return None
+        pieces.append(text[at : found.start()])
+        at = found.end()
+        written = found.group()
+        if kind == "text":
+            pieces.append("\0text\0")
+            constants.append(Literal(written[1:-1], STRING))
+        else:
+            pieces.append("\0number\0")
+            constants.append(Literal(int(written), INT))
+    if not constants:
+        return None
+    return "".join([*pieces, text[at:]]), tuple(constants)
+
+
+def _template(
+    shape: str, constants: Constants, query: Query, read: Callable[[str], Query]
+) -> _Template | None:
+    """The template of a shape, proved on one text of it; None if there is none."""
+    stand_ins = tuple(
+        Literal(f"~{n}~", STRING) if constant.type == STRING else Literal(2_000_000_000 + n, INT)
+        for n, constant in enumerate(constants)
+    )
+    text = shape
+    for stand_in in stand_ins:
+        if stand_in.type == STRING:
+            text = text.replace("\0text\0", f"'{stand_in.value}'", 1)
+        else:
+            text = text.replace("\0number\0", str(stand_in.value), 1)
+    try:
+        template = _Template(read(text), stand_ins)
+    except CqlError:
+        return None
+    return template if template.fill(constants) == query else None
+
+
+# ---- putting constants in
+
+
+def _expr(expr: Expr, values: dict[Literal, Literal]) -> Expr:
+    if isinstance(expr, Literal):
+        return values.get(expr, expr)
+    if isinstance(expr, Column) or not expr.args:
+        return expr
+    args = tuple(_expr(arg, values) for arg in expr.args)
+    same = all(new is old for new, old in zip(args, expr.args, strict=True))
+    return expr if same else Call(expr.name, args, expr.type)
+
+
+def _maybe(expr: Expr | None, values: dict[Literal, Literal]) -> Expr | None:
+    return None if expr is None else _expr(expr, values)
+
+
+def _aggregate(call: AggregateCall, values: dict[Literal, Literal]) -> AggregateCall:
+    arg, kept = _maybe(call.arg, values), _maybe(call.filter, values)
+    same = arg is call.arg and kept is call.filter
+    return call if same else replace(call, arg=arg, filter=kept)
+
+
+def _relation(node: Relation, values: dict[Literal, Literal]) -> Relation:
+    """The relation with constants in place of stand-ins; the very same where there are none."""
+    if isinstance(node, Scan | TableScan):
+        return node
+    below = tuple(_relation(part, values) for part in node.inputs)
+    same = all(new is old for new, old in zip(below, node.inputs, strict=True))
+    match node:
+        case Select():
+            condition = _expr(node.condition, values)
+            return node if same and condition is node.condition else Select(below[0], condition)
+        case Project():
+            items = tuple(
+                item if (e := _expr(item.expr, values)) is item.expr else Item(item.name, e)
+                for item in node.items
+            )
+            return node if same and items == node.items else Project(below[0], items, node.alias)
+        case Join():
+            on = _maybe(node.condition, values)
+            return node if same and on is node.condition else Join(below, on)
+        case OuterJoin():
+            on_ = _expr(node.condition, values)
+            return OuterJoin(below[0], below[1], on_, node.full)
+        case SemiJoin():
+            return SemiJoin(below[0], below[1], _maybe(node.condition, values), node.anti)
+        case Aggregate():
+            keys = tuple(_expr(key, values) for key in node.keys)
+            calls = tuple(_aggregate(call, values) for call in node.calls)
+            return Aggregate(below[0], keys, calls, node.alias)
+        case Distinct():
+            return Distinct(below[0])
+        case UnionAll():
+            return UnionAll(below, node.alias)
