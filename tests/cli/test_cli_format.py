@@ -4,31 +4,33 @@ import stat
 from pathlib import Path
 
 import pytest
-from command_line import AIRLINE, STREAM, Run, Write
+from command_line import AIRLINE, MISTAKES, ROOT, STREAM, Run, Write
 
 from headwater.cli.layout import formatted, remarks_of
 from headwater.cql import parse, unparse
 
 
-def test_prints_statements_that_read_back_as_the_same(run: Run) -> None:
-    done = run("format", AIRLINE)
+EXAMPLES = [p for p in (ROOT / "examples").rglob("*.cql") if p != MISTAKES]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_examples_keep_their_meaning_and_their_comments(path: Path, run: Run) -> None:
+    done = run("format", path)
     assert (done.status, done.err) == (0, "")
-    before, after = (list(map(unparse, parse(text))) for text in (AIRLINE.read_text(), done.out))
-    assert before == after
+    before, after = path.read_text(), done.out
+    assert list(map(unparse, parse(before))) == list(map(unparse, parse(after)))
+    assert comments(before) == comments(after)
+    assert formatted(after, parse(after)) == after
 
 
-def test_twice_is_once(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "formatted.cql"
-    path.write_text(run("format", AIRLINE).out)
-    assert run("format", path).out == path.read_text()
-    assert run("format", path, "--check").status == 0
+def comments(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("--")]
 
 
-def test_no_comment_is_lost(run: Run) -> None:
-    def comments(text: str) -> list[str]:
-        return [line.strip() for line in text.splitlines() if line.strip().startswith("--")]
-
-    assert comments(run("format", AIRLINE).out) == comments(AIRLINE.read_text())
+def test_lines_may_end_as_on_windows() -> None:
+    text = STREAM + "-- why\nSELECT a -- what\nFROM s; -- where\n"
+    windows = text.replace("\n", "\r\n")
+    assert formatted(windows, parse(windows)) == formatted(text, parse(text))
 
 
 def test_check_changes_nothing(run: Run, write: Write) -> None:

@@ -7,6 +7,7 @@ correct: queries bind over NAMES, statements declare names that are free.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -413,41 +414,55 @@ _PIECES = (
 )
 
 
+_WORDS = re.compile(r"\s+|\w+|'[^']*'|`[^`]*`|[^\w\s]")
+
+
 def damaged(rng: random.Random, text: str) -> str:
     """The text with a few words or characters deleted, inserted, replaced, doubled or swapped."""
     for _ in range(rng.choice([1, 1, 1, 2, 3, 5])):
-        words = text.split(" ")
-        place = rng.randrange(len(words))
-        at = rng.randrange(len(text) + 1)
-        match rng.randrange(9):
-            case 0:
-                del words[place]
-                text = " ".join(words)
-            case 1:
-                words.insert(place, rng.choice(_PIECES))
-                text = " ".join(words)
-            case 2:
-                words[place] = rng.choice(_PIECES)
-                text = " ".join(words)
-            case 3:
-                other = rng.randrange(len(words))
-                words[place], words[other] = words[other], words[place]
-                text = " ".join(words)
-            case 4:
-                text = text[:at] + text[at + 1 :]
-            case 5:
-                text = text[:at] + rng.choice(_PIECES) + text[at:]
-            case 6:
-                text = text[:at] + chr(rng.choice([0, 9, 10, 34, 39, 40, 41, 91, 92, 96, 128, 0x2028])) + text[at:]
-            case 7:
-                words[place:place] = words[place : place + rng.randrange(1, 6)]
-                text = " ".join(words)
-            case _:
-                text = text[:at]
+        text = _characters(rng, text) if rng.random() < 0.3 else _words(rng, text)
     return text
 
 
+def _characters(rng: random.Random, text: str) -> str:
+    at = rng.randrange(len(text) + 1)
+    match rng.randrange(4):
+        case 0:
+            return text[:at] + text[at + 1 :]
+        case 1:
+            return text[:at] + rng.choice(_PIECES) + text[at:]
+        case 2:
+            odd = chr(rng.choice([0, 9, 10, 34, 39, 40, 41, 91, 92, 96, 128, 0x2028, 0xD800]))
+            return text[:at] + odd + text[at:]
+        case _:
+            return text[:at]
+
+
+def _words(rng: random.Random, text: str) -> str:
+    """Damage that leaves parentheses mostly as they are, so that it reaches behind their check."""
+    words = _WORDS.findall(text)
+    places = [i for i, word in enumerate(words) if word not in "()[]'`" and word.strip()]
+    if not places:
+        return text + rng.choice(_PIECES)
+    place, other = rng.choice(places), rng.choice(places)
+    match rng.randrange(6):
+        case 0:
+            del words[place]
+        case 1:
+            words.insert(place, f" {rng.choice(_PIECES)} ")
+        case 2:
+            words[place] = rng.choice(_PIECES)
+        case 3:
+            words[place], words[other] = words[other], words[place]
+        case 4:
+            words[place] = words[other]
+        case _:
+            words[place:place] = [*words[place : place + rng.randrange(1, 9)], " "]
+    return "".join(words)
+
+
 def noise(rng: random.Random) -> str:
-    """Bytes that are no text at all."""
+    """Bytes that are no text at all, sometimes behind the start of one."""
     data = rng.randbytes(rng.choice([1, 3, 10, 40, 200]))
-    return data.decode("latin-1") if rng.random() < 0.5 else data.decode("utf-8", "replace")
+    text = data.decode("latin-1") if rng.random() < 0.5 else data.decode("utf-8", "replace")
+    return rng.choice(["", "", "SELECT ", "SELECT a FROM ", "CREATE QUERY q AS "]) + text

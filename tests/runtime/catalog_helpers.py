@@ -15,6 +15,7 @@ from sqlalchemy import Engine, event
 from headwater.errors import CatalogError, LeaseLost
 from headwater.runtime.catalog import (
     Catalog,
+    Lease,
     NewQuery,
     NewSegment,
     NewUnit,
@@ -119,7 +120,7 @@ def contend(where: str, holder: str, steps: int) -> tuple[int, int]:
                 if position >= steps:
                     return kept, lost
                 if turn == 3:
-                    time.sleep(0.08)
+                    _stall(catalog, lease)
                 try:
                     catalog.commit(
                         lease,
@@ -130,6 +131,13 @@ def contend(where: str, holder: str, steps: int) -> tuple[int, int]:
                 except LeaseLost:
                     lost += 1
                     break
+
+
+def _stall(catalog: Catalog, lease: Lease) -> None:
+    """Stand still until another has taken over."""
+    deadline = time.monotonic() + 10
+    while catalog.leases()[0].token == lease.token and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def crash_everywhere(where: str) -> list[tuple[int, ...]]:

@@ -49,3 +49,10 @@ def clock() -> Clock:
 def catalog(where: str, clock: Clock) -> Iterator[Catalog]:
     with Catalog.open(where, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def stream(catalog: Catalog) -> Catalog:
+    """The same, with a stream s."""
+    catalog.declare_stream("s", "", lateness=2)
+    return catalog

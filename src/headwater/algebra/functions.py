@@ -20,6 +20,7 @@ from headwater.algebra.types import (
     INT,
     INTERVAL,
     NULL,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     Type,
@@ -164,9 +165,12 @@ def _signature(*wanted: Type, result: Type) -> Rule:
     return rule
 
 
+_COUNTED = (SMALLINT, INT, BIGINT)  # beside a decimal, their constants are as wide as they look
+
+
 def _as_decimal(arg: Expr) -> Type:
-    if isinstance(arg, Literal) and arg.type.is_integer:
-        return decimal(len(str(abs(int(arg.value or 0)))), 0)
+    if isinstance(arg, Literal) and isinstance(arg.value, int) and arg.type in _COUNTED:
+        return decimal(len(str(abs(arg.value))), 0)
     return as_decimal(arg.type)
 
 

@@ -8,6 +8,7 @@ constants, IN lists, IS [NOT] NULL and equalities of columns.
 from __future__ import annotations
 
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
@@ -110,45 +111,42 @@ def intersect(a: Box, b: Box) -> Box:
 
 def _closed(facts: Facts) -> Box:
     """The box of collected facts, disjunctions included."""
-    while True:
-        base = facts.close()
-        if base.empty or not facts.ors:
-            return base
-        found = [_resolved(base, call) for call in facts.ors]
-        changed = next((box for box in found if isinstance(box, Box) and box != base), None)
-        if changed is None:
-            return _with_ors(base, {term for term in found if not isinstance(term, Box)})
-        rest = [c for c, f in zip(facts.ors, found, strict=True) if f is not base]
-        facts = Facts(changed)
-        for call in rest:
-            facts.simple(call)
+    base, ors = facts.close(), set(facts.ors)
+    done: set[Call] = set()
+    while ors and not base.empty:
+        call = min(ors, key=text)
+        ors.remove(call)
+        box, rest = _resolved(base, call)
+        if box != base:
+            facts = Facts(box)
+            base, ors, done = facts.close(), ors | done | set(facts.ors), set()
+        if rest is not None:
+            done.add(rest)
+    return base if base.empty or not done else _with_ors(base, done)
 
 
-def _with_ors(base: Box, ors: set[Expr]) -> Box:
+def _resolved(base: Box, call: Call) -> tuple[Box, Call | None]:
+    """What a box and an OR say together: a box, and the OR of what the branches add to it."""
+    branches = _branches(call)
+    if len(branches) > MOST_BRANCHES:
+        rest = replaced(_disjunction(branches), base.known.heads)
+        return base, rest if _is_or(rest) else call
+    cut = union(intersect(base, branch) for branch in branches)
+    if len(cut) < 2:
+        return cut[0] if cut else NOTHING, None
+    around = intersect(base, reduce(lambda a, b: cover(a, b, "set"), cut))
+    left = [residue(branch, around) for branch in cut]
+    known = [box for box in left if box is not None]
+    return around, None if ANYTHING in known else _disjunction(known)
+
+
+def _with_ors(base: Box, ors: set[Call]) -> Box:
     """The box with these disjunctions beside it, but none that follows from the rest."""
     for term in sorted(ors, key=text) if len(ors) > 1 else ():
         others = replace(base, terms=(*base.terms, *(ors - {term})))
         if _has_term(others, term):
             ors = ors - {term}
     return replace(base, terms=tuple(sorted((*base.terms, *ors), key=text)))
-
-
-def _resolved(base: Box, call: Call) -> Box | Expr:
-    """What an OR says beside a box: a smaller box that follows from both, or the OR of what its
-    branches add to the box."""
-    branches = _branches(call)
-    if len(branches) > MOST_BRANCHES:
-        return replaced(_disjunction(branches), base.known.heads)
-    cut = union(intersect(base, branch) for branch in branches)
-    if len(cut) < 2:
-        return cut[0] if cut else NOTHING
-    around = intersect(base, reduce(lambda a, b: cover(a, b, "set"), cut))
-    if around != base:
-        return around
-    rest = [residue(branch, base) for branch in cut]
-    if ANYTHING in rest:
-        return base
-    return _disjunction(box for box in rest if box is not None)
 
 
 def _branches(call: Call) -> tuple[Box, ...]:
@@ -167,7 +165,7 @@ def _boxes_of(call: Call, nullable: tuple[bool, ...]) -> tuple[Box, ...]:
     return union(boxes)
 
 
-def _disjunction(boxes: Iterable[Box]) -> Expr:
+def _disjunction(boxes: Iterable[Box]) -> Call:
     parts: list[Expr] = []
     for box in boxes:
         condition = to_expr(box)
@@ -330,11 +328,13 @@ def _unabsorbed(boxes: list[Box]) -> list[Box]:
 
 def _merged(boxes: list[Box], view: Callable[[Box], Sequence[Constraint]]) -> list[Box]:
     """Boxes that differ in the domain of one constraint become one, for each constraint in turn."""
-    for subject in dict.fromkeys(c.terms for box in boxes for c in view(box)):
+    subjects = Counter(c.terms for box in boxes for c in view(box))
+    for subject in [terms for terms, count in subjects.items() if count > 1]:
         groups: dict[object, list[Box]] = {}
         for box in boxes:
-            rest = frozenset(c for c in view(box) if c.terms != subject)
-            has_it = len(rest) < len(view(box))
+            constraints = view(box)
+            rest = frozenset(c for c in constraints if c.terms != subject)
+            has_it = len(rest) < len(constraints)
             groups.setdefault((rest, box.terms) if has_it else box, []).append(box)
         if len(groups) < len(boxes):
             boxes = _in_order(_as_one(subject, group, view) for group in groups.values())

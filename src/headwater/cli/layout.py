@@ -14,7 +14,7 @@ from itertools import pairwise
 from headwater.cql import parse, unparse
 from headwater.cql.statements import Statement
 from headwater.cql.tokens import cut
-from headwater.errors import HeadwaterError
+from headwater.errors import CqlError, HeadwaterError
 
 _BEHIND = re.compile(r"[ \t]*(--[^\n]*|/\*[^\n]*\*/)[ \t\r]*(?=\n|\Z)")
 _BLOCK = re.compile(r"/\*|\*/")
@@ -39,9 +39,16 @@ def formatted(text: str, statements: Sequence[Statement]) -> str:
         raise HeadwaterError("the statements cannot be told apart; nothing was changed")
     blocks = [_block(said, words) for said, words in zip(remarks, written, strict=True)]
     result = "\n\n".join([*blocks, rest] if rest else blocks) + "\n"
-    if [unparse(statement) for statement in parse(result)] != written:
+    if _rewritten(result) != written:
         raise HeadwaterError("formatting would change the meaning; nothing was changed")
     return result
+
+
+def _rewritten(text: str) -> list[str] | None:
+    try:
+        return [unparse(statement) for statement in parse(text)]
+    except CqlError:
+        return None
 
 
 def remarks_of(text: str) -> tuple[list[Remarks], str]:

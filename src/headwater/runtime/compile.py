@@ -62,6 +62,14 @@ def holds(time: str, instant: str, window: Range) -> str | None:
     return f"{time} >= {at} - {window.size}L"
 
 
+def window_start(scan: Scan, instant: int) -> int | None:
+    """The least time a window can hold at that instant or later; None if there is none."""
+    window = scan.window
+    if not isinstance(window, Range) or window.size is None:
+        return None
+    return instant - window.size - (window.slide or 0)
+
+
 def _next_multiple(time: str, slide: int) -> str:
     return f"({time} + pmod(-{time}, {slide}L))"
 

@@ -36,6 +36,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, compiled
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.housekeeping import Reader, compact, retain, sweep
 from headwater.runtime.push import append, segment, stream_folder
 from headwater.runtime.sources import MALFORMED, Source, open_source, read_table
 from headwater.runtime.sparksql import quoted
@@ -46,6 +47,7 @@ log = logging.getLogger("headwater")
 FOREVER = 2**62
 LEASE_SECONDS = 60.0
 REJECTS_KEPT_PER_BATCH = 1_000
+TIDY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,14 @@ class Engine:
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         """Step until told to stop; `until_idle` ends finite sources when nothing is left to do."""
+        tidied = time.monotonic()
         while not stopping():
             begun = time.monotonic()
             worked = self.tick()
             on_tick()
+            if begun - tidied > TIDY_SECONDS:
+                self.tidy()
+                tidied = begun
             if worked:
                 continue
             if until_idle and not self.end_finite_streams():
@@ -120,6 +126,22 @@ class Engine:
             if row.state == "running" and row.not_before <= time.time():
                 worked |= self._try_step(row)
         return worked
+
+    def tidy(self) -> None:
+        """Drop what is no longer needed, merge what is small, sweep what nobody names."""
+        lease = self._lease("housekeeping")
+        if lease is None:
+            return
+        rows = [row for row in self.catalog.units() if row.state != "dropped"]
+        readers = {
+            row.id: Reader(self._unit(row).plan, self.catalog.cursors(row.id)) for row in rows
+        }
+        retain(self.catalog, readers, lease)
+        for name in self.definitions.streams:
+            compact(self.catalog, stream_log(name), stream_folder(self.state, name), TIME, lease)
+        for row in rows:
+            compact(self.catalog, unit_log(row.id), self._unit_folder(row.id), "_tau", lease)
+        sweep(self.catalog, self.state)
 
     def end_finite_streams(self) -> bool:
         """Declare ended what cannot bring more; returns whether that changed anything."""
@@ -320,7 +342,7 @@ class Engine:
     ) -> None:
         written = None
         if frame is not None:
-            folder = self.state / "log" / "units" / unit.row.id
+            folder = self._unit_folder(unit.row.id)
             written = files.write(frame, folder, "_tau", rows <= files.SMALL_ROWS)
             self.at_point("unit: written")
         segments = [] if written is None else [segment(unit_log(unit.row.id), written, None)]
@@ -356,7 +378,10 @@ class Engine:
             frames[view] = read_table(self.spark, declared.source, declared.table.schema)
         return frames
 
-    # ---- leases and places
+    def _unit_folder(self, unit_id: str) -> Path:
+        return self.state / "log" / "units" / unit_id
+
+    # ---- leases
 
     def _lease(self, name: str) -> Lease | None:
         """The lease of that name, taken or renewed; None while another holds it."""

@@ -14,12 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.algebra.expressions import columns_of, conjuncts
-from headwater.algebra.nodes import Scan
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import Schema
-from headwater.algebra.windows import Range
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants
+from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, window_start
 from headwater.runtime.sparksql import quoted, spark_type
 
 BROADCAST_ROWS = 200_000
@@ -138,14 +136,6 @@ def instants_step(
     if body.startswith("WITH "):
         return spark.sql(f"WITH {prelude},\n{body.removeprefix('WITH ')}")
     return spark.sql(f"WITH {prelude}\n{body}")
-
-
-def window_start(scan: Scan, instant: int) -> int | None:
-    """The least time a window can hold at that instant or later; None if there is none."""
-    window = scan.window
-    if not isinstance(window, Range) or window.size is None:
-        return None
-    return instant - window.size - (window.slide or 0)
 
 
 # ---- segments

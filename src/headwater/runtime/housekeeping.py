@@ -1,0 +1,164 @@
+"""What keeps the log small: retention, compaction and the sweep.
+
+A segment of a stream goes when no unit can need it again and the stream's history (KEEP) is past it.
+Small neighbours are merged into one. Files that no segment names, left by a process that was killed,
+are swept when they are old enough not to be a step's that is under way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.runtime import files
+from headwater.runtime.catalog import Catalog, Lease, NewSegment, Segment, StreamRow, stream_log
+from headwater.runtime.compile import Delta, Instants, window_start
+
+MERGED_ROWS = 250_000
+"""Neighbours are merged up to so many rows."""
+
+MERGED_AT_LEAST = 8
+"""Fewer neighbours than this are not worth a merge."""
+
+GRACE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A unit as the streams see it: its plan and how far it has come."""
+
+    plan: Delta | Instants
+    cursors: Mapping[str, Any]
+
+    def reached(self, log: str) -> int:
+        """The last sequence number that it has taken in."""
+        return int(self.cursors.get(log, {"seq": 0})["seq"])
+
+    def needs_from(self, log: str) -> int | None:
+        """The least time of a taken-in tuple that it may read again; None if of any time."""
+        if isinstance(self.plan, Delta):
+            return self._delta_needs(self.plan, log)
+        instant = self.cursors.get("instant")
+        starts = [
+            None if instant is None else window_start(scan, instant)
+            for _, scan in self.plan.scans
+            if stream_log(scan.stream) == log
+        ]
+        return _least(starts)
+
+    def _delta_needs(self, plan: Delta, log: str) -> int | None:
+        """A tuple is needed while a tuple that is to come in another input may meet it."""
+        starts: list[int | None] = []
+        for alias, scan in plan.scans:
+            if stream_log(scan.stream) != log:
+                continue
+            for other, theirs in plan.scans:
+                if other == alias:
+                    continue
+                mark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
+                before, _ = plan.reach(alias)
+                starts.append(None if mark is None or before is None else mark - before)
+        return _least(starts) if starts else FAR
+
+
+FAR = 2**62
+
+
+def _least(starts: Iterable[int | None]) -> int | None:
+    found = list(starts)
+    return None if None in found else min((s for s in found if s is not None), default=FAR)
+
+
+def expired(
+    stream: StreamRow, segments: Sequence[Segment], readers: Sequence[Reader]
+) -> list[Segment]:
+    """The segments of a stream that nothing can need again."""
+    mark = stream.watermark
+    if mark is None:
+        return []
+    log = stream_log(stream.name)
+    limit = mark - stream.keep
+    taken = FAR
+    for reader in readers:
+        needs = reader.needs_from(log)
+        if needs is None:
+            return []
+        limit = min(limit, needs)
+        taken = min(taken, reader.reached(log))
+    return [
+        s for s in segments if s.seq <= taken and (s.largest_time is None or s.largest_time < limit)
+    ]
+
+
+def retain(catalog: Catalog, readers: Mapping[str, Reader], lease: Lease | None) -> int:
+    """Remove the expired segments of all streams with their files; returns how many."""
+    removed = 0
+    for stream in catalog.streams():
+        log = stream_log(stream.name)
+        own = [
+            r for r in readers.values() if any(stream_log(s.stream) == log for _, s in r.plan.scans)
+        ]
+        gone = expired(stream, catalog.segments(log), own)
+        if gone:
+            for segment in catalog.remove_segments([s.id for s in gone], lease):
+                files.remove(segment.path)
+            removed += len(gone)
+    return removed
+
+
+def mergeable(segments: Sequence[Segment]) -> list[Segment]:
+    """The first run of small neighbours that is worth a merge; empty if there is none."""
+    run: list[Segment] = []
+    rows = 0
+    for segment in segments:
+        if segment.rows > MERGED_ROWS // 2 or rows + segment.rows > MERGED_ROWS:
+            if len(run) >= MERGED_AT_LEAST:
+                return run
+            run, rows = [], 0
+        if segment.rows <= MERGED_ROWS // 2:
+            run.append(segment)
+            rows += segment.rows
+    return run if len(run) >= MERGED_AT_LEAST else []
+
+
+def compact(
+    catalog: Catalog, log: str, folder: Path, time_column: str, lease: Lease | None
+) -> bool:
+    """Merge one run of small neighbours of a log; returns whether there was one."""
+    run = mergeable(catalog.segments(log))
+    if not run:
+        return False
+    tables = [files.read_arrow(s.path) for s in run if s.rows]
+    if not tables:
+        return False
+    merged = pa.concat_tables(tables).sort_by(time_column)
+    written = files.write_arrow(merged, folder, time_column)
+    assert written is not None
+    last = run[-1]
+    catalog.replace_segments(
+        lease,
+        [s.id for s in run],
+        NewSegment(
+            log=log,
+            path=written.path,
+            rows=written.rows,
+            bytes=written.bytes,
+            least_time=written.least_time,
+            largest_time=written.largest_time,
+            watermark=last.watermark,
+        ),
+    )
+    return True
+
+
+def sweep(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:
+    """Delete files of the log that no segment names and that are older than the grace."""
+    swept = list(files.orphans(state / "log", catalog.all_paths(), time.time() - grace))
+    for path in swept:
+        files.remove(str(path))
+    return swept
