@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import (
-    MIXED,
-    PLAIN,
-    UNIVERSE,
-    columns_named,
-    conditions,
-    plain_conjunctions,
-    subsets,
-)
-from three_valued import compare, columns_in, rows_of, table_of, truths, within
+from three_valued import columns_in, compare, rows_of, table_of, truths, within
 
-from headwater.algebra.domain import everything
 from headwater.algebra.expressions import (
-    FALSE,
-    TRUE,
     Column,
     Expr,
-    Literal,
     conjuncts,
-    literal,
     substitute,
 )
-from headwater.algebra.functions import call, cast
+from headwater.algebra.functions import call
 from headwater.algebra.predicate import (
-    ANYTHING,
     NOTHING,
     Box,
     cover,
@@ -46,18 +30,13 @@ from headwater.algebra.predicate import (
     union,
 )
 from headwater.algebra.simplify import simplify
-from headwater.algebra.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    INTERVAL,
-    STRING,
-    TIMESTAMP,
-    TINYINT,
-    decimal,
+from strategies import (
+    MIXED,
+    PLAIN,
+    UNIVERSE,
+    conditions,
+    plain_conjunctions,
+    subsets,
 )
 
 QUICK = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

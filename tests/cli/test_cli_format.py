@@ -9,7 +9,6 @@ from command_line import AIRLINE, MISTAKES, ROOT, STREAM, Run, Write
 from headwater.cli.layout import formatted, remarks_of
 from headwater.cql import parse, unparse
 
-
 EXAMPLES = [p for p in (ROOT / "examples").rglob("*.cql") if p != MISTAKES]
 
 

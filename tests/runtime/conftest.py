@@ -56,3 +56,13 @@ def stream(catalog: Catalog) -> Catalog:
     """The same, with a stream s."""
     catalog.declare_stream("s", "", lateness=2)
     return catalog
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """The one Spark session of a test run."""
+    from headwater.runtime.session import open_session
+
+    session = open_session("local[2]", "headwater tests", {"spark.driver.memory": "2g"})
+    yield session
+    session.stop()

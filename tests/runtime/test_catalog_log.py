@@ -144,7 +144,7 @@ class TestCommit:
             ((S, "/x", -1, 0), "-1 rows"),
             ((S, "/x", 1, -1), "-1 bytes"),
             ((S, "", 1, 1), "1 rows needs a file"),
-            ((S, "/x", 1, 1, 5), "both its least and largest"),
+            ((S, "/x", 1, 1, 5), "a least and a largest"),
             ((S, "/x", 1, 1, 5, 4), "from 5 back to 4"),
         ],
     )

@@ -176,6 +176,17 @@ class TestFiles:
         with Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", create=False) as catalog:
             assert catalog.name == str(tmp_path / "catalog.sqlite")
 
+    def test_it_stays_where_it_was_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        with Catalog.open("catalog.sqlite") as catalog:
+            catalog.declare_stream("s", "")
+            catalog.close()
+            monkeypatch.chdir("elsewhere")
+            assert len(catalog.streams()) == 1
+
     def test_a_path_may_hold_any_character_and_new_directories(self, tmp_path: Path) -> None:
         where = tmp_path / "a b%20?é#" / "c" / "catalog.db"
         Catalog.open(where).close()

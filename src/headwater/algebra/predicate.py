@@ -135,9 +135,8 @@ def _resolved(base: Box, call: Call) -> tuple[Box, Call | None]:
     if len(cut) < 2:
         return cut[0] if cut else NOTHING, None
     around = intersect(base, reduce(lambda a, b: cover(a, b, "set"), cut))
-    left = [residue(branch, around) for branch in cut]
-    known = [box for box in left if box is not None]
-    return around, None if ANYTHING in known else _disjunction(known)
+    left = [residue(branch, around) or branch for branch in cut]
+    return around, None if ANYTHING in left else _disjunction(left)
 
 
 def _with_ors(base: Box, ors: set[Call]) -> Box:

@@ -22,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from headwater.algebra.functions import AGGREGATES, FUNCTIONS
 from headwater.algebra.nodes import Output
 from headwater.algebra.windows import Window
+from headwater.cql.constants import TYPES
 from headwater.cql.cursor import Cursor
 from headwater.cql.tokens import DIALECT, TEXTUAL, error, is_word, shown, word
 from headwater.errors import CqlError, nearest
@@ -43,6 +44,7 @@ _BEFORE_OPERAND = frozenset(
     {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR}
     | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}
 )
+_QUERY_STARTS = frozenset({T.SELECT, T.WITH, T.L_PAREN})
 _TYPE_FOLLOWS = frozenset({T.ALIAS, T.DCOLON, T.DOT})
 _KEYWORDS = (
     *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "UNION", "ALL", "JOIN", "LEFT"),
@@ -81,7 +83,7 @@ def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
     if not tokens:
         raise error(text, "expected a query that begins with SELECT, found nothing", end)
     first = tokens[0]
-    if first.token_type not in (T.SELECT, T.WITH, T.L_PAREN):
+    if first.token_type not in _QUERY_STARTS:
         hint = _did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
         found = shown(first, text)
         raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
@@ -158,12 +160,19 @@ class _Words:
                 continue
             if token.token_type == T.L_PAREN and kept:
                 self.mark(kept[-1])
+                self.check_with(index)
             elif token.token_type == T.LT and kept and kept[-1].token_type in _NESTED_TYPES:
                 raise error(
                     self.text, "arrays, maps and structs are not part of the language", kept[-1]
                 )
             kept.append(token)
             index += 1
+
+    def check_with(self, opening: int) -> None:
+        """What follows AS ( is a query: sqlglot would take any statement there."""
+        following = self.tokens[opening + 1]
+        if self.kept[-1].token_type == T.ALIAS and following.token_type not in _QUERY_STARTS:
+            raise error(self.text, "expected a query that begins with SELECT", following)
 
     def mark(self, name: Token) -> None:
         """A name before a parenthesis is a function's."""
@@ -229,28 +238,42 @@ def _tree(text: str, tokens: list[Token]) -> exp.Expr:
     return tree
 
 
-_MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
+_COMPLAINTS = [
+    (re.compile(r"Expected table name|Required .*\.(From|Table)'"), "expected a stream or table"),
+    (re.compile(r"Expected CTE to have alias"), "expected a name after WITH"),
+    (re.compile(r"Expected TYPE after CAST|Expected type"), "unknown type {word}"),
+    (re.compile(r"Found multiple '([^']+)'"), "{0} is said twice"),
+    (re.compile(r"Expecting (\S+)"), "expected {0}, found {word}"),
+    (re.compile(r"Expected ([^<]+)"), "expected {0}"),
+    (re.compile(r"Required keyword"), "expected an expression {side} {word}"),
+]
 
 
 def _translated(text: str, tokens: list[Token], problem: ParseError) -> CqlError:
     """sqlglot's complaint in plain words, at the word it is about."""
     details = problem.errors[0] if problem.errors else {}
     place = (details.get("line"), details.get("col"))
-    index = next((i for i, t in enumerate(tokens) if (t.line, t.col) == place), len(tokens) - 1)
+    last = len(tokens) - 1
+    index = next((i for i, t in enumerate(tokens) if (t.line, t.col) == place), last)
     token = tokens[index]
+    written = shown(token, text)
     description = str(details.get("description") or problem)
-    hint = _misspelt(tokens, index)
-    if missing := _MISSING.match(description):
-        if token.token_type == T.FROM or missing[2] in ("From", "Table"):
-            return error(text, "expected the name of a stream or table after this", token, hint)
-        return error(text, f"something is missing beside {shown(token, text)}", token, hint)
-    if expecting := re.match(r"Expecting (\S+)", description):
-        return error(text, f"expected {expecting[1]}, found {shown(token, text)}", token, hint)
-    if expected := re.match(r"Expected (.+)", description):
-        return error(text, f"expected {expected[1]}", token, hint)
-    if token.token_type == T.DASH:
-        hint = hint or "a name with - in it goes in backquotes: `check-ins`"
-    return error(text, f"{shown(token, text)} is not expected here", token, hint)
+    for pattern, message in _COMPLAINTS:
+        if complaint := pattern.match(description):
+            side = "after" if index == last else "before"
+            made = message.format(*complaint.groups(), word=written, side=side)
+            break
+    else:
+        made = f"{written} is not expected here"
+    return error(text, made, token, _hint(tokens, index, made))
+
+
+def _hint(tokens: list[Token], index: int, message: str) -> str:
+    if message.startswith("unknown type"):
+        return nearest(tokens[index].text, [*TYPES, "DECIMAL"])
+    if tokens[index].token_type == T.DASH and message.endswith("here"):
+        return "a name with - in it goes in backquotes: `check-ins`"
+    return _misspelt(tokens, index)
 
 
 def _misspelt(tokens: list[Token], index: int) -> str:

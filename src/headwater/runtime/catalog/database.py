@@ -247,7 +247,9 @@ def _parsed(text: str) -> tuple[sa.URL, str]:
 
 
 def _file_url(path: Path) -> sa.URL:
-    return sa.URL.create("sqlite", database=str(path / FILE if path.is_dir() else path))
+    """Absolute, as connections are opened later, when the working directory may be another."""
+    file = path / FILE if path.is_dir() else path
+    return sa.URL.create("sqlite", database=str(file.absolute()))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -159,11 +159,10 @@ class NewSegment:
             raise CatalogError(f"a segment of {self.rows} rows and {self.bytes} bytes")
         if self.rows and not self.path:
             raise CatalogError(f"a segment of {self.rows} rows needs a file")
-        if (self.least_time is None) != (self.largest_time is None):
-            raise CatalogError("a segment has both its least and largest event time, or neither")
-        if None not in (self.least_time, self.largest_time) and (
-            self.least_time > self.largest_time  # type: ignore[operator]
-        ):
+        if self.least_time is None or self.largest_time is None:
+            if self.least_time != self.largest_time:
+                raise CatalogError("a segment has a least and a largest event time, or neither")
+        elif self.least_time > self.largest_time:
             raise CatalogError(f"a segment from {self.least_time} back to {self.largest_time}")
 
 

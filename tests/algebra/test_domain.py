@@ -1,0 +1,315 @@
+"""Domains: each operation against membership of single values, and the laws of a lattice."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from three_valued import compare as order
+from three_valued import truths
+
+from headwater.algebra.domain import (
+    Domain,
+    Interval,
+    comparable,
+    compare,
+    everything,
+    nothing,
+    of,
+    only_null,
+)
+from headwater.algebra.expressions import FALSE, Column, Expr, Literal, literal
+from headwater.algebra.functions import call
+from headwater.algebra.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    Type,
+    Value,
+)
+from headwater.errors import AlgebraError
+from strategies import MONEY, ORDER, UNIVERSE, domains_of
+
+QUICK = settings(max_examples=100, deadline=None)
+TYPES = st.sampled_from([BOOLEAN, TINYINT, INT, TIMESTAMP, MONEY, DOUBLE, STRING])
+
+
+def members(domain: Domain) -> set[object]:
+    """By texts, as NaN is not equal to itself in a set."""
+    return {repr(value) for value in UNIVERSE[domain.type] if domain.contains(value)}
+
+
+@QUICK
+@given(st.data(), TYPES, st.sampled_from(ORDER))
+def test_a_comparison_holds_the_values_that_compare_so(
+    data: st.DataObject, type_: Type, op: str
+) -> None:
+    bound = data.draw(st.sampled_from([v for v in UNIVERSE[type_] if v is not None]))
+    column = Column("a", "x", type_)
+    table = {column: UNIVERSE[type_]}
+    rows = truths(call(op, column, Literal(bound, type_)), table)
+    domain = compare(type_, op, bound)
+    assert [domain.contains(value) for value in UNIVERSE[type_]] == rows
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_operations_are_those_of_sets(data: st.DataObject, type_: Type) -> None:
+    a, b = data.draw(domains_of(type_)), data.draw(domains_of(type_))
+    all_values = {repr(v) for v in UNIVERSE[type_]}
+    assert members(a.intersect(b)) == members(a) & members(b)
+    assert members(a.union(b)) == members(a) | members(b)
+    assert members(a.outside()) == all_values - members(a)
+    assert members(a.complement()) == all_values - members(a) - {"None"}
+    assert (a <= b) == (a.intersect(b) == a)
+    if a <= b:
+        assert members(a) <= members(b)
+    if a.is_empty:
+        assert not members(a)
+    assert a.is_all == (a == everything(type_))
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_the_laws_of_a_lattice(data: st.DataObject, type_: Type) -> None:
+    a, b, c = (data.draw(domains_of(type_)) for _ in range(3))
+    for join, meet in ((Domain.union, Domain.intersect), (Domain.intersect, Domain.union)):
+        assert join(a, a) == a
+        assert join(a, b) == join(b, a)
+        assert join(a, join(b, c)) == join(join(a, b), c)
+        assert join(a, meet(a, b)) == a
+        assert join(a, meet(b, c)) == meet(join(a, b), join(a, c))
+    assert a.outside().outside() == a
+    assert a.union(b).outside() == a.outside().intersect(b.outside())
+    assert a.union(a.outside()).is_all
+    assert a.intersect(a.outside()).is_empty
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_the_hull_is_the_least_interval(data: st.DataObject, type_: Type) -> None:
+    a = data.draw(domains_of(type_))
+    hull = a.hull()
+    assert a <= hull and hull.hull() == hull and hull.null == a.null
+    assert len(hull.intervals) <= 1
+    for value in UNIVERSE[type_]:
+        if value is not None and hull.contains(value):
+            ups, downs = compare(type_, ">=", value), compare(type_, "<=", value)
+            assert not a.with_null(False).intersect(ups).is_empty
+            assert not a.with_null(False).intersect(downs).is_empty
+
+
+@QUICK
+@given(st.data(), TYPES, st.booleans())
+def test_the_condition_of_a_domain(data: st.DataObject, type_: Type, nullable: bool) -> None:
+    a = data.draw(domains_of(type_))
+    column = Column("a", "x", type_, nullable)
+    table = {column: [v for v in UNIVERSE[type_] if v is not None or nullable]}
+    rows = truths(a.as_expr(column), table)
+    assert rows == [a.contains(value) for value in table[column]]
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_what_is_left_to_say_within_a_known_domain(data: st.DataObject, type_: Type) -> None:
+    a, known = data.draw(domains_of(type_)), data.draw(domains_of(type_))
+    said = a.within(known)
+    assert said.intersect(known) == a.intersect(known)
+    assert said.within(known) == said
+    assert said.is_all or len(said.cuts) <= len(a.intersect(known).cuts)
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_outcomes_of_comparing_values_of_two_domains(data: st.DataObject, type_: Type) -> None:
+    a, b = data.draw(domains_of(type_)), data.draw(domains_of(type_))
+    found = 0
+    for x in UNIVERSE[type_]:
+        for y in UNIVERSE[type_]:
+            if x is not None and y is not None and a.contains(x) and b.contains(y):
+                found |= {-1: 1, 0: 2, 1: 4}[order(x, y) or 0]
+    assert found & ~a.outcomes(b) == 0
+    assert a.outcomes(a) in (0, 2, 7)
+
+
+# ---- normal form
+
+
+X = Column("a", "x", INT)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (compare(INT, ">", 5), compare(INT, ">=", 6)),
+        (compare(INT, "<", Fraction(9, 2)), compare(INT, "<=", 4)),
+        (compare(INT, "=", Decimal("1.5")), nothing(INT)),
+        (compare(INT, "<>", Decimal("1.5")), everything(INT, null=False)),
+        (compare(TINYINT, "<=", 127), everything(TINYINT, null=False)),
+        (compare(TINYINT, "<", 200), everything(TINYINT, null=False)),
+        (compare(TINYINT, ">", 127), nothing(TINYINT)),
+        (compare(TINYINT, ">=", 127), of(TINYINT, [127])),
+        (compare(BOOLEAN, "<>", True), of(BOOLEAN, [False])),
+        (compare(BOOLEAN, ">", False), of(BOOLEAN, [True])),
+        (of(BOOLEAN, [True, False, None]), everything(BOOLEAN)),
+        (compare(STRING, "<", ""), nothing(STRING)),
+        (compare(STRING, ">", "a").intersect(compare(STRING, "<", "a\0")), nothing(STRING)),
+        (compare(DOUBLE, ">", math.inf), of(DOUBLE, [math.nan])),
+        (compare(DOUBLE, "<=", math.nan), everything(DOUBLE, null=False)),
+        (compare(DOUBLE, ">=", -0.0), compare(DOUBLE, ">=", 0.0)),
+        (compare(MONEY, ">", Decimal("1.25")), compare(MONEY, ">=", Decimal("1.3"))),
+        (compare(MONEY, "<", 1000), everything(MONEY, null=False)),
+        (of(INT, [3, 1, 2]), compare(INT, ">=", 1).intersect(compare(INT, "<=", 3))),
+        (compare(TIMESTAMP, "<", 0), compare(TIMESTAMP, "<=", -1)),
+        (compare(INT, "=", None), nothing(INT)),
+    ],
+)
+def test_equal_sets_are_equal(a: Domain, b: Domain) -> None:
+    assert a == b
+
+
+def test_different_sets_are_different() -> None:
+    assert compare(DOUBLE, ">", 1.0) != compare(DOUBLE, ">=", 1.0)
+    assert compare(STRING, ">", "a") != compare(STRING, ">=", "b")
+    assert only_null(INT) != nothing(INT)
+    assert not of(INT, [1]).contains(2**40 + 1)
+    assert not everything(INT).contains(2**40)
+
+
+def parsed(name: str, *args: object) -> Expr:
+    return call(name, *(arg if isinstance(arg, Column) else Literal(arg, INT) for arg in args))
+
+
+@pytest.mark.parametrize(
+    ("domain", "condition"),
+    [
+        (everything(INT), None),
+        (nothing(INT), FALSE),
+        (only_null(INT), call("is_null", X)),
+        (everything(INT, null=False), call("not", call("is_null", X))),
+        (of(INT, [5]), parsed("=", X, 5)),
+        (of(INT, [5, 7, 9]), parsed("in", X, 5, 7, 9)),
+        (of(INT, [5, 6]), parsed("in", X, 5, 6)),
+        (of(INT, [5, 6, 7]), call("and", parsed(">=", X, 5), parsed("<=", X, 7))),
+        (compare(INT, "<>", 5), parsed("<>", X, 5)),
+        (of(INT, [1, 5]).complement(), call("not", parsed("in", X, 1, 5))),
+        (compare(INT, ">", 5), parsed(">=", X, 6)),
+        (
+            compare(INT, ">", 5).intersect(compare(INT, "<>", 9)),
+            call("and", parsed(">=", X, 6), parsed("<>", X, 9)),
+        ),
+        (
+            compare(INT, ">", 5).union(only_null(INT)),
+            call("or", parsed(">=", X, 6), call("is_null", X)),
+        ),
+        (
+            compare(INT, ">", 90).union(compare(INT, "<", 5)),
+            call("or", parsed("<=", X, 4), parsed(">=", X, 91)),
+        ),
+        (
+            compare(INT, ">", 90).union(of(INT, [3, 5])),
+            call("or", parsed(">=", X, 91), parsed("in", X, 3, 5)),
+        ),
+    ],
+    ids=str,
+)
+def test_the_shortest_condition(domain: Domain, condition: Expr | None) -> None:
+    assert domain.as_expr(X) == condition
+
+
+def test_conditions_of_other_types() -> None:
+    text, real, flag = Column("a", "s", STRING), Column("a", "d", DOUBLE), Column("a", "f", BOOLEAN)
+    assert compare(STRING, ">", "a").as_expr(text) == call(">", text, literal("a"))
+    assert compare(STRING, "<=", "a").as_expr(text) == call("<=", text, literal("a"))
+    assert compare(DOUBLE, "<", 0.1).as_expr(real) == call("<", real, literal(0.1))
+    assert compare(DOUBLE, "<=", 0.1).as_expr(real) == call("<=", real, literal(0.1))
+    assert of(BOOLEAN, [True]).as_expr(flag) == flag
+    assert of(BOOLEAN, [False]).as_expr(flag) == call("not", flag)
+    assert everything(INT, null=False).as_expr(Column("a", "n", INT, nullable=False)) is None
+
+
+def test_intervals() -> None:
+    assert compare(INT, ">", 5).intervals == (Interval(6, None, True, False),)
+    assert compare(STRING, ">", "a").intervals == (Interval("a", None, False, False),)
+    assert of(INT, [1, 2, 5]).intervals == (Interval(1, 2), Interval(5, 5))
+    assert str(Interval("a", None, False, False)) == "(a..)"
+    assert of(INT, [1, 2, 5]).values(3) == tuple(Literal(n, INT) for n in (1, 2, 5))
+    assert of(INT, [1, 2, 5]).values(2) is None
+    assert of(INT, [4]).point == Literal(4, INT)
+    assert of(MONEY, [Decimal("1.5")]).point == Literal(Decimal("1.5"), MONEY)
+    assert of(INT, [4, 5]).point is None
+    assert only_null(INT).point == Literal(None, INT)
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("[1..9]", ">= 3"),
+        ("[3..9]", "everything"),
+        ("[3..20]", "<= 9"),
+        ("[1..20]", "[3..9]"),
+        ("NULL or [3..9]", "not NULL"),
+    ],
+)
+def test_three_to_nine_within(known: str, said: str) -> None:
+    def between(low: int, high: int) -> Domain:
+        return compare(INT, ">=", low).intersect(compare(INT, "<=", high))
+
+    domains = {
+        "[1..9]": between(1, 9),
+        "[3..9]": between(3, 9),
+        "[3..20]": between(3, 20),
+        "[1..20]": between(1, 20),
+        "NULL or [3..9]": between(3, 9).with_null(True),
+        ">= 3": compare(INT, ">=", 3),
+        "<= 9": compare(INT, "<=", 9),
+        "not NULL": everything(INT, null=False),
+        "everything": everything(INT),
+    }
+    assert between(3, 9).within(domains[known]) == domains[said]
+
+
+def test_single_values_stay_what_they_are() -> None:
+    assert of(INT, [5]).within(of(INT, [5, 7])) == of(INT, [5])
+
+
+@pytest.mark.parametrize(
+    ("type_", "constant", "value"),
+    [
+        (INT, literal(5), 5),
+        (BIGINT, literal(5), 5),
+        (INT, literal(Decimal("1.5")), Decimal("1.5")),
+        (BIGINT, literal(1.5), 1.5),
+        (BIGINT, literal(2.0**53), None),
+        (BIGINT, literal(math.inf), math.inf),
+        (MONEY, literal(2), 2),
+        (MONEY, literal(1.5), None),
+        (DOUBLE, literal(2), 2.0),
+        (DOUBLE, literal(Decimal("0.1")), 0.1),
+        (FLOAT, literal(2**24), float(2**24)),
+        (FLOAT, literal(2**24 + 1), None),
+        (FLOAT, literal(0.1), 0.1),
+        (TIMESTAMP, Literal(2, DATE), 2 * 86_400_000_000),
+        (DATE, Literal(43_200_000_000, TIMESTAMP), Fraction(1, 2)),
+        (INT, literal("5"), None),
+        (STRING, literal("5"), "5"),
+        (INT, literal(None), None),
+    ],
+)
+def test_constants_of_other_types(type_: Type, constant: Literal, value: Value | Fraction) -> None:
+    assert comparable(type_, constant) == value
+
+
+def test_domains_of_different_types_do_not_meet() -> None:
+    with pytest.raises(AlgebraError, match="INT does not meet one of BIGINT"):
+        everything(INT).intersect(everything(BIGINT))

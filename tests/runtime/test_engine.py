@@ -1,0 +1,218 @@
+"""The engine on Spark gives what the reference evaluator gives, whatever the cuts and crashes."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_helpers import (
+    Rows,
+    Stop,
+    as_csv_keeps,
+    declare,
+    expected,
+    feed,
+    opened,
+    pieces,
+    settle,
+    stop_at,
+    submit,
+    told,
+)
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from headwater.algebra.nodes import Query
+from headwater.cql import parse_query, unparse
+from headwater.runtime.housekeeping import sweep
+from strategies import SOURCES, queries, streams, tables
+
+pytestmark = pytest.mark.spark
+
+QUIET = settings(
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+"""Without shrinking: a case takes seconds."""
+
+
+def check(spark: Any, query: Query, streams: Rows, tables: Rows, seed: int) -> None:
+    tables = as_csv_keeps(tables)
+    note(unparse(query))
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        with opened(state / "state", spark) as headwater:
+            declare(headwater, state / "items", tables)
+            submit(headwater, "q", query)
+            feed(headwater, random.Random(seed), streams)
+            assert told(headwater, "q", query) == expected(query, streams, tables)
+
+
+@given(queries(), streams(), tables(), st.integers(0, 2**32))
+@settings(QUIET, max_examples=12)
+def test_random_queries(spark: Any, query: Query, streams: Rows, tables: Rows, seed: int) -> None:
+    check(spark, query, streams, tables, seed)
+
+
+@pytest.mark.slow
+@given(queries(), streams(), tables(), st.integers(0, 2**32))
+@settings(QUIET, max_examples=1_000)
+def test_random_queries_in_the_long_run(
+    spark: Any, query: Query, streams: Rows, tables: Rows, seed: int
+) -> None:
+    check(spark, query, streams, tables, seed)
+
+
+# ---- one of each kind, and crashes
+
+KINDS = {
+    "select": "SELECT item, price FROM bids WHERE item > 0",
+    "join": "SELECT b.item, a.cost FROM bids [RANGE 3 SEC] b, asks [RANGE 2 SEC] a WHERE b.item = a.item",
+    "sliding join": """SELECT b.note, a.note AS other FROM bids [RANGE 4 SEC SLIDE 2 SEC] b,
+        asks [RANGE 3 SEC SLIDE 1 SEC] a WHERE b.item = a.item""",
+    "self-join": "SELECT x.item, y.bidder FROM bids [RANGE 2 SEC] x, bids [NOW] y WHERE x.item = y.item",
+    "table": "SELECT b.item, i.label FROM bids b, items i WHERE b.item = i.item",
+    "aggregate": "SELECT item, COUNT(*) AS n, SUM(price) AS s FROM bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item",
+    "global": "SELECT COUNT(*) AS n, MAX(bidder) AS m FROM bids [RANGE 3 SEC SLIDE 1 SEC]",
+    "changes": "SELECT item, COUNT(*) AS n FROM bids [RANGE 2 SEC] GROUP BY item HAVING COUNT(*) > 1",
+    "distinct": "DSTREAM(SELECT DISTINCT note FROM bids [RANGE 2 SEC])",
+    "rows": "SELECT item, note FROM bids [PARTITION BY item ROWS 1]",
+    "anti": "SELECT item FROM bids [RANGE 2 SEC] WHERE item NOT IN (SELECT item FROM asks [RANGE 2 SEC])",
+    "outer": """SELECT b.item, a.cost FROM bids [RANGE 2 SEC] b LEFT JOIN asks [RANGE 1 SEC] a
+        ON b.item = a.item""",
+    "union": "SELECT item, note FROM bids [NOW] UNION ALL SELECT item, note FROM asks [NOW]",
+    "nested": """SELECT b.item, m.top FROM bids [NOW] b,
+        (SELECT item, MAX(price) AS top FROM bids [RANGE 3 SEC] GROUP BY item) m WHERE b.item = m.item""",
+}
+
+
+def sample(seed: int, size: int = 40) -> Rows:
+    rng = random.Random(seed)
+
+    def times() -> list[int]:
+        return sorted(rng.randrange(0, 24) * 500_000 for _ in range(size))
+
+    notes = ["a", "b", None]
+    bids = [
+        (
+            rng.randrange(4),
+            rng.choice([1, 2, None]),
+            rng.choice([1.0, 0.25, 2.5]),
+            rng.choice(notes),
+            t,
+        )
+        for t in times()
+    ]
+    asks = [
+        (rng.choice([0, 1, 2, None]), rng.random() < 0.5, None, rng.choice(notes), t)
+        for t in times()
+    ]
+    return {"Bids": bids, "Asks": asks}
+
+
+TABLES: Rows = {"Items": [(0, "zero"), (1, "one"), (1, "uno"), (None, "none")]}
+
+
+def test_every_kind_of_query_at_once(spark: Any, tmp_path: Path) -> None:
+    data = sample(7)
+    found = {name: parse_query(text, SOURCES) for name, text in KINDS.items()}
+    with opened(tmp_path / "state", spark) as headwater:
+        declare(headwater, tmp_path / "items", TABLES)
+        for name, query in found.items():
+            submit(headwater, name, query)
+        feed(headwater, random.Random(1), data)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, data, TABLES), name
+            assert expected(query, data, TABLES), f"{name}: nothing was compared"
+
+
+POINTS = ["unit: written", "unit: committed"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_loses_and_doubles_nothing(spark: Any, tmp_path: Path, point: str) -> None:
+    data = sample(11)
+    kinds = ("join", "aggregate", "anti")
+    found = {name: parse_query(KINDS[name], SOURCES) for name in kinds}
+    rng = random.Random(point)
+    left = pieces(rng, data)
+    with opened(tmp_path / "state", spark) as headwater:
+        declare(headwater, tmp_path / "items", TABLES)
+        for name, query in found.items():
+            submit(headwater, name, query)
+    crashes = 0
+    while left:
+        name, rows = left.pop(0)
+        crash = stop_at(point, rng.randint(1, 3))
+        with opened(tmp_path / "state", spark, at_point=crash, holder=f"h{len(left)}") as headwater:
+            headwater.push(name, rows)
+            try:
+                settle(headwater)
+            except Stop:
+                crashes += 1
+    assert crashes
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute("END STREAM bids; END STREAM asks")
+        settle(headwater)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, data, TABLES), name
+        sweep(headwater.catalog, headwater.state, grace=-1)
+        named = {str(Path(path).resolve()) for path in headwater.catalog.all_paths()}
+        there = {str(p.resolve()) for p in (tmp_path / "state" / "log").glob("*/*/*")}
+        assert there == named
+
+
+# ---- files
+
+
+def test_files_late_and_malformed(spark: Any, tmp_path: Path) -> None:
+    """Two files: the second brings a record that is late, and some that are no records."""
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+
+    def line(item: Any, second: int) -> str:
+        return json.dumps({"item": item, "ts": f"2026-01-01T00:00:{second:02}Z"})
+
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (item INT NOT NULL, ts TIMESTAMP) TIMESTAMP BY ts LATENESS 5 SECONDS
+              FROM files(path => '{inbox}', format => 'json');
+            CREATE QUERY q AS SELECT item FROM s;
+            """)
+        (inbox / "1.jsonl").write_text("\n".join([line(1, 10), line(2, 20)]))
+        settle(headwater)
+        bad = ["{not json", line(None, 21), '{"item": 5}', line(3, 14), line(4, 15), line(6, 16)]
+        (inbox / "2.jsonl").write_text("\n".join(bad))
+        settle(headwater)
+        rows = [row["item"] for row in headwater.query("q").results()]
+        stream = headwater.catalog.stream("s")
+        assert stream is not None
+        assert sorted(rows) == [1, 2, 4, 6]
+        assert (stream.malformed, stream.late) == (3, 1)
+        reasons = [reject.reason for reject in headwater.catalog.rejects("s")]
+        assert sorted(reasons) == ["item is NULL", "late", "malformed", "ts is NULL"]
+        settle(headwater)
+        assert len(list(headwater.query("q").results())) == 4
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_formats_of_files(spark: Any, tmp_path: Path, format_: str) -> None:
+    rows = [(1, 1.5, "a", 1_000_000), (2, None, "b, c", 2_500_000), (3, 0.25, None, 3_000_000)]
+    inbox = tmp_path / "in"
+    frame = spark.createDataFrame(rows, "v INT, d DOUBLE, s STRING, us BIGINT")
+    frame = frame.selectExpr("s", "v", "d", "timestamp_micros(us) AS ts").coalesce(1)
+    frame.write.format(format_).option("header", "true").save(str(inbox))
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (v INT, d DOUBLE, s STRING, ts TIMESTAMP) TIMESTAMP BY ts
+              FROM files(path => '{inbox}', format => '{format_}');
+            CREATE QUERY q AS SELECT v, d, s FROM s;
+            """)
+        settle(headwater)
+        found = sorted((r["v"], r["d"], r["s"]) for r in headwater.query("q").results())
+        assert found == [(1, 1.5, "a"), (2, None, "b, c"), (3, 0.25, None)]
