@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwater.cql import parse, parse_query
     from headwater.errors import CqlError, HeadwaterError
     from headwater.reference import evaluate
+    from headwater.runtime.api import open_state as open
 
 __version__ = "0.1.0"
 
@@ -23,24 +24,27 @@ __all__ = [
     "__version__",
     "canonicalize",
     "evaluate",
+    "open",
     "parse",
     "parse_query",
 ]
 
 _HOMES = {
-    "CqlError": "headwater.errors",
-    "HeadwaterError": "headwater.errors",
-    "canonicalize": "headwater.algebra.canonical",
-    "evaluate": "headwater.reference",
-    "parse": "headwater.cql",
-    "parse_query": "headwater.cql",
+    "CqlError": ("headwater.errors", "CqlError"),
+    "HeadwaterError": ("headwater.errors", "HeadwaterError"),
+    "canonicalize": ("headwater.algebra.canonical", "canonicalize"),
+    "evaluate": ("headwater.reference", "evaluate"),
+    "open": ("headwater.runtime.api", "open_state"),
+    "parse": ("headwater.cql", "parse"),
+    "parse_query": ("headwater.cql", "parse_query"),
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
+    module, attribute = _HOMES[name]
+    value: object = getattr(import_module(module), attribute)
     globals()[name] = value
     return value
 

@@ -84,7 +84,7 @@ GIVES: list[tuple[str, str, Type]] = [
     ("is_null", "span", BOOLEAN),
     ("+", "tiny small", SMALLINT),
     ("+", "i big", BIGINT),
-    ("+", "i f", FLOAT),
+    ("+", "i f", DOUBLE),
     ("+", "m f", DOUBLE),
     ("+", "i d", DOUBLE),
     ("+", "m m", decimal(11, 2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ def pieces(rng: random.Random, streams: Rows) -> list[tuple[str, list[Any]]]:
     for name, rows in streams.items():
         cuts = sorted(rng.randint(0, len(rows)) for _ in range(rng.randint(0, 2)))
         bounds = [0, *cuts, len(rows)]
-        queues[name] = [rows[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        queues[name] = [rows[a:b] for a, b in itertools.pairwise(bounds)]
     order = [name for name, queue in queues.items() for _ in queue]
     rng.shuffle(order)
     return [(name, queues[name].pop(0)) for name in order]

@@ -315,27 +315,16 @@ def comparable(type_: Type, constant: Literal) -> Constant | None:
     value, other = constant.value, constant.type
     if value is None or other == type_:
         return value
-    if type_.is_floating:
-        return _beside_float(type_, value, other)
     if isinstance(value, float):
-        exact = 2**53 if other == DOUBLE else 2**24
-        fits = type_.is_integer and (not math.isfinite(value) or abs(value) < exact)
-        return value if fits else None
-    if type_.is_numeric and other.is_numeric:
-        return value
+        whole = type_.is_integer and (not math.isfinite(value) or abs(value) < 2**53)
+        return value if whole or type_.is_floating else None
+    if type_.is_numeric and other.is_numeric and isinstance(value, int | Decimal):
+        return float(value) if type_.is_floating else value
     if (type_.name, other.name) == ("TIMESTAMP", "DATE"):
         return value * DAY if isinstance(value, int) else None
     if (type_.name, other.name) == ("DATE", "TIMESTAMP"):
         return Fraction(value, DAY) if isinstance(value, int) else None
     return None
-
-
-def _beside_float(type_: Type, value: Constant, other: Type) -> float | None:
-    if not other.is_numeric or isinstance(value, str):
-        return None
-    if type_ != DOUBLE and isinstance(value, int) and abs(value) > 2**24:
-        return None
-    return float(value)
 
 
 # ---- the line of values

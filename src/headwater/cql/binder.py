@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from headwater.algebra.catalog import Namespace, Stream
-from headwater.algebra.expressions import TRUE, Expr, columns_of, conjunction, conjuncts
+from headwater.algebra.expressions import TRUE, Expr, conjunction, conjuncts
 from headwater.algebra.nodes import (
     Distinct,
     OuterJoin,
@@ -41,6 +41,7 @@ from headwater.cql.joins import (
     membership,
     semi_join,
     shared_columns,
+    speaks_of,
     subquery_condition,
 )
 from headwater.cql.names import Scope
@@ -244,6 +245,7 @@ class _Queries:
         """What FROM joins and WHERE keeps, `local` conditions too; `outer` gets the conditions that
         name columns of the query around."""
         relation = joined.relation(self.place, node)
+        inside = joined.aliases()
         queries: list[tuple[Node, bool]] = []
         clause = node.args.get("where")
         if clause is not None:
@@ -253,9 +255,9 @@ class _Queries:
                 if query is not None:
                     queries.append((query, anti))
                     continue
-                scope.outer = False
-                bound = binder.condition(part)
-                (outer if scope.outer else local).append(bound)
+                for bound in conjuncts(binder.condition(part)):
+                    own = not scope.correlated or speaks_of(bound, inside)
+                    (local if own else outer).append(bound)
         condition = conjunction(local)
         if condition is not None:
             relation = self.place.build(clause, Select, relation, condition)
@@ -453,17 +455,17 @@ class _Queries:
         alias = self.next_semi_join()
         inner = self.item(node.args.get("this"), around)
         check_aliases(self.place, node, outer, inner)
+        inside = inner.aliases()
         local: list[Expr] = []
         shared: list[Expr] = []
         for part in conjuncts(join_condition(self.place, node, outer, inner)):
-            own = all(column.relation in inner.aliases() for column in columns_of(part))
-            (local if own else shared).append(part)
+            (local if speaks_of(part, inside) else shared).append(part)
         right = inner.relation(self.place, node)
         condition = conjunction(local)
         if condition is not None:
             right = Select(right, condition)
         anti = str(node.args.get("kind")) == "ANTI"
-        return semi_join(self.place, node, left, right, inner.aliases(), shared, alias, anti)
+        return semi_join(self.place, node, left, right, inside, shared, alias, anti)
 
     def exists(
         self, node: Node, anti: bool, outer: Scope, left: Relation, around: _Around

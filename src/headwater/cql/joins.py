@@ -127,6 +127,11 @@ def is_grouped(query: Node) -> bool:
     return any(grouping) or is_aggregate(query.args.get("expressions"))
 
 
+def speaks_of(expr: Expr, aliases: set[str]) -> bool:
+    """Whether all its columns are of these relations."""
+    return all(column.relation in aliases for column in columns_of(expr))
+
+
 def membership(place: Place, node: Node, operand: Expr, value: Expr, anti: bool) -> Expr:
     """operand = value; for NOT IN also true if one of them is NULL, as then it is not known."""
     binder = Binder(place, Scope([]), "IN")
@@ -146,8 +151,7 @@ class Asked:
 
     def is_local(self, inside: set[str]) -> bool:
         """Whether it speaks of the inside alone: a constant IN (..)."""
-        columns = columns_of(self.value)
-        return not columns_of(self.operand) and all(c.relation in inside for c in columns)
+        return not columns_of(self.operand) and speaks_of(self.value, inside)
 
 
 def semi_join(
@@ -183,8 +187,7 @@ def _lifted(expr: Expr, inside: set[str], alias: str, items: dict[Expr, Column])
     """
     if isinstance(expr, Literal):
         return expr
-    columns = columns_of(expr)
-    own = bool(columns) and all(column.relation in inside for column in columns)
+    own = bool(columns_of(expr)) and speaks_of(expr, inside)
     if own and (isinstance(expr, Column) or expr.type != BOOLEAN):
         if expr not in items:
             items[expr] = Column(alias, f"c{len(items)}", expr.type, nullable(expr))

@@ -38,11 +38,11 @@ class Shared:
 class Scope:
     """The columns that an expression may name, and beyond them those of the query around it.
 
-    A column of the query around may be named only while `correlated` is set; `outer` is then true
-    if one was. Columns `shared` by USING go without alias.
+    A column of the query around may be named only where `correlated` is set. Columns `shared` by
+    USING go without alias.
     """
 
-    __slots__ = ("around", "by_alias", "correlated", "outer", "shared", "sources")
+    __slots__ = ("around", "by_alias", "correlated", "shared", "sources")
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class Scope:
         self.shared = shared or {}
         self.around = around
         self.correlated = False
-        self.outer = False
 
     def column(self, name: str) -> Expr:
         """The column of that name; raises AlgebraError if there is none, or more than one."""
@@ -132,7 +131,6 @@ class Scope:
                     f"{name} belongs to the outer {column.relation}, which the inner one hides;"
                     " give one of them another alias"
                 )
-        self.outer = True
         return found
 
     def _names(self) -> list[str]:

@@ -22,14 +22,12 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.types import Value
-from headwater.cql import parse
-from headwater.cql.statements import BareQuery, Explain, Show
 from headwater.errors import HeadwaterError, nearest
 from headwater.runtime import results
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.push import push
-from headwater.runtime.submit import carry_out
+from headwater.runtime.scripts import execute
 
 
 class Headwater:
@@ -57,14 +55,12 @@ class Headwater:
         return self._engine
 
     def execute(self, text: str) -> list[str]:
-        """Carry out the statements of a text, none if one is wrong; a sentence about each."""
-        statements = parse(text, self.definitions.names)
-        said = []
-        for statement in statements:
-            if isinstance(statement, BareQuery | Explain | Show):
-                raise HeadwaterError("name the query to run it: CREATE QUERY name AS SELECT ..")
-            said.append(carry_out(self.catalog, self.definitions, statement))
-        return said
+        """Carry out the statements of a text, none if one is wrong; a sentence about each.
+
+        What is declared already, in the same words, is left as it is; the same name for something
+        else raises HeadwaterError.
+        """
+        return [done.sentence for done in execute(self.catalog, self.definitions, text)]
 
     def push(self, stream: str, rows: Iterable[Mapping[str, Value] | Sequence[Value]]) -> int:
         """Append tuples to a stream declared FROM CLIENT; returns how many were taken in."""

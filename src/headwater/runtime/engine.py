@@ -36,7 +36,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, compiled
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.housekeeping import Reader, compact, retain, sweep
+from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
 from headwater.runtime.push import append, segment, stream_folder
 from headwater.runtime.sources import MALFORMED, Source, open_source, read_table
 from headwater.runtime.sparksql import quoted
@@ -132,15 +132,14 @@ class Engine:
         lease = self._lease("housekeeping")
         if lease is None:
             return
-        rows = [row for row in self.catalog.units() if row.state != "dropped"]
-        readers = {
-            row.id: Reader(self._unit(row).plan, self.catalog.cursors(row.id)) for row in rows
-        }
+        readers = [
+            Reader(self._unit(row).plan, self.catalog.cursors(row.id))
+            for row in self.catalog.units()
+        ]
         retain(self.catalog, readers, lease)
-        for name in self.definitions.streams:
-            compact(self.catalog, stream_log(name), stream_folder(self.state, name), TIME, lease)
-        for row in rows:
-            compact(self.catalog, unit_log(row.id), self._unit_folder(row.id), "_tau", lease)
+        for stream in self.catalog.streams():
+            own = readers_of(stream_log(stream.name), readers)
+            compact(self.catalog, stream, own, stream_folder(self.state, stream.name), lease)
         sweep(self.catalog, self.state)
 
     def end_finite_streams(self) -> bool:

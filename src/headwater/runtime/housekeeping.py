@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, Lease, NewSegment, Segment, StreamRow, stream_log
-from headwater.runtime.compile import Delta, Instants, window_start
+from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
+from headwater.runtime.compile import TIME, Delta, Instants, window_start
+from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
 """Neighbours are merged up to so many rows."""
@@ -95,7 +96,12 @@ def expired(
     ]
 
 
-def retain(catalog: Catalog, readers: Mapping[str, Reader], lease: Lease | None) -> int:
+def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
+    """Those that read a log."""
+    return [r for r in readers if any(stream_log(s.stream) == log for _, s in r.plan.scans)]
+
+
+def retain(catalog: Catalog, readers: Sequence[Reader], lease: Lease | None) -> int:
     """Remove the expired segments of all streams with their files; returns how many."""
     removed = 0
     for stream in catalog.streams():
@@ -105,8 +111,8 @@ def retain(catalog: Catalog, readers: Mapping[str, Reader], lease: Lease | None)
         ]
         gone = expired(stream, catalog.segments(log), own)
         if gone:
-            for segment in catalog.remove_segments([s.id for s in gone], lease):
-                files.remove(segment.path)
+            for old in catalog.remove_segments([s.id for s in gone], lease):
+                files.remove(old.path)
             removed += len(gone)
     return removed
 
@@ -115,44 +121,36 @@ def mergeable(segments: Sequence[Segment]) -> list[Segment]:
     """The first run of small neighbours that is worth a merge; empty if there is none."""
     run: list[Segment] = []
     rows = 0
-    for segment in segments:
-        if segment.rows > MERGED_ROWS // 2 or rows + segment.rows > MERGED_ROWS:
+    for found in segments:
+        if found.rows > MERGED_ROWS // 2 or rows + found.rows > MERGED_ROWS:
             if len(run) >= MERGED_AT_LEAST:
                 return run
             run, rows = [], 0
-        if segment.rows <= MERGED_ROWS // 2:
-            run.append(segment)
-            rows += segment.rows
+        if found.rows <= MERGED_ROWS // 2:
+            run.append(found)
+            rows += found.rows
     return run if len(run) >= MERGED_AT_LEAST else []
 
 
 def compact(
-    catalog: Catalog, log: str, folder: Path, time_column: str, lease: Lease | None
+    catalog: Catalog,
+    stream: StreamRow,
+    readers: Sequence[Reader],
+    folder: Path,
+    lease: Lease | None,
 ) -> bool:
-    """Merge one run of small neighbours of a log; returns whether there was one."""
-    run = mergeable(catalog.segments(log))
-    if not run:
-        return False
+    """Merge one run of small neighbours that every reader has taken in; whether there was one."""
+    log = stream_log(stream.name)
+    taken = min((reader.reached(log) for reader in readers), default=stream.next_seq - 1)
+    run = mergeable(catalog.segments(log, 0, taken)) if taken else []
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    merged = pa.concat_tables(tables).sort_by(time_column)
-    written = files.write_arrow(merged, folder, time_column)
+    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, TIME)
     assert written is not None
-    last = run[-1]
-    catalog.replace_segments(
-        lease,
-        [s.id for s in run],
-        NewSegment(
-            log=log,
-            path=written.path,
-            rows=written.rows,
-            bytes=written.bytes,
-            least_time=written.least_time,
-            largest_time=written.largest_time,
-            watermark=last.watermark,
-        ),
-    )
+    catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
+    for piece in catalog.remove_segments([s.id for s in run], lease):
+        files.remove(piece.path)
     return True
 
 

@@ -55,7 +55,7 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
             return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
         case DropQuery():
-            catalog.drop_query(statement.name)
+            drop(catalog, statement.name)
             return f"query {statement.name} dropped"
         case DropStream():
             catalog.drop_stream(statement.name)
@@ -64,10 +64,10 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             catalog.drop_table(statement.name)
             return f"table {statement.name} dropped"
         case PauseQuery():
-            catalog.set_query_state(statement.name, "paused")
+            pause(catalog, statement.name)
             return f"query {statement.name} paused"
         case ResumeQuery():
-            catalog.set_query_state(statement.name, "running")
+            resume(catalog, statement.name)
             return f"query {statement.name} runs again"
         case EndStream():
             catalog.commit(None, ended=statement.name)
@@ -99,10 +99,51 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         if unit.digest != canonical.digest or unit.state == "dropped":
             continue
         if _covers(catalog.cursor(unit.id, "start"), start, _looks_back(plan, definitions)):
-            return catalog.accept_query(query, unit.id)
+            row = catalog.accept_query(query, unit.id)
+            _settle(catalog, row.unit_id)
+            return row
     unit_ = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
     cursors = {} if start is None else {(unit_.id, "start"): start}
     return catalog.accept_query(query, unit_, cursors)
+
+
+def drop(catalog: Catalog, name: str) -> list[str]:
+    """Drop a query; returns the units that went with it. Raises CatalogError if there is none."""
+    known = catalog.query(name)
+    gone = catalog.drop_query(name)
+    if known is not None and known.unit_id not in gone:
+        _settle(catalog, known.unit_id)
+    return gone
+
+
+def pause(catalog: Catalog, name: str) -> None:
+    """Pause a query; its unit rests when all of its queries do, and keeps its place."""
+    catalog.set_query_state(name, "paused")
+    _settle_unit_of(catalog, name)
+
+
+def resume(catalog: Catalog, name: str) -> None:
+    """Let a query run again, and its unit from where it was, also one that was parked."""
+    catalog.set_query_state(name, "running")
+    _settle_unit_of(catalog, name)
+
+
+def _settle_unit_of(catalog: Catalog, name: str) -> None:
+    row = catalog.query(name)
+    if row is not None:
+        _settle(catalog, row.unit_id)
+
+
+def _settle(catalog: Catalog, unit_id: str) -> None:
+    """A unit runs if and only if one of its queries does."""
+    unit = catalog.unit(unit_id)
+    if unit is None or unit.state == "dropped":
+        return
+    wanted = any(query.state == "running" for query in catalog.members(unit_id))
+    if wanted and unit.state != "running":
+        catalog.set_unit_state(unit_id, "running")
+    elif not wanted and unit.state == "running":
+        catalog.set_unit_state(unit_id, "paused")
 
 
 def _start(catalog: Catalog, plan: Delta | Instants, start: Start | None) -> int | None:

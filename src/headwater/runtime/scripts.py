@@ -1,0 +1,197 @@
+"""A text of statements carried out on a catalog: all of it is checked before any of it is done.
+
+A statement that declares what is declared already, in the same words, is done; so a file can be run
+again after a stop, and goes on. The same name for something else is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import assert_never
+
+from headwater.algebra.canonical import canonicalize
+from headwater.algebra.catalog import Namespace
+from headwater.cql import parse, unparse
+from headwater.cql.statements import (
+    BareQuery,
+    Connector,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DropQuery,
+    DropStream,
+    DropTable,
+    EndStream,
+    Explain,
+    PauseQuery,
+    ResumeQuery,
+    SetOption,
+    Show,
+    Statement,
+)
+from headwater.cql.tokens import cut, word
+from headwater.errors import CqlError, HeadwaterError, nearest
+from headwater.runtime.catalog import Catalog
+from headwater.runtime.compile import compiled
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.submit import carry_out
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a statement, in a sentence; `new` says whether anything changed."""
+
+    statement: Statement
+    sentence: str
+    new: bool = True
+
+
+def execute(
+    catalog: Catalog, definitions: Definitions, text: str, folder: Path | None = None
+) -> list[Outcome]:
+    """Carry out the statements of a text, none if one is wrong.
+
+    Relative paths in it are paths from `folder`, or from the current one. Raises CqlErrors for a
+    text that is wrong, and HeadwaterError for a statement that cannot be carried out.
+    """
+    place = (folder or Path()).resolve()
+    parsed = parse(text, _names_from_outside(text, definitions.names))
+    statements = [_located(statement, place) for statement in parsed]
+    needed = _checked(catalog, statements)
+    return [
+        Outcome(statement, carry_out(catalog, definitions, statement))
+        if new
+        else Outcome(statement, f"{_title(statement)} is there already", new=False)
+        for statement, new in zip(statements, needed, strict=True)
+    ]
+
+
+def _names_from_outside(text: str, known: Namespace) -> Namespace:
+    """The known names without those that the text declares itself."""
+    names = known.copy()
+    try:
+        statements = cut(text)
+    except CqlError:
+        return names
+    for tokens in statements:
+        if len(tokens) > 2 and word(tokens[0]) == "CREATE":
+            name = tokens[2].text
+            if word(tokens[1]) in ("STREAM", "TABLE") and names.get(name) is not None:
+                names.remove(name)
+    return names
+
+
+# ---- checking
+
+
+def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
+    """For each statement whether anything is left to do; raises HeadwaterError if it cannot be."""
+    sources = {r.name: r.definition for r in (*catalog.streams(), *catalog.tables())}
+    queries = {row.name: row.definition for row in catalog.queries()}
+    needed = []
+    for statement in statements:
+        new = True
+        match statement:
+            case CreateStream() | CreateTable():
+                new = _declares(statement, sources)
+            case CreateQuery():
+                new = _declares(statement, queries)
+                _check_that_it_runs(statement)
+            case DropStream(name) | DropTable(name):
+                _need("stream or table", name, sources)
+                del sources[name.lower()]
+            case EndStream(name):
+                _need("stream", name, sources)
+            case DropQuery(name):
+                _need("query", name, queries)
+                del queries[name.lower()]
+            case PauseQuery(name) | ResumeQuery(name):
+                _need("query", name, queries)
+            case BareQuery():
+                raise HeadwaterError("name the query to run it: CREATE QUERY name AS SELECT ..")
+            case Explain():
+                raise HeadwaterError("EXPLAIN changes nothing: use headwater explain FILE.cql")
+            case Show():
+                raise HeadwaterError(
+                    f"SHOW changes nothing: use headwater show {statement.what.lower()}"
+                )
+            case SetOption():
+                pass
+            case _:
+                assert_never(statement)
+        needed.append(new)
+    return needed
+
+
+def _declares(statement: CreateStream | CreateTable | CreateQuery, known: dict[str, str]) -> bool:
+    """Whether the name is new; raises HeadwaterError if it stands for something else."""
+    name, definition = _name(statement), unparse(statement)
+    before = known.get(name.lower())
+    known[name.lower()] = definition
+    if before is not None and before != definition:
+        kind = before.split(maxsplit=2)[1].lower()
+        raise HeadwaterError(
+            f"there is a {kind} {name} already, and it is not the same: "
+            f"drop it first, or take another name. It is\n\n{_indented(before)}\n\n"
+            f"and the text says\n\n{_indented(definition)}"
+        )
+    return before is None
+
+
+def _check_that_it_runs(statement: CreateQuery) -> None:
+    try:
+        compiled(canonicalize(statement.query))
+    except HeadwaterError as error:
+        raise HeadwaterError(f"query {statement.name}: {error}") from error
+
+
+def _need(kind: str, name: str, known: dict[str, str]) -> None:
+    if name.lower() not in known:
+        raise HeadwaterError(f"there is no {kind} {name}; {nearest(name, known)}")
+
+
+def _name(statement: CreateStream | CreateTable | CreateQuery) -> str:
+    match statement:
+        case CreateStream():
+            return statement.stream.name
+        case CreateTable():
+            return statement.table.name
+        case CreateQuery():
+            return statement.name
+
+
+def _title(statement: Statement) -> str:
+    assert isinstance(statement, CreateStream | CreateTable | CreateQuery)
+    kind = type(statement).__name__.removeprefix("Create").lower()
+    return f"{kind} {_name(statement)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+# ---- paths
+
+
+def _located(statement: Statement, folder: Path) -> Statement:
+    """The statement with whole paths, so that it means the same wherever it is read."""
+    match statement:
+        case CreateStream(source=Connector() as source):
+            return replace(statement, source=_whole(source, folder))
+        case CreateTable():
+            return replace(statement, source=_whole(statement.source, folder))
+        case CreateQuery(sink=Connector() as sink):
+            return replace(statement, sink=_whole(sink, folder))
+    return statement
+
+
+def _whole(connector: Connector, folder: Path) -> Connector:
+    options = tuple(
+        (name, str(folder / value))
+        if name == "path" and isinstance(value, str) and "://" not in value
+        else (name, value)
+        for name, value in connector.options
+    )
+    return replace(connector, options=options)
