@@ -340,7 +340,7 @@ def _instants(translation: _Translation) -> str:
     if not slides:
         return f"SELECT DISTINCT ts AS t FROM ({events})"
     ends = ", ".join(f"{s} * CAST(ceil(max(ts) / {s}) AS BIGINT)" for s in slides)
-    bounds = f"SELECT min(ts) AS lo, least({ends}, 9223372036854775807) AS hi FROM ({events})"
+    bounds = f"SELECT min(ts) AS lo, greatest({ends}, -9223372036854775807) AS hi FROM ({events})"
     ticks = " UNION ".join(
         f"SELECT unnest(range({s} * CAST(ceil(lo / {s}) AS BIGINT), hi + 1, {s})) AS t"
         f" FROM ({bounds}) WHERE lo IS NOT NULL"

@@ -191,6 +191,12 @@ def test_instants_are_the_union_of_all_multiples() -> None:
     assert found == [(6, 3, 5), (8, 7, 5)]
 
 
+def test_evaluation_ends_when_every_slide_has_passed_the_last_event() -> None:
+    root = project(Join((R.scan(seconds(9, 3)), Q.scan(seconds(5, 5)))), "a", "b")
+    # 9 is the first multiple after the last event, but the window of Q sees that event at 10
+    assert run(ISTREAM, root, R=times(4), Q=q((7, 7, "x"))) == [(10, 4, 7)]
+
+
 # ---- output
 
 

@@ -1,4 +1,4 @@
-"""Every scalar function against values worked out by hand (and seen in Spark SQL 4)."""
+"""Every scalar function against values worked out by hand (and seen in Spark SQL 4.3)."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ ARITHMETIC: list[Case] = [
 
 NUMBERS: list[Case] = [
     (f("ceil", 1.2), 2), (f("ceil", -1.2), -1), (f("ceil", 5), 5), (f("ceil", dec("-3.5", 10, 2)), Decimal("-3")),
-    (f("ceil", NAN), 0), (f("ceil", 1e30), 2**63 - 1), (f("ceil", null(DOUBLE)), None),
-    (f("floor", -1.2), -2), (f("floor", dec("-0.5", 3, 3)), Decimal("-1")), (f("floor", -1e30), -(2**63)),
-    (f("floor", -INF), -(2**63)), (f("floor", null(DOUBLE)), None),
+    (f("ceil", NAN), 0), (f("ceil", 1e30), None), (f("ceil", 2.0**63), None), (f("ceil", INF), None), (f("ceil", null(DOUBLE)), None),
+    (f("floor", -1.2), -2), (f("floor", dec("-0.5", 3, 3)), Decimal("-1")), (f("floor", -1e30), None), (f("floor", -(2.0**63)), -(2**63)), (f("floor", NAN), 0),
+    (f("floor", -INF), None), (f("floor", null(DOUBLE)), None),
     (f("round", 2.5), 3.0), (f("round", -2.5), -3.0), (f("round", 0.15, 1), 0.2), (f("round", 2.675, 2), 2.68),
     (f("round", NAN), NAN), (f("round", 7, 2), 7), (f("round", dec("2.345", 10, 3), 2), Decimal("2.35")),
     (f("round", dec("99.5", 3, 1)), Decimal("100")), (f("round", to(0.15, FLOAT), 1), 0.20000000298023224),

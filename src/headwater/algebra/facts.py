@@ -30,6 +30,7 @@ from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import MIRRORED
 from headwater.algebra.linear import (
     Linear,
+    beside,
     bounds,
     columns_of_difference,
     difference,
@@ -363,45 +364,71 @@ class Facts:
         return changed
 
     def _settle(self) -> bool:
-        """Leave out comparisons of two terms that their domains decide; whether there is a new
-        equality."""
-        classes = len(self.parents)
-        for term in [term for term in self.domains if isinstance(term, Call)]:
-            if (xy := columns_of_difference(term)) is not None:
-                self._settle_difference(term, *xy)
-        for pair in list(self.pairs):
-            self._settle_pair(*pair)
-        return len(self.parents) > classes or self.empty
+        """Leave out comparisons of two terms that their domains decide; whether more follows."""
+        differences = [
+            (term, xy) for term in self.domains if (xy := columns_of_difference(term)) is not None
+        ]
+        if not differences and not self.pairs:
+            return False
+        before = dict(self.domains), dict(self.pairs), len(self.parents)
+        for term, (x, y) in differences:
+            self._settle_difference(term, x, y)
+        for a, b in list(self.pairs):
+            self._settle_pair(a, b)
+        return (self.domains, self.pairs, len(self.parents)) != before
 
     def _settle_difference(self, term: Expr, x: Column, y: Column) -> None:
-        domain = left = self.domains[term]
-        if x in self.domains or y in self.domains:
-            known = spread(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
-            left = domain.intersect(known)
-            domain = domain.within(known)
+        value_x, value_y = self._number(x), self._number(y)
+        if value_x is not None:
+            self.meet(y, beside(value_x, x, y, self.domains.pop(term)))
+        elif value_y is not None:
+            self.meet(x, beside(value_y, y, x, mirrored(self.domains.pop(term), x)))
+        elif x in self.domains or y in self.domains or self._is_decided(term, x):
+            self._narrow(term, x, y)
+
+    def _is_decided(self, term: Expr, x: Column) -> bool:
+        domain = self.domains[term]
+        return domain.has_all_values or sign(term, x, domain) == "="
+
+    def _number(self, column: Expr) -> Fraction | None:
+        """The single value that a column can have."""
+        domain = self.domains.get(column)
+        return domain.ends[0] if domain is not None and domain.is_point else None
+
+    def _narrow(self, term: Expr, x: Column, y: Column) -> None:
+        """Say of a difference what the domains of its columns do not say."""
+        domain = self.domains.pop(term)
+        known = spread(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
+        left, said = domain.intersect(known), domain.within(known)
         self.empty |= left.is_empty
         if x.type == y.type and sign(term, x, left) == "=":
-            del self.domains[term]
             self.equal(x, y)
-        elif domain.has_all_values:
-            del self.domains[term]
-            if not left.null:
-                self.meet(x, everything(x.type, null=False))
-                self.meet(y, everything(y.type, null=False))
-        else:
-            self.domains[term] = domain
+        elif not said.has_all_values:
+            self.domains[term] = said
+        elif not domain.null:
+            self.meet(x, everything(x.type, null=False))
+            self.meet(y, everything(y.type, null=False))
 
     def _settle_pair(self, a: Expr, b: Expr) -> None:
-        possible = self._domain(a).outcomes(self._domain(b)) if a.type == b.type else 7
+        if a.type != b.type:
+            return
+        of_a, of_b = self._domain(a), self._domain(b)
+        possible = of_a.outcomes(of_b)
         outcomes = self.pairs.pop((a, b)) & possible
-        if outcomes == 2 and _can_be_equal(a, b):
-            self.equal(a, b)
+        if not outcomes:
+            self.empty = True
         elif outcomes == possible:
             self.know(a, everything(a.type, null=False))
             self.know(b, everything(b.type, null=False))
+        elif of_a.is_point and of_a.point is not None:
+            op = MIRRORED[COMPARISON_OF[outcomes]]
+            self.know(b, compare(b.type, op, of_a.point.value))
+        elif of_b.is_point and of_b.point is not None:
+            self.know(a, compare(a.type, COMPARISON_OF[outcomes], of_b.point.value))
+        elif outcomes == 2 and _can_be_equal(a, b):
+            self.equal(a, b)
         else:
             self.pairs[(a, b)] = outcomes
-        self.empty |= not outcomes
 
     def _domain(self, term: Expr) -> Domain:
         return self.domains.get(term) or everything(term.type)

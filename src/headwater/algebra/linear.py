@@ -7,13 +7,13 @@ inside such a comparison does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from headwater.algebra.domain import BOTTOM, DAY, Domain, compare, everything
+from headwater.algebra.domain import BOTTOM, DAY, Domain, compare, everything, nothing
 from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import COMPARISONS, MIRRORED, cast
 from headwater.algebra.simplify import text
@@ -224,6 +224,29 @@ def spread(term: Expr, x: Column, of_x: Domain, of_y: Domain) -> Domain:
     if high_x is not None and low_y is not None:
         result = result.intersect(on_difference(term, x, "<=", high_x - low_y))
     return result
+
+
+def beside(value: Fraction, x: Column, y: Column, domain: Domain) -> Domain:
+    """The values of y for which x - y is in the domain, where x has that value."""
+    found = nothing(y.type)
+    for low, high in _bounds(domain, x):
+        part = everything(y.type, null=False)
+        if low is not None:
+            part = part.intersect(compare(y.type, "<=", value - low))
+        if high is not None:
+            part = part.intersect(compare(y.type, ">=", value - high))
+        found = found.union(part)
+    return found.with_null(domain.null)
+
+
+def _bounds(domain: Domain, x: Column) -> Iterator[tuple[Fraction | None, Fraction | None]]:
+    """Least and largest of each stretch of a `difference_term(x, ..)`, in units of x."""
+    step = DAY if x.type == DATE else 1
+    unit = step * 10**domain.type.scale
+    cuts = [None if cut == BOTTOM else Fraction(cut + step - 1, unit) for cut in domain.cuts]
+    ends = [*cuts, None] if len(cuts) % 2 else cuts
+    for low, end in zip(ends[::2], ends[1::2], strict=True):
+        yield low, None if end is None else end - Fraction(step, unit)
 
 
 def columns_of_difference(term: Expr) -> tuple[Column, Column] | None:

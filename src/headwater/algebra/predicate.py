@@ -404,7 +404,14 @@ def _covered(box: Box, boxes: Sequence[Box], steps: Iterator[int]) -> bool:
         return True
     if len(near) < 2:
         return False
+    near.sort(key=_entangled)
     return all(_covered(piece, near[1:], steps) for piece in _outside(box, near[0]))
+
+
+def _entangled(box: Box) -> int:
+    """How much a box says that is not a domain of a column; such boxes are cut off last."""
+    calls = sum(isinstance(c.terms[0], Call) for c in box.constraints)
+    return len(box.terms) + calls + sum(len(c.terms) - 1 for c in box.constraints)
 
 
 def _outside(box: Box, other: Box) -> Iterator[Box]:

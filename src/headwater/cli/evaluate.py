@@ -11,22 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.text import Text
-
 from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.nodes import Scan, TableScan, relations
-from headwater.algebra.times import format_timestamp
 from headwater.algebra.types import Value
-from headwater.cli.files import WRONG, Source, fail
-from headwater.cli.formats import RowFormat, json_line
+from headwater.cli.files import Source, fail
+from headwater.cli.formats import RowFormat
 from headwater.cli.queries import Named, queries_of, select
-from headwater.cli.tables import console, table
+from headwater.cli.rows import Answer, check_columns, show
 from headwater.cql import parse
 from headwater.cql.statements import CreateStream, CreateTable, Statement
 from headwater.reference import Result, evaluate
-from headwater.reference.data import load, to_json, to_text
-
-TAU, QUERY = "_tau", "_query"
+from headwater.reference.data import load
 
 Rows = Sequence[tuple[Value, ...]]
 
@@ -43,22 +38,13 @@ def evaluate_file(source: Source, folder: Path, names: Sequence[str], format: Ro
     if not folder.is_dir():
         fail(f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}")
     inputs = Inputs.of(folder, statements)
-    show = {
-        RowFormat.table: _show_table,
-        RowFormat.json: _show_json,
-        RowFormat.csv: _show_csv,
-    }[format]
     selected = select(queries, names)
     for named in selected:
-        if QUERY in (column.name.lower() for column in named.query.columns):
-            fail(
-                f"{named.name}: {QUERY} is the name of the query in every row; rename the column",
-                WRONG,
-            )
+        check_columns(named.name, named.query.columns)
     for place, named in enumerate(selected):
         if place and format is not RowFormat.json:
             sys.stdout.write("\n")
-        show(named, inputs.evaluate(named))
+        show(Answer(named.name, named.query.columns, inputs.evaluate(named)), format)
 
 
 @dataclass
@@ -119,53 +105,3 @@ def _end(named: Named, scans: Sequence[Scan], streams: dict[str, Rows]) -> int |
 
 def _place(scan: Scan) -> int:
     return [name.lower() for name in scan.schema.names].index(scan.time.lower())
-
-
-def _show_table(named: Named, results: Sequence[Result]) -> None:
-    columns = named.query.columns
-    null = Text("NULL", style="dim")
-    rows = [
-        [
-            format_timestamp(result.tau),
-            *(
-                null if value is None else to_text(value, column.type)
-                for value, column in zip(result.values, columns, strict=True)
-            ),
-        ]
-        for result in results
-    ]
-    heading = [(TAU, False), *((column.name, column.type.is_numeric) for column in columns)]
-    count = f"{len(rows)} row" + ("" if len(rows) == 1 else "s")
-    console().print(table(f"{named.name}: {count}", heading, rows))
-
-
-def _show_json(named: Named, results: Sequence[Result]) -> None:
-    columns = named.query.columns
-    for result in results:
-        values = {
-            column.name: to_json(value, column.type)
-            for value, column in zip(result.values, columns, strict=True)
-        }
-        json_line({**values, TAU: format_timestamp(result.tau), QUERY: named.name})
-
-
-def _show_csv(named: Named, results: Sequence[Result]) -> None:
-    """A heading, then the rows; NULL is an empty field, and an empty text has quotes."""
-    columns = named.query.columns
-    _print_csv([*(column.name for column in columns), TAU, QUERY])
-    for result in results:
-        values = (
-            None if value is None else to_text(value, column.type)
-            for value, column in zip(result.values, columns, strict=True)
-        )
-        _print_csv([*values, format_timestamp(result.tau), named.name])
-
-
-def _print_csv(fields: Iterable[str | None]) -> None:
-    sys.stdout.write(",".join("" if text is None else _quoted(text) for text in fields) + "\n")
-
-
-def _quoted(text: str) -> str:
-    if text and not set(text) & set(',"\r\n') and text == text.strip():
-        return text
-    return '"' + text.replace('"', '""') + '"'

@@ -261,11 +261,11 @@ class _Queries:
         condition = conjunction(local)
         if condition is not None:
             relation = self.place.build(clause, Select, relation, condition)
-        own = joined.scope()
+        here = joined.scope()
         for join in joined.semis:
             relation = self.semi(join, joined, relation, around)
         for query, anti in queries:
-            relation = self.exists(query, anti, own, relation, around)
+            relation = self.exists(query, anti, here, relation, around)
         return relation
 
     # ---- FROM

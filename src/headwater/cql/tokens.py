@@ -59,8 +59,13 @@ _SIGNS = frozenset(
         "=>",
     ]
 )
-_CLAUSES = frozenset({T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.UNION, T.JOIN, T.ON, T.ALIAS})
-_OPENS_LIST = frozenset({T.SELECT, T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.COMMA, T.L_PAREN})
+_CLAUSES = frozenset({T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.UNION, T.JOIN, T.ON})
+_BRANCHES = frozenset({T.WHEN, T.THEN, T.ELSE})
+_OPERATORS = frozenset({T.AND, T.OR, T.ALIAS})
+_NO_OPERAND = frozenset(
+    {T.SELECT, T.DISTINCT, T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.COMMA, T.L_PAREN, T.ON}
+    | {T.AND, T.OR, T.NOT, T.WHEN, T.THEN, T.ELSE, T.BETWEEN, T.UNION}
+)
 
 REFUSED = {
     T.ORDER_BY: "ORDER BY: a continuous result has no end to sort; leave it out",
@@ -195,56 +200,89 @@ Check = Callable[["_Tidier", Token], None]
 class _Tidier:
     """Goes once over the words of a statement."""
 
-    __slots__ = ("kept", "opened", "run", "text")
+    __slots__ = ("cases", "kept", "opened", "run", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.kept: list[Token] = []
         self.opened: list[Token] = []
+        self.cases: list[TokenType] = []
         self.run = 0
 
     def last(self) -> TokenType | None:
         return self.kept[-1].token_type if self.kept else None
 
+    def is_part(self) -> bool:
+        """The word to come is behind a dot: a name, whatever it is."""
+        return bool(self.kept) and self.kept[-1].token_type == T.DOT
+
     def open(self, token: Token) -> None:
-        if token.token_type != T.CASE or self.last() != T.DOT:
+        if token.token_type != T.CASE or not self.is_part():
             self.opened.append(token)
+            if token.token_type == T.CASE:
+                self.cases.append(T.CASE)
             if len(self.opened) > MAX_NESTING:
                 raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
         self.kept.append(token)
 
     def close(self, token: Token) -> None:
-        self.clause(token, keep=False)
-        kind = _CLOSING[token.token_type]
-        if self.opened and self.opened[-1].token_type == kind:
-            if token.token_type != T.END or self.last() != T.DOT:
+        if self.last() == T.COMMA:
+            raise error(self.text, "something is missing after this comma", self.kept[-1])
+        opening = self.opened[-1] if self.opened else None
+        if token.token_type == T.END:
+            if opening is not None and opening.token_type == T.CASE and not self.is_part():
+                self.branch(token)
                 self.opened.pop()
-        elif token.token_type != T.END:
-            if not self.opened:
-                raise error(self.text, f"this {token.text} closes nothing", token)
-            raise _never_closed(self.text, self.opened[-1])
+                self.cases.pop()
+                return
+        elif opening is None:
+            raise error(self.text, f"this {token.text} closes nothing", token)
+        elif opening.token_type != _CLOSING[token.token_type]:
+            raise _never_closed(self.text, opening)
+        else:
+            self.opened.pop()
+        self.kept.append(token)
+
+    def branch(self, token: Token) -> None:
+        """WHEN .. THEN .. ELSE .. END: each in its turn."""
+        inside = self.opened and self.opened[-1].token_type == T.CASE and not self.is_part()
+        if inside:
+            if (token.token_type == T.THEN) != (self.cases[-1] == T.WHEN):
+                wanted = "THEN" if self.cases[-1] == T.WHEN else "WHEN before it"
+                raise error(self.text, f"expected {wanted}, found {token.text}", token)
+            self.cases[-1] = token.token_type
         self.kept.append(token)
 
     def comma(self, token: Token) -> None:
-        if self.last() is None or (
-            self.last() in _OPENS_LIST
-            and not (len(self.kept) > 1 and self.kept[-2].token_type == T.DOT)
-        ):
-            raise error(self.text, "something is missing before this comma", token)
+        self.after_operand(token, "this comma")
+
+    def operator(self, token: Token) -> None:
+        self.after_operand(token, token.text.upper())
+
+    def after_operand(self, token: Token, written: str) -> None:
+        """Something must stand before AND, OR, AS and a comma."""
+        named = len(self.kept) > 1 and self.kept[-2].token_type == T.DOT
+        if not self.is_part() and not named and (not self.kept or self.last() in _NO_OPERAND):
+            raise error(self.text, f"something is missing before {written}", token)
         self.kept.append(token)
 
-    def clause(self, token: Token, keep: bool = True) -> None:
+    def clause(self, token: Token) -> None:
         if self.last() == T.COMMA:
             raise error(self.text, "something is missing after this comma", self.kept[-1])
         if token.token_type == T.FROM and self.last() == T.L_PAREN:
             raise error(self.text, "a query begins with SELECT", token)
-        if keep:
-            self.kept.append(token)
+        self.kept.append(token)
 
     def prefix(self, token: Token) -> None:
         self.run = self.run + 1 if self.last() in _PREFIXES else 0
         if self.run > MAX_NESTING:
             raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
+        self.kept.append(token)
+
+    def dot(self, token: Token) -> None:
+        """A dot joins names, or begins a number like .5"""
+        if self.last() != T.IDENTIFIER and not (self.kept and is_word(self.kept[-1])):
+            token = _merged(T.DOT, "..", token, token)
         self.kept.append(token)
 
     def string(self, token: Token) -> None:
@@ -254,9 +292,8 @@ class _Tidier:
             before = self.kept.pop()
             quote = self.text[token.start]
             doubled = before.end + 1 == token.start and quote == self.text[before.end]
-            token = _merged(
-                T.STRING, before.text + (quote if doubled else "") + written, before, token
-            )
+            joined = before.text + (quote if doubled else "") + written
+            token = _merged(T.STRING, joined, before, token)
         elif token.token_type == T.RAW_STRING:
             token = _merged(T.STRING, written, token, token)
         self.kept.append(token)
@@ -294,6 +331,8 @@ _CHECKS: dict[TokenType, Check] = {
     **dict.fromkeys(_CLOSING, _Tidier.close),
     **dict.fromkeys(_CLAUSES, _Tidier.clause),
     **dict.fromkeys(_PREFIXES, _Tidier.prefix),
+    **dict.fromkeys(_BRANCHES, _Tidier.branch),
+    **dict.fromkeys(_OPERATORS, _Tidier.operator),
     T.STRING: _Tidier.string,
     T.RAW_STRING: _Tidier.string,
     T.COMMA: _Tidier.comma,

@@ -17,7 +17,6 @@ from headwater.algebra.types import BIGINT, DATE, INTERVAL, Type, Value
 from headwater.reference.values import (
     DAY,
     EXACT,
-    LONG,
     Function,
     Maker,
     double_digits,
@@ -141,16 +140,14 @@ def _absolute(call: Call) -> Function:
 # ---- numbers
 
 
-def _to_whole(up: bool) -> Maker:
-    """CEIL and FLOOR; of doubles beyond BIGINT the nearest BIGINT, as Java converts them."""
+def _to_whole(up: bool) -> Callable[[Call], Function]:
+    """CEIL and FLOOR; NaN is 0, as Java converts it, and what is beyond BIGINT has no value."""
     rounding: Callable[[Any], int] = math.ceil if up else math.floor
 
     def whole(value: Any) -> Value:
-        if isinstance(value, float):
-            if value != value:
-                return 0
-            value = max(min(value, 2.0**63), -(2.0**63))
-        return max(min(rounding(value), LONG[1]), LONG[0])
+        if isinstance(value, float) and not math.isfinite(value):
+            return 0 if value != value else None
+        return within(rounding(value), BIGINT)
 
     def make(call: Call) -> Function:
         if call.type.is_decimal:

@@ -150,14 +150,14 @@ class _Inputs:
 
     def instants(self, root: Relation) -> Iterator[int]:
         """When the query is evaluated: at every event, or where windows slide at the multiples of
-        the slides, from the first event to the first instant that no event follows."""
+        the slides, from the first event until every slide has had a multiple that none follows."""
         scans = [node for node in relations(root) if isinstance(node, Scan)]
         times = sorted({time for scan in scans for time, _, _ in self.tuples(scan)})
         steps = slides(root)
         if not times or not steps:
             yield from times
             return
-        end = min(_next_multiple(times[-1], step) for step in steps)
+        end = max(_next_multiple(times[-1], step) for step in steps)
         ticks = [range(_next_multiple(times[0], step), end + 1, step) for step in steps]
         yield from (tau for tau, _ in groupby(heapq.merge(*ticks)))
 

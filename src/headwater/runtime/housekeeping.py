@@ -106,10 +106,7 @@ def retain(catalog: Catalog, readers: Sequence[Reader], lease: Lease | None) -> 
     removed = 0
     for stream in catalog.streams():
         log = stream_log(stream.name)
-        own = [
-            r for r in readers.values() if any(stream_log(s.stream) == log for _, s in r.plan.scans)
-        ]
-        gone = expired(stream, catalog.segments(log), own)
+        gone = expired(stream, catalog.segments(log), readers_of(log, readers))
         if gone:
             for old in catalog.remove_segments([s.id for s in gone], lease):
                 files.remove(old.path)

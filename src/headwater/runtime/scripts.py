@@ -88,7 +88,8 @@ def _names_from_outside(text: str, known: Namespace) -> Namespace:
 
 def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
     """For each statement whether anything is left to do; raises HeadwaterError if it cannot be."""
-    sources = {r.name: r.definition for r in (*catalog.streams(), *catalog.tables())}
+    sources = {row.name: row.definition for row in catalog.streams()}
+    sources |= {row.name: row.definition for row in catalog.tables()}
     queries = {row.name: row.definition for row in catalog.queries()}
     needed = []
     for statement in statements:

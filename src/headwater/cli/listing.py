@@ -1,0 +1,351 @@
+"""`headwater show` and `headwater status`: how everything stands, read from the catalog.
+
+A listing is one record for each thing. Programs get all of the record as JSON; people get the
+columns of a table, chosen and worded for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from headwater.algebra.times import format_timestamp
+from headwater.cli.files import fail
+from headwater.cli.formats import Format, json_line
+from headwater.cli.tables import console, table
+from headwater.cql import CreateStream, CreateTable, parse
+from headwater.errors import nearest
+from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
+from headwater.runtime.overview import Observer, Overview, holders
+
+Record = dict[str, Any]
+
+
+class What(StrEnum):
+    """What can be shown."""
+
+    streams = "streams"
+    tables = "tables"
+    queries = "queries"
+    units = "units"
+    segments = "segments"
+    rejects = "rejects"
+
+
+# ---- words for people
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def size(number: int) -> str:
+    """Bytes in the unit that leaves one to three digits before the point."""
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def seconds(number: float | None) -> str:
+    return "" if number is None else f"{number:,.1f} s"
+
+
+def text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def names(values: Sequence[str]) -> str:
+    """Some of the names, and how many more there are."""
+    shown = ", ".join(values[:3])
+    return f"{shown} and {len(values) - 3} more" if len(values) > 3 else shown
+
+
+def moment(at: float) -> str:
+    """A time of the clock."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def instant(micros: int | None) -> str | None:
+    return None if micros is None else format_timestamp(micros)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table: the key of the record, whether it holds numbers, and how to word it."""
+
+    key: str
+    numeric: bool = False
+    word: Callable[[Any], str] = text
+
+
+COLUMNS: dict[What, tuple[Shown, ...]] = {
+    What.streams: (
+        Shown("stream"),
+        Shown("rows", True, count),
+        Shown("watermark"),
+        Shown("lag", True, seconds),
+        Shown("late", True, count),
+        Shown("malformed", True, count),
+        Shown("state"),
+        Shown("source"),
+    ),
+    What.tables: (Shown("table"), Shown("version", True), Shown("source")),
+    What.queries: (
+        Shown("query"),
+        Shown("state"),
+        Shown("rows", True, count),
+        Shown("unit"),
+        Shown("start"),
+        Shown("end"),
+        Shown("error"),
+    ),
+    What.units: (
+        Shown("unit"),
+        Shown("state"),
+        Shown("queries", False, names),
+        Shown("pending", True, count),
+        Shown("rows", True, count),
+        Shown("bytes", True, size),
+        Shown("step", True, seconds),
+        Shown("error"),
+    ),
+    What.segments: (
+        Shown("log"),
+        Shown("seq", True),
+        Shown("rows", True, count),
+        Shown("bytes", True, size),
+        Shown("least"),
+        Shown("largest"),
+        Shown("path"),
+    ),
+    What.rejects: (Shown("stream"), Shown("at"), Shown("reason"), Shown("record")),
+}
+
+
+def show(catalog: Catalog, what: What, name: str | None, format: Format) -> None:
+    """Print a listing; `name` narrows it to one stream, table, query or unit."""
+    records = list(RECORDS[what](catalog, name))
+    if format is Format.json:
+        for record in records:
+            json_line(record)
+        return
+    if not records:
+        typer.echo(f"there are no {what.value}")
+        return
+    columns = COLUMNS[what]
+    rows = [[column.word(record[column.key]) for column in columns] for record in records]
+    console().print(table("", [(column.key, column.numeric) for column in columns], rows))
+
+
+# ---- records
+
+
+def streams(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    views = Observer(catalog).overview().streams
+    _check_name("stream", name, [view.row.spelled for view in views])
+    for view in views:
+        if _wanted(name, view.row.name):
+            yield {
+                "stream": view.row.spelled,
+                "rows": view.rows,
+                "bytes": view.bytes,
+                "watermark": instant(view.row.watermark),
+                "lag": view.lag / 1e6,
+                "late": view.row.late,
+                "malformed": view.row.malformed,
+                "state": "ended" if view.row.ended else "open",
+                "source": _source(view.row.definition),
+                "definition": view.row.definition,
+            }
+
+
+def tables(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    rows = catalog.tables()
+    _check_name("table", name, [row.spelled for row in rows])
+    for row in rows:
+        if _wanted(name, row.name):
+            yield {
+                "table": row.spelled,
+                "version": row.version,
+                "source": _source(row.definition),
+                "definition": row.definition,
+            }
+
+
+def queries(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    rows = catalog.queries()
+    _check_name("query", name, [row.spelled for row in rows])
+    observer = Observer(catalog)
+    for row in rows:
+        if _wanted(name, row.name):
+            yield {
+                "query": row.spelled,
+                "state": row.state,
+                "rows": observer.results(row),
+                "unit": row.unit_id,
+                "digest": row.digest,
+                "start": instant(row.start_at),
+                "end": instant(row.end_at),
+                "error": row.error or None,
+                "definition": row.definition,
+            }
+
+
+def units(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    views = Observer(catalog).overview().units
+    _check_name("unit", name, [view.row.id for view in views])
+    for view in views:
+        if _wanted(name, view.row.id):
+            yield {
+                "unit": view.row.id,
+                "state": view.row.state,
+                "queries": list(view.queries),
+                "pending": view.pending,
+                "rows": view.rows,
+                "bytes": view.bytes,
+                "step": view.seconds,
+                "inputs": list(view.row.inputs),
+                "digest": view.row.digest,
+                "error": view.row.error or None,
+                "definition": view.row.definition,
+            }
+
+
+def segments(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    logs = {row.name: stream_log(row.name) for row in catalog.streams()}
+    logs |= {row.id: unit_log(row.id) for row in catalog.units()}
+    if name is not None and (query := catalog.query(name)) is not None:
+        logs[query.name] = unit_log(query.unit_id)
+    _check_name("stream, query or unit", name, logs)
+    wanted = list(logs.values()) if name is None else [logs[name.lower()]]
+    for log in wanted:
+        for found in catalog.segments(log):
+            yield {
+                "log": found.log,
+                "seq": found.seq,
+                "first_seq": found.first_seq,
+                "rows": found.rows,
+                "bytes": found.bytes,
+                "least": instant(found.least_time),
+                "largest": instant(found.largest_time),
+                "watermark": instant(found.watermark),
+                "path": found.path,
+            }
+
+
+def rejects(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    rows = catalog.streams()
+    _check_name("stream", name, [row.spelled for row in rows])
+    for row in rows:
+        if _wanted(name, row.name):
+            for refused in reversed(catalog.rejects(row.name)):
+                yield {
+                    "stream": row.spelled,
+                    "at": moment(refused.at),
+                    "reason": refused.reason,
+                    "record": refused.record,
+                }
+
+
+RECORDS: dict[What, Callable[[Catalog, str | None], Iterator[Record]]] = {
+    What.streams: streams,
+    What.tables: tables,
+    What.queries: queries,
+    What.units: units,
+    What.segments: segments,
+    What.rejects: rejects,
+}
+
+
+def _wanted(name: str | None, this: str) -> bool:
+    return name is None or name.lower() == this.lower()
+
+
+def _check_name(kind: str, name: str | None, known: Sequence[str] | dict[str, str]) -> None:
+    if name is not None and name.lower() not in {k.lower() for k in known}:
+        fail(f"there is no {kind} {name}; {nearest(name, known)}")
+
+
+def _source(definition: str) -> str:
+    """Where a stream or table reads from, in a few words."""
+    (statement,) = parse(definition)
+    assert isinstance(statement, CreateStream | CreateTable)
+    if statement.source is None:
+        return "client"
+    where = next((str(value) for _, value in statement.source.options), "")
+    return f"{statement.source.kind} {where}".strip()
+
+
+# ---- status
+
+
+def status(catalog: Catalog, state: Path, format: Format) -> None:
+    """Print the state of all in a few lines."""
+    overview = Observer(catalog).overview()
+    running = holders(catalog.leases())
+    record = _status(catalog, state, overview, running)
+    if format is Format.json:
+        json_line(record)
+        return
+    for name, words in _in_words(record, overview):
+        typer.echo(f"{name:<10}{words}")
+
+
+def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str, float]) -> Record:
+    return {
+        "state": str(state),
+        "catalog": catalog.name,
+        "engine": sorted(running),
+        "streams": len(overview.streams),
+        "rows_in": sum(view.rows for view in overview.streams),
+        "late": sum(view.row.late for view in overview.streams),
+        "malformed": sum(view.row.malformed for view in overview.streams),
+        "tables": len(catalog.tables()),
+        "queries": Counter(view.row.state for view in overview.queries),
+        "units": Counter(view.row.state for view in overview.units),
+        "pending": overview.pending,
+        "rows_out": sum(view.rows for view in overview.queries),
+        "bytes": sum(view.bytes for view in (*overview.streams, *overview.units)),
+        "events": [_event(event) for event in catalog.events(limit=5)],
+    }
+
+
+def _event(event: Event) -> Record:
+    return {
+        "at": moment(event.at),
+        "kind": event.kind,
+        "subject": event.subject,
+        "detail": event.detail,
+    }
+
+
+def _in_words(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
+    yield "state", f"{record['state']}, {size(record['bytes'])} of segments"
+    engine = ", ".join(record["engine"])
+    yield "engine", f"runs as {engine}" if engine else "does not run"
+    refused = f"{count(record['late'])} late and {count(record['malformed'])} malformed"
+    yield "streams", f"{record['streams']}: {count(record['rows_in'])} rows taken in, {refused} not"
+    yield "tables", str(record["tables"])
+    yield "queries", f"{states(record['queries'])}: {count(record['rows_out'])} rows"
+    yield "units", f"{states(record['units'])}: {count(record['pending'])} rows to take in"
+    for view in overview.units:
+        if view.row.error:
+            yield "", f"unit {view.row.id} ({names(view.queries)}) failed: {view.row.error}"
+    for event in record["events"]:
+        detail = ", ".join(f"{key}: {value}" for key, value in event["detail"].items())
+        yield "event", f"{event['at']} {event['kind']} {event['subject']} {detail}".rstrip()
+
+
+def states(counted: Counter[str]) -> str:
+    """`3 running, 1 paused`."""
+    return ", ".join(f"{n} {state}" for state, n in sorted(counted.items())) or "none"

@@ -1,0 +1,119 @@
+"""`headwater results`: what queries have given so far, and with --follow what they give from now on.
+
+Rows are printed in the order of `_tau` as far as they are there together; equal results are printed
+as `headwater eval` prints them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headwater.algebra.expressions import Column
+from headwater.algebra.types import Type, Value
+from headwater.cli.files import fail
+from headwater.cli.formats import RowFormat
+from headwater.cli.rows import TAU, Answer, check_columns, show
+from headwater.cql import CreateQuery, parse
+from headwater.errors import nearest
+from headwater.reference import Result
+from headwater.runtime import results
+from headwater.runtime.catalog import Catalog, QueryRow
+from headwater.runtime.definitions import Definitions
+
+WAIT = 5.0
+"""How many seconds a follower waits for a change before it looks anyway."""
+
+
+@dataclass
+class Reading:
+    """A query, how far its results were read, and how many may still be printed."""
+
+    row: QueryRow
+    columns: tuple[Column, ...]
+    left: int | None
+    after: int = 0
+    begun: bool = False
+
+    def read(self, catalog: Catalog) -> list[Result]:
+        """The results after those read before."""
+        table, self.after = results.read(catalog, self.row, self.after)
+        found = typed(table, self.columns)
+        if self.left is not None:
+            found = found[: self.left]
+            self.left -= len(found)
+        return found
+
+    def more(self, catalog: Catalog) -> bool:
+        """Whether there may be more to print."""
+        known = catalog.query(self.row.name)
+        alive = known is not None and known.state not in ("dropped", "finished")
+        return alive and self.left != 0
+
+
+def print_results(
+    catalog: Catalog, names: Sequence[str], format: RowFormat, limit: int | None, follow: bool
+) -> None:
+    """Print the results of these queries, or of all."""
+    definitions = Definitions(catalog)
+    readings = [reading(definitions, row, limit) for row in chosen(catalog, names)]
+    for place, one in enumerate(readings):
+        if place and format is not RowFormat.json:
+            sys.stdout.write("\n")
+        _print(one, one.read(catalog), format)
+    while follow and readings:
+        seen = catalog.changes()
+        for one in readings:
+            found = one.read(catalog)
+            if found:
+                _print(one, found, format)
+        readings = [one for one in readings if one.more(catalog)]
+        if readings:
+            catalog.watch(seen, WAIT, poll=0.2)
+
+
+def _print(one: Reading, found: Sequence[Result], format: RowFormat) -> None:
+    show(Answer(one.row.spelled, one.columns, found), format, heading=not one.begun)
+    one.begun = True
+    sys.stdout.flush()
+
+
+def chosen(catalog: Catalog, names: Sequence[str]) -> list[QueryRow]:
+    """The queries of those names, or all; ends the command if there is none of a name."""
+    known = {row.name: row for row in catalog.queries()}
+    for name in names:
+        if name.lower() not in known:
+            spelled = [row.spelled for row in known.values()]
+            fail(f"there is no query {name}; {nearest(name, spelled)}")
+    return [known[name.lower()] for name in names] if names else list(known.values())
+
+
+def reading(definitions: Definitions, row: QueryRow, limit: int | None) -> Reading:
+    """A query to be read from the beginning of its results."""
+    (statement,) = parse(row.definition, definitions.names)
+    assert isinstance(statement, CreateQuery)
+    check_columns(row.spelled, statement.query.columns)
+    return Reading(row, statement.query.columns, limit)
+
+
+def typed(table: pa.Table, columns: Sequence[Column]) -> list[Result]:
+    """The rows of a table of results as the algebra has them, in the order of `_tau`."""
+    if not table.num_rows:
+        return []
+    table = table.sort_by(TAU)
+    tau = table[TAU].cast(pa.int64()).to_pylist()
+    values = [_values(table[column.name], column.type) for column in columns]
+    return [Result(t, row) for t, row in zip(tau, zip(*values, strict=True), strict=True)]
+
+
+def _values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
+    if type_.is_decimal:
+        column = column.cast(pa.decimal128(type_.precision, type_.scale))
+    elif type_.name in ("TIMESTAMP", "INTERVAL"):
+        column = column.cast(pa.int64())
+    elif type_.name == "DATE":
+        column = column.cast(pa.int32())
+    return list(column.to_pylist())

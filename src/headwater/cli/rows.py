@@ -1,0 +1,101 @@
+"""Result rows as `eval` and `results` print them, so that equal results are equal lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from headwater.algebra.expressions import Column
+from headwater.algebra.times import format_timestamp
+from headwater.cli.files import WRONG, fail
+from headwater.cli.formats import RowFormat, json_line
+from headwater.cli.tables import console, table
+from headwater.reference import Result
+from headwater.reference.data import to_json, to_text
+
+TAU, QUERY = "_tau", "_query"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of a query, to be printed under its name."""
+
+    name: str
+    columns: tuple[Column, ...]
+    results: Sequence[Result]
+
+
+def check_columns(name: str, columns: tuple[Column, ...]) -> None:
+    """End the command if a column is called as the one that every row has in addition."""
+    if QUERY in (column.name.lower() for column in columns):
+        fail(f"{name}: {QUERY} is the name of the query in every row; rename the column", WRONG)
+
+
+def show(answer: Answer, format: RowFormat, heading: bool = True) -> None:
+    """Print the rows; without a heading where they follow others of the same query."""
+    match format:
+        case RowFormat.json:
+            _show_json(answer)
+        case RowFormat.csv:
+            _show_csv(answer, heading)
+        case RowFormat.table if heading:
+            _show_table(answer)
+        case RowFormat.table:
+            _show_more(answer)
+
+
+def _texts(answer: Answer, result: Result) -> list[str | None]:
+    return [
+        None if value is None else to_text(value, column.type)
+        for value, column in zip(result.values, answer.columns, strict=True)
+    ]
+
+
+def _show_table(answer: Answer) -> None:
+    null = Text("NULL", style="dim")
+    rows = [
+        [
+            format_timestamp(result.tau),
+            *(null if text is None else text for text in _texts(answer, result)),
+        ]
+        for result in answer.results
+    ]
+    heading = [(TAU, False), *((column.name, column.type.is_numeric) for column in answer.columns)]
+    count = f"{len(rows)} row" + ("" if len(rows) == 1 else "s")
+    console().print(table(f"{answer.name}: {count}", heading, rows))
+
+
+def _show_more(answer: Answer) -> None:
+    for result in answer.results:
+        texts = (text if text is not None else "NULL" for text in _texts(answer, result))
+        sys.stdout.write("   ".join([format_timestamp(result.tau), *texts]) + "\n")
+
+
+def _show_json(answer: Answer) -> None:
+    for result in answer.results:
+        values = {
+            column.name: to_json(value, column.type)
+            for value, column in zip(result.values, answer.columns, strict=True)
+        }
+        json_line({**values, TAU: format_timestamp(result.tau), QUERY: answer.name})
+
+
+def _show_csv(answer: Answer, heading: bool) -> None:
+    """A heading, then the rows; NULL is an empty field, and an empty text has quotes."""
+    if heading:
+        _print_csv([*(column.name for column in answer.columns), TAU, QUERY])
+    for result in answer.results:
+        _print_csv([*_texts(answer, result), format_timestamp(result.tau), answer.name])
+
+
+def _print_csv(fields: Iterable[str | None]) -> None:
+    sys.stdout.write(",".join("" if text is None else _quoted(text) for text in fields) + "\n")
+
+
+def _quoted(text: str) -> str:
+    if text and not set(text) & set(',"\r\n') and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
