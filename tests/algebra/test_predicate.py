@@ -349,7 +349,10 @@ SAME: dict[str, tuple[Expr, Expr]] = {
     "integer in a double": (e("<", D, 5), e("<", D, 5.0)),
     "flag": (F, e("=", F, True)),
     "no flag": (no(F), both(e("<>", F, True))),
-    "NULL or more": (either_of(is_null(V), e(">", V, 5)), no(e("<=", e("coalesce", V, 6), 5))),
+    "NULL or more": (
+        either_of(is_null(V), e(">", V, 5)),
+        either_of(e(">=", V, 6), e("<=>", V, None)),
+    ),
     "either side": (either_of(e("<", V, 5), e(">=", V, 5)), no(is_null(V))),
     "IN without": (both(e("in", V, 1, 2, 3), e("<>", V, 2)), e("in", V, 1, 3)),
     "IN with NULL": (e("in", V, 1, None), e("=", V, 1)),
@@ -615,7 +618,7 @@ RESIDUES: dict[str, tuple[Expr | None, Expr | None, Expr | str | None]] = {
     "branch": (
         both(e("=", V, 1), e("=", S, "a")),
         either_of(both(e("=", V, 1), e("=", S, "a")), both(e("=", V, 2), e("=", T, "b"))),
-        both(e("=", V, 1), e("=", S, "a")),
+        e("=", V, 1),
     ),
     "nothing of nothing": (FALSE, FALSE, None),
     "nothing of something": (FALSE, e("=", V, 1), FALSE),

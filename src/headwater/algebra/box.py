@@ -109,6 +109,7 @@ class Known:
 
     def outcomes(self, a: Expr, b: Expr) -> int | None:
         """How two terms can compare (see `simplify.OUTCOMES`); None if one may be NULL."""
+        a, b = replaced_term(a, self.heads), replaced_term(b, self.heads)
         found = self.pairs.get((a, b), 7)
         turned = self.pairs.get((b, a), 7)
         found &= turned if turned == 7 else OUTCOMES[MIRRORED[COMPARISON_OF[turned]]]
@@ -117,7 +118,7 @@ class Known:
         of_a, of_b = self.domain(a), self.domain(b)
         if of_a.null or of_b.null:
             return None
-        if self.head(a) == self.head(b):
+        if a == b:
             return 2
         return of_a.outcomes(of_b) if a.type == b.type else 7
 

@@ -214,8 +214,7 @@ class Facts:
         if (domain := _set_of(term, members)) is not None:
             self.know(term, domain.with_null(False))
         else:
-            parts = tuple(simplify(Call("=", (term, m), BOOLEAN)) for m in members)
-            self._or(Call("or", parts, BOOLEAN))
+            self._or(Call("or", alternatives(call), BOOLEAN))
 
     def _not_in(self, call: Call) -> None:
         term, *members = call.args
@@ -462,6 +461,18 @@ def _members(heads: dict[Expr, Expr]) -> dict[Expr, tuple[Expr, ...]]:
     for member, head in heads.items():
         members[head].append(member)
     return {head: tuple(sorted(terms, key=text)) for head, terms in members.items()}
+
+
+def alternatives(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions of which one must be true: the parts of an OR, and of a list that is no set."""
+    if not isinstance(condition, Call):
+        return (condition,)
+    if condition.name == "or":
+        return tuple(part for arg in condition.args for part in alternatives(arg))
+    term, *members = condition.args
+    if condition.name == "in" and _set_of(term, members) is None:
+        return tuple(simplify(Call("=", (term, member), BOOLEAN)) for member in members)
+    return (condition,)
 
 
 def _is_plain(term: Expr, domain: Domain, is_present: bool) -> bool:

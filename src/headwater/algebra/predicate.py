@@ -25,7 +25,7 @@ from headwater.algebra.box import (
 )
 from headwater.algebra.domain import Domain, everything
 from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute, walk
-from headwater.algebra.facts import Facts
+from headwater.algebra.facts import Facts, alternatives
 from headwater.algebra.linear import columns_of_difference
 from headwater.algebra.simplify import (
     COMPARISON_OF,
@@ -64,8 +64,11 @@ MOST_BOXES = 256
 MOST_JOINED = 8
 """Among more boxes, `union` joins only those that differ in a single domain."""
 
-MOST_PIECES = 500
-"""How many pieces `covers` looks at before it gives up."""
+MOST_STEPS = 5000
+"""How many pairs of boxes `covers` compares before it gives up."""
+
+MOST_CASES = 3
+"""With more disjunctions in a box, `implies` does not try their branches one by one."""
 
 
 # ---- making boxes
@@ -141,11 +144,15 @@ def _resolved(base: Box, call: Call) -> tuple[Box, Call | None]:
 
 def _with_ors(base: Box, ors: set[Call]) -> Box:
     """The box with these disjunctions beside it, but none that follows from the rest."""
-    for term in sorted(ors, key=text) if len(ors) > 1 else ():
-        others = replace(base, terms=(*base.terms, *(ors - {term})))
-        if _has_term(others, term):
-            ors = ors - {term}
-    return replace(base, terms=tuple(sorted((*base.terms, *ors), key=text)))
+    kept = sorted(ors, key=text)
+    for term in tuple(kept):
+        others = [other for other in kept if other is not term]
+        beside = [other for other in others if columns_of(other) & columns_of(term)]
+        if 0 < len(beside) < MOST_CASES and _has_term(
+            replace(base, terms=(*base.terms, *beside)), term
+        ):
+            kept = others
+    return replace(base, terms=tuple(sorted((*base.terms, *kept), key=text)))
 
 
 def _branches(call: Call) -> tuple[Box, ...]:
@@ -157,9 +164,9 @@ def _branches(call: Call) -> tuple[Box, ...]:
 def _boxes_of(call: Call, nullable: tuple[bool, ...]) -> tuple[Box, ...]:
     """Remembered with what may be NULL, which does not tell columns apart."""
     boxes = []
-    for arg in call.args:
+    for part in alternatives(call):
         facts = Facts()
-        facts.simple(arg)
+        facts.simple(part)
         boxes.append(_closed(facts))
     return union(boxes)
 
@@ -222,11 +229,14 @@ def _has_term(box: Box, term: Expr) -> bool:
 
 def _implies_by_cases(a: Box, b: Box) -> bool:
     """Whether each branch of an OR in `a` implies `b`."""
-    for term in a.terms:
-        if _is_or(term) and len(branches := _branches(term)) <= MOST_BRANCHES:
-            rest = replace(a, terms=tuple(t for t in a.terms if t != term))
-            return all(implies(intersect(rest, branch), b) for branch in branches)
-    return False
+    ors = [term for term in a.terms if _is_or(term) and columns_of(term) & _columns(b)]
+    if not 0 < len(ors) <= MOST_CASES:
+        return False
+    branches = _branches(ors[0])
+    rest = replace(a, terms=tuple(term for term in a.terms if term is not ors[0]))
+    return len(branches) <= MOST_BRANCHES and all(
+        implies(intersect(rest, branch), b) for branch in branches
+    )
 
 
 # ---- one box for two
@@ -391,21 +401,26 @@ def covers(boxes: Iterable[Box], box: Box) -> bool:
 
     Exact for boxes without opaque terms, up to a limit of work beyond which it answers no.
     """
-    return _covered(box, tuple(boxes), iter(range(MOST_PIECES)))
+    others = [other for other in boxes if not other.empty]
+    return _covered(box, others, iter(range(MOST_STEPS)))
 
 
 def _covered(box: Box, boxes: Sequence[Box], steps: Iterator[int]) -> bool:
     if box.empty:
         return True
-    if next(steps, None) is None:
-        return False
-    near = [other for other in boxes if not intersect(box, other).empty]
+    near = [other for other in boxes if next(steps, None) is None or not _are_apart(box, other)]
     if any(implies(box, other) for other in near):
         return True
-    if len(near) < 2:
+    if len(near) < 2 or next(steps, None) is None:
         return False
     near.sort(key=_entangled)
     return all(_covered(piece, near[1:], steps) for piece in _outside(box, near[0]))
+
+
+def _are_apart(a: Box, b: Box) -> bool:
+    """Whether the domain of some term shows that no row is in both."""
+    domain = a.known.domain
+    return any(domain(term).intersect(c.domain).is_empty for c in b.constraints for term in c.terms)
 
 
 def _entangled(box: Box) -> int:

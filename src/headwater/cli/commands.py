@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
+from headwater.cli import runtime
 from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, read
-from headwater.cli.formats import Format, RowFormat, json_line
+from headwater.cli.formats import Format, RowFormat, counted, json_line
 from headwater.errors import CqlError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(runtime.app)
 
 File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements in CQL; - reads stdin.")]
 Names = Annotated[
@@ -73,13 +75,13 @@ def check(file: File, format: AsFormat = Format.table) -> None:
         else:
             found = list(describe(error, source.name))
             typer.echo("\n\n".join(found))
-            typer.echo(f"\n{_count(len(found), 'mistake')}")
+            typer.echo(f"\n{counted(len(found), 'mistake')}")
         raise typer.Exit(WRONG) from None
     if not statements:
         fail(f"{source.name} has no statement")
     queries = len(queries_of(statements))
     if format is Format.table:
-        typer.echo(f"{_count(len(statements), 'statement')}, {_count(queries, 'query')}: ok")
+        typer.echo(f"{counted(len(statements), 'statement')}, {counted(queries, 'query')}: ok")
 
 
 @app.command()
@@ -149,8 +151,3 @@ def evaluate(
     source = read(file)
     with errors_of(source):
         evaluate_file(source, input, query or [], format)
-
-
-def _count(number: int, thing: str) -> str:
-    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
-    return f"{number} {thing if number == 1 else plural}"

@@ -17,13 +17,30 @@ class Format(StrEnum):
 
 
 class RowFormat(StrEnum):
-    """What `eval` prints."""
+    """What `eval` and `results` print."""
 
     table = "table"
     json = "json"
     csv = "csv"
 
 
+class What(StrEnum):
+    """What `show` lists."""
+
+    streams = "streams"
+    tables = "tables"
+    queries = "queries"
+    units = "units"
+    segments = "segments"
+    rejects = "rejects"
+
+
 def json_line(values: Mapping[str, object]) -> None:
     """One JSON object on one line of standard output."""
     typer.echo(json.dumps(values, ensure_ascii=False))
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 query`, `2 queries`, `3,000 rows`."""
+    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else plural}"

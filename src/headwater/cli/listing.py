@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import typer
 
 from headwater.algebra.times import format_timestamp
 from headwater.cli.files import fail
-from headwater.cli.formats import Format, json_line
+from headwater.cli.formats import Format, What, counted, json_line
 from headwater.cli.tables import console, table
 from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import nearest
@@ -26,17 +25,6 @@ from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
 from headwater.runtime.overview import Observer, Overview, holders
 
 Record = dict[str, Any]
-
-
-class What(StrEnum):
-    """What can be shown."""
-
-    streams = "streams"
-    tables = "tables"
-    queries = "queries"
-    units = "units"
-    segments = "segments"
-    rejects = "rejects"
 
 
 # ---- words for people
@@ -92,6 +80,7 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
     What.streams: (
         Shown("stream"),
         Shown("rows", True, count),
+        Shown("pending", True, count),
         Shown("watermark"),
         Shown("lag", True, seconds),
         Shown("late", True, count),
@@ -159,6 +148,7 @@ def streams(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 "stream": view.row.spelled,
                 "rows": view.rows,
                 "bytes": view.bytes,
+                "pending": view.pending,
                 "watermark": instant(view.row.watermark),
                 "lag": view.lag / 1e6,
                 "late": view.row.late,
@@ -315,7 +305,7 @@ def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str
         "units": Counter(view.row.state for view in overview.units),
         "pending": overview.pending,
         "rows_out": sum(view.rows for view in overview.queries),
-        "bytes": sum(view.bytes for view in (*overview.streams, *overview.units)),
+        "bytes": sum(v.bytes for v in overview.streams) + sum(v.bytes for v in overview.units),
         "events": [_event(event) for event in catalog.events(limit=5)],
     }
 
@@ -334,10 +324,10 @@ def _in_words(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
     engine = ", ".join(record["engine"])
     yield "engine", f"runs as {engine}" if engine else "does not run"
     refused = f"{count(record['late'])} late and {count(record['malformed'])} malformed"
-    yield "streams", f"{record['streams']}: {count(record['rows_in'])} rows taken in, {refused} not"
+    yield "streams", f"{record['streams']}: {counted(record['rows_in'], 'row')}; {refused} refused"
     yield "tables", str(record["tables"])
-    yield "queries", f"{states(record['queries'])}: {count(record['rows_out'])} rows"
-    yield "units", f"{states(record['units'])}: {count(record['pending'])} rows to take in"
+    yield "queries", f"{states(record['queries'])}: {counted(record['rows_out'], 'row')}"
+    yield "units", f"{states(record['units'])}: {counted(record['pending'], 'row')} to work on"
     for view in overview.units:
         if view.row.error:
             yield "", f"unit {view.row.id} ({names(view.queries)}) failed: {view.row.error}"

@@ -105,6 +105,7 @@ class _Queries:
     def __init__(self, syntax: Syntax, names: Namespace) -> None:
         self.place = Place(syntax.text, syntax.start)
         self.windows = syntax.windows
+        self.stars = syntax.stars
         self.names = names
         self.used_windows: set[int] = set()
         self.with_names: list[_With] = []
@@ -309,6 +310,8 @@ class _Queries:
         if name is None:
             what = "a function is no relation here" if called(identifier) else "expected a name"
             raise self.place.error(what, node)
+        if identifier.meta.get("end", -1) in self.stars:
+            raise self.place.error("* is not expected behind the name of a relation", node)
         alias = self.alias(node.args.get("alias"))
         places = [identifier] if alias is None else [identifier, node.args["alias"].args["this"]]
         window = self.window(around, *places)

@@ -6,6 +6,7 @@ or a part that is not in the table is refused, so nothing of a query is passed o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -195,6 +196,9 @@ def _like(binder: Binder, node: Node) -> Expr:
 
 
 def _between(binder: Binder, node: Node) -> Expr:
+    low_end, high_start = binder.place.gap(node.args.get("low"), node.args.get("high"))
+    if not re.search(r"\band\b", binder.place.text[low_end:high_start], re.I):
+        raise binder.place.error("expected AND after the first value of BETWEEN", node)
     value = binder.bind(node.args.get("this"))
     low = binder.call(node, ">=", value, binder.bind(node.args.get("low")))
     return binder.call(

@@ -88,6 +88,12 @@ class Place:
             start, end = min(spans)
         return CqlError(message, self.text, start, end - start + 1, hint)
 
+    def gap(self, first: object, second: object) -> tuple[int, int]:
+        """Where the last word of one node ends and the first of another begins."""
+        ends = [node.meta["end"] for node in nodes(first) if "end" in node.meta]
+        starts = [node.meta["start"] for node in nodes(second) if "start" in node.meta]
+        return max(ends, default=self.start), min(starts, default=len(self.text))
+
     def refused(self, problem: AlgebraError, at: object) -> CqlError:
         """The same refusal, with a place."""
         message, hint = _split(str(problem))

@@ -24,7 +24,7 @@ from headwater.algebra.nodes import Output
 from headwater.algebra.windows import Window
 from headwater.cql.constants import TYPES
 from headwater.cql.cursor import Cursor
-from headwater.cql.tokens import DIALECT, TEXTUAL, error, is_word, shown, word
+from headwater.cql.tokens import COMMANDS, DIALECT, TEXTUAL, error, shown, word
 from headwater.errors import CqlError, nearest
 
 T = TokenType
@@ -44,6 +44,8 @@ _BEFORE_OPERAND = frozenset(
     {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR}
     | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}
 )
+_STATEMENTS = frozenset(SparkParser.STATEMENT_PARSERS) | COMMANDS
+_CHECKED = _STATEMENTS | {T.L_PAREN, T.STAR, T.LT}
 _QUERY_STARTS = frozenset({T.SELECT, T.WITH, T.L_PAREN})
 _TYPE_FOLLOWS = frozenset({T.ALIAS, T.DCOLON, T.DOT})
 _KEYWORDS = (
@@ -67,12 +69,14 @@ class Syntax:
     """A query as sqlglot sees it, with what was taken out of its words.
 
     `windows` is by the last offset of the word before the bracket: a stream's name or alias. Behind
-    a subquery it is that of the alias that follows.
+    a subquery it is that of the alias that follows. `stars` are the last offsets of the words before
+    each *, of which sqlglot overlooks one behind a table.
     """
 
     text: str
     tree: exp.Expr
     windows: dict[int, Bracket]
+    stars: set[int]
     output: Output | None
     start: int
 
@@ -89,7 +93,8 @@ def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
         raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
     words = _Words(text, tokens)
     words.read()
-    return Syntax(text, _tree(text, words.kept), words.windows, output, first.start)
+    tree = _tree(text, words.kept)
+    return Syntax(text, tree, words.windows, words.stars, output, first.start)
 
 
 def _did_you_mean(given: str, known: Iterable[str]) -> str:
@@ -120,7 +125,7 @@ def _without_output(text: str, tokens: list[Token]) -> tuple[list[Token], Output
             )
         return [tokens[0], *tokens[3:closing], *tokens[closing + 1 :]], output
     starts_item = following.token_type in TEXTUAL or following.token_type in (T.STAR, T.DASH)
-    if starts_item or (is_word(following) and following.token_type not in (T.FROM, T.ALIAS)):
+    if starts_item or (word(following) and following.token_type not in (T.FROM, T.ALIAS)):
         return [tokens[0], *tokens[2:]], output
     return tokens, None
 
@@ -143,36 +148,51 @@ def _closing(tokens: list[Token], opening: int) -> int:
 class _Words:
     """Goes once over the words of a query; what sqlglot may see is `kept`."""
 
-    __slots__ = ("kept", "text", "tokens", "windows")
+    __slots__ = ("kept", "stars", "text", "tokens", "windows")
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text
         self.tokens = tokens
         self.kept: list[Token] = []
         self.windows: dict[int, Bracket] = {}
+        self.stars: set[int] = set()
 
     def read(self) -> None:
         tokens, kept, index = self.tokens, self.kept, 0
+        bracket, checked = T.L_BRACKET, _CHECKED
         while index < len(tokens):
             token = tokens[index]
-            if token.token_type == T.L_BRACKET:
+            if token.token_type is bracket:
                 index = self.bracket(index)
                 continue
-            if token.token_type == T.L_PAREN and kept:
-                self.mark(kept[-1])
-                self.check_with(index)
-            elif token.token_type == T.LT and kept and kept[-1].token_type in _NESTED_TYPES:
-                raise error(
-                    self.text, "arrays, maps and structs are not part of the language", kept[-1]
-                )
+            if token.token_type in checked and kept:
+                self.check(token, index)
             kept.append(token)
             index += 1
 
-    def check_with(self, opening: int) -> None:
-        """What follows AS ( is a query: sqlglot would take any statement there."""
-        following = self.tokens[opening + 1]
-        if self.kept[-1].token_type == T.ALIAS and following.token_type not in _QUERY_STARTS:
+    def check(self, token: Token, index: int) -> None:
+        kind, before = token.token_type, self.kept[-1]
+        if kind == T.L_PAREN:
+            self.mark(before)
+            self.check_opening(index)
+        elif kind == T.STAR:
+            self.stars.add(before.end)
+        elif kind == T.LT:
+            if before.token_type in _NESTED_TYPES:
+                message = "arrays, maps and structs are not part of the language"
+                raise error(self.text, message, before)
+        elif before.token_type == T.R_PAREN:
+            # sqlglot would read a statement of its own behind WITH x AS (..).
+            hint = "as a name it goes in backquotes"
+            raise error(self.text, f"{shown(token, self.text)} is not expected here", token, hint)
+
+    def check_opening(self, opening: int) -> None:
+        """Where sqlglot would take anything: a query goes behind AS (, a WHERE behind FILTER (."""
+        before, following = self.kept[-1].token_type, self.tokens[opening + 1]
+        if before == T.ALIAS and following.token_type not in _QUERY_STARTS:
             raise error(self.text, "expected a query that begins with SELECT", following)
+        if before == T.FILTER and following.token_type != T.WHERE and len(self.kept) > 1:
+            raise error(self.text, "expected WHERE after FILTER (", following)
 
     def mark(self, name: Token) -> None:
         """A name before a parenthesis is a function's."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.errors import CqlError
@@ -26,7 +27,8 @@ DIALECT = Dialect.get_or_raise("spark")
 T = TokenType
 TEXTUAL = frozenset({T.STRING, T.RAW_STRING, T.IDENTIFIER, T.NUMBER})
 
-_COMMANDS = frozenset({T.COMMAND, T.EXECUTE, T.FETCH, T.SHOW, T.RENAME})
+NAMES = frozenset(SparkParser.ID_VAR_TOKENS) | {T.IDENTIFIER}
+COMMANDS = frozenset({T.COMMAND, T.EXECUTE, T.FETCH, T.SHOW, T.RENAME})
 _PREFIXES = frozenset({T.NOT, T.DASH, T.PLUS, T.INTERVAL})
 _OPENING = {T.L_PAREN: T.R_PAREN, T.L_BRACKET: T.R_BRACKET, T.CASE: T.END}
 _CLOSING = {closing: opening for opening, closing in _OPENING.items()}
@@ -61,6 +63,12 @@ _SIGNS = frozenset(
 )
 _CLAUSES = frozenset({T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.UNION, T.JOIN, T.ON})
 _BRANCHES = frozenset({T.WHEN, T.THEN, T.ELSE})
+_AFTER_BRANCH = {
+    T.CASE: (T.WHEN,),
+    T.WHEN: (T.THEN,),
+    T.THEN: (T.WHEN, T.ELSE, T.END),
+    T.ELSE: (T.END,),
+}
 _OPERATORS = frozenset({T.AND, T.OR, T.ALIAS})
 _NO_OPERAND = frozenset(
     {T.SELECT, T.DISTINCT, T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.COMMA, T.L_PAREN, T.ON}
@@ -90,14 +98,12 @@ def error(text: str, message: str, at: Token | int, hint: str = "") -> CqlError:
     return CqlError(message, text, at.start, at.end - at.start + 1, hint)
 
 
-def is_word(token: Token) -> bool:
-    """A bare word, as against a quoted name, a constant or a sign."""
-    return token.token_type not in TEXTUAL and (token.text[:1].isalpha() or token.text[:1] == "_")
-
-
 def word(token: Token) -> str:
     """The word in capitals; nothing for a quoted name, a constant or a sign."""
-    return token.text.upper() if is_word(token) else ""
+    text = token.text
+    if (text[:1].isalpha() or text[:1] == "_") and token.token_type not in TEXTUAL:
+        return text.upper()
+    return ""
 
 
 def shown(token: Token, text: str) -> str:
@@ -181,7 +187,7 @@ def _whole(text: str, tokens: list[Token], end: int) -> list[Token]:
     """The statement with all its words: what the tokenizer leaves uncut behind EXPLAIN and SHOW
     (it takes them for another system's commands) is cut too."""
     if not (
-        len(tokens) == 2 and tokens[0].token_type in _COMMANDS and tokens[1].token_type == T.STRING
+        len(tokens) == 2 and tokens[0].token_type in COMMANDS and tokens[1].token_type == T.STRING
     ):
         return tokens
     first = tokens[0]
@@ -216,6 +222,10 @@ class _Tidier:
         """The word to come is behind a dot: a name, whatever it is."""
         return bool(self.kept) and self.kept[-1].token_type == T.DOT
 
+    def was_part(self) -> bool:
+        """The last word was behind a dot."""
+        return len(self.kept) > 1 and self.kept[-2].token_type == T.DOT
+
     def open(self, token: Token) -> None:
         if token.token_type != T.CASE or not self.is_part():
             self.opened.append(token)
@@ -245,10 +255,10 @@ class _Tidier:
 
     def branch(self, token: Token) -> None:
         """WHEN .. THEN .. ELSE .. END: each in its turn."""
-        inside = self.opened and self.opened[-1].token_type == T.CASE and not self.is_part()
-        if inside:
-            if (token.token_type == T.THEN) != (self.cases[-1] == T.WHEN):
-                wanted = "THEN" if self.cases[-1] == T.WHEN else "WHEN before it"
+        if self.opened and self.opened[-1].token_type == T.CASE and not self.is_part():
+            follows = _AFTER_BRANCH[self.cases[-1]]
+            if token.token_type not in follows:
+                wanted = " or ".join(kind.name for kind in follows)
                 raise error(self.text, f"expected {wanted}, found {token.text}", token)
             self.cases[-1] = token.token_type
         self.kept.append(token)
@@ -261,8 +271,8 @@ class _Tidier:
 
     def after_operand(self, token: Token, written: str) -> None:
         """Something must stand before AND, OR, AS and a comma."""
-        named = len(self.kept) > 1 and self.kept[-2].token_type == T.DOT
-        if not self.is_part() and not named and (not self.kept or self.last() in _NO_OPERAND):
+        last = self.last()
+        if last is None or (last in _NO_OPERAND and not self.was_part()):
             raise error(self.text, f"something is missing before {written}", token)
         self.kept.append(token)
 
@@ -281,8 +291,8 @@ class _Tidier:
 
     def dot(self, token: Token) -> None:
         """A dot joins names, or begins a number like .5"""
-        if self.last() != T.IDENTIFIER and not (self.kept and is_word(self.kept[-1])):
-            token = _merged(T.DOT, "..", token, token)
+        if self.last() not in NAMES and not self.text[token.end + 1 : token.end + 2].isdigit():
+            raise error(self.text, "a name is missing before this dot", token)
         self.kept.append(token)
 
     def string(self, token: Token) -> None:
@@ -297,6 +307,17 @@ class _Tidier:
         elif token.token_type == T.RAW_STRING:
             token = _merged(T.STRING, written, token, token)
         self.kept.append(token)
+
+    def double_colon(self, token: Token) -> None:
+        """5.5D comes as 5.5 :: DOUBLE, all three at one place: it is kept in one piece."""
+        if self.kept and token.start == self.kept[-1].start:
+            whole = self.text[token.start : token.end + 1]
+            token = _merged(T.NUMBER, whole, self.kept.pop(), token)
+        self.kept.append(token)
+
+    def type_word(self, token: Token) -> None:
+        if not self.kept or token.start != self.kept[-1].start:
+            self.kept.append(token)
 
     def refuse(self, token: Token) -> None:
         written = shown(token, self.text)
@@ -336,6 +357,12 @@ _CHECKS: dict[TokenType, Check] = {
     T.STRING: _Tidier.string,
     T.RAW_STRING: _Tidier.string,
     T.COMMA: _Tidier.comma,
+    T.DOT: _Tidier.dot,
+    T.DCOLON: _Tidier.double_colon,
+    **{
+        DIALECT.tokenizer_class.KEYWORDS[name]: _Tidier.type_word
+        for name in DIALECT.tokenizer_class.NUMERIC_LITERALS.values()
+    },
 }
 
 
@@ -345,14 +372,9 @@ def tidy(text: str, tokens: list[Token]) -> list[Token]:
         raise error(text, f"a statement has at most {MAX_TOKENS:,} words", tokens[MAX_TOKENS])
     tidier = _Tidier(text)
     kept = tidier.kept
-    remaining = iter(tokens)
-    for token in remaining:
-        if token.token_type == T.DCOLON and kept and token.start == kept[-1].start:
-            # 5.5D comes as 5.5 :: DOUBLE, all at one place.
-            suffix = next(remaining)
-            kept[-1] = _merged(T.NUMBER, text[token.start : token.end + 1], kept[-1], suffix)
-            continue
-        check = _CHECKS.get(token.token_type)
+    checks = _CHECKS
+    for token in tokens:
+        check = checks.get(token.token_type)
         if check is None:
             kept.append(token)
         else:

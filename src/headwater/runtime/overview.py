@@ -29,11 +29,13 @@ from headwater.runtime.catalog import (
 
 @dataclass(frozen=True)
 class StreamView:
-    """A stream: what came, and how far behind it (microseconds) the slowest unit is."""
+    """A stream: what came, and what of it the slowest unit has not taken in yet: how many rows
+    (`pending`), and how many microseconds of event time (`lag`)."""
 
     row: StreamRow
     rows: int
     bytes: int
+    pending: int
     lag: int
 
 
@@ -67,8 +69,8 @@ class Overview:
 
     @property
     def pending(self) -> int:
-        """The rows that running units have not taken in yet."""
-        return sum(unit.pending for unit in self.units if unit.row.state == "running")
+        """The rows of all streams that a running unit has not taken in yet."""
+        return sum(stream.pending for stream in self.streams)
 
 
 @dataclass
@@ -82,12 +84,14 @@ class Observer:
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
         streams = {stream_log(row.name): row for row in self.catalog.streams()}
+        backlogs = _Backlogs(self)
+        running = [row for row in rows if row.state == "running"]
         return Overview(
             tuple(
-                self._stream(row, [cursors[u.id] for u in rows if log in u.inputs])
+                self._stream(row, [cursors[u.id] for u in running if log in u.inputs], backlogs)
                 for log, row in streams.items()
             ),
-            tuple(self._unit(row, cursors[row.id]) for row in rows),
+            tuple(self._unit(row, cursors[row.id], backlogs) for row in rows),
             tuple(QueryView(row, self.results(row)) for row in self.catalog.queries()),
         )
 
@@ -95,7 +99,7 @@ class Observer:
         """How many results a query has; only segments across its start or end are looked into."""
         return sum(
             self._within(segment, query.start_at, query.end_at)
-            for segment in self._segments(unit_log(query.unit_id))
+            for segment in self.segments(unit_log(query.unit_id))
         )
 
     def _within(self, segment: Segment, start: int | None, end: int | None) -> int:
@@ -111,29 +115,26 @@ class Observer:
             self._counted[key] = _count(segment.path, start, end)
         return self._counted[key]
 
-    def _segments(self, log: str, after: int = 0) -> list[Segment]:
+    def segments(self, log: str, after: int = 0) -> list[Segment]:
         """The segments of a log; none if it was dropped, or compacted, while we looked."""
         try:
             return self.catalog.segments(log, after)
         except CatalogError:
             return []
 
-    def _stream(self, row: StreamRow, cursors: Sequence[dict[str, Any]]) -> StreamView:
-        stats = self.catalog.log_stats(stream_log(row.name))
+    def _stream(
+        self, row: StreamRow, cursors: Sequence[dict[str, Any]], backlogs: _Backlogs
+    ) -> StreamView:
+        log = stream_log(row.name)
+        stats = self.catalog.log_stats(log)
+        pending = max((backlogs.rows(log, cursor) for cursor in cursors), default=0)
         mark = row.watermark
-        lag = 0
-        if mark is not None:
-            taken = (_reached(c, stream_log(row.name)).get("watermark") for c in cursors)
-            lag = max((mark - t for t in taken if t is not None), default=0)
-        return StreamView(row, stats.total_rows, stats.bytes, lag)
+        taken = [_reached(cursor, log).get("watermark") for cursor in cursors]
+        lag = 0 if mark is None else max((mark - t for t in taken if t is not None), default=0)
+        return StreamView(row, stats.total_rows, stats.bytes, pending, lag)
 
-    def _unit(self, row: UnitRow, cursors: dict[str, Any]) -> UnitView:
-        fresh = (
-            segment
-            for name in row.inputs
-            if name.startswith("stream:")
-            for segment in self._segments(name, _reached(cursors, name).get("seq", 0))
-        )
+    def _unit(self, row: UnitRow, cursors: dict[str, Any], backlogs: _Backlogs) -> UnitView:
+        inputs = [name for name in row.inputs if name.startswith("stream:")]
         try:
             stats = self.catalog.log_stats(unit_log(row.id))
             rows, size = stats.total_rows, stats.bytes
@@ -143,11 +144,25 @@ class Observer:
         return UnitView(
             row,
             tuple(query.spelled for query in self.catalog.members(row.id)),
-            sum(segment.rows for segment in fresh),
+            sum(backlogs.rows(name, cursors) for name in inputs),
             rows,
             size,
             None if seconds is None else seconds.value,
         )
+
+
+@dataclass
+class _Backlogs:
+    """How many rows a log has after a cursor, looked up once for units that are equally far."""
+
+    observer: Observer
+    _known: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def rows(self, log: str, cursors: dict[str, Any]) -> int:
+        key = (log, _reached(cursors, log).get("seq", 0))
+        if key not in self._known:
+            self._known[key] = sum(segment.rows for segment in self.observer.segments(*key))
+        return self._known[key]
 
 
 def _reached(cursors: dict[str, Any], log: str) -> dict[str, Any]:

@@ -152,5 +152,9 @@ _SPECIAL: dict[str, Callable[[Call, list[str]], str]] = {
     "neg": _negated,
     "abs": _absolute,
     "sign": lambda e, a: f"signum({a[0]})",
+    **{
+        name: lambda e, a: f"{e.name}(CAST({a[0]} AS TIMESTAMP))"
+        for name in ("unix_seconds", "unix_millis", "unix_micros")
+    },
     "split_part": lambda e, a: f"split_part({a[0]}, {a[1]}, nullif({a[2]}, 0))",
 }

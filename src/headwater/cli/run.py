@@ -1,0 +1,280 @@
+"""`headwater run`: carry out a file's statements, then let the engine work until it is told to stop.
+
+The first Ctrl-C (or a TERM signal) ends it after the step that is under way, the second at once.
+Neither loses anything: what a step has not committed is done again by the next run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+from headwater.cli import state as states
+from headwater.cli.files import FAILED, Source, fail
+from headwater.cli.formats import counted
+from headwater.cli.listing import names
+from headwater.cli.view import shown
+from headwater.cql import CreateStream, CreateTable, parse
+from headwater.errors import HeadwaterError, RuntimeFailure
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import Catalog
+from headwater.runtime.overview import Observer, holders
+from headwater.runtime.scripts import Outcome, execute
+
+if TYPE_CHECKING:
+    from headwater.cli.steering import SteeredEngine
+
+INTERRUPTED = 130
+ENGINE_LOG, SPARK_LOG = "engine.log", "spark.log"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for on the command line."""
+
+    state: Path
+    until_idle: bool
+    patience: float
+    interval: float
+    master: str
+    quiet: bool
+
+    def say(self, words: str) -> None:
+        if not self.quiet:
+            typer.echo(words)
+
+
+def run(source: Source | None, asked: Run) -> None:
+    """Run the statements of a file, or what the state holds already; ends with an exit status."""
+    with states.failures(source):
+        _check(source, asked)
+        with open_state(asked.state, master=asked.master) as headwater:
+            states.check_place(headwater.catalog, asked.state)
+            _take_over(headwater.catalog)
+            if source is not None:
+                _execute(headwater, source, asked)
+            _warn_of_missing_files(headwater)
+            with _logged(asked.state):
+                engine = _start(headwater, asked)
+                _work(engine, asked)
+
+
+def _check(source: Source | None, asked: Run) -> None:
+    """End the command before anything is made, if nothing can come of it."""
+    if states.exists(asked.state):
+        return
+    if source is None:
+        again = states.run_again(asked.state, "FILE.cql")
+        fail(f"there is no state in {asked.state}: {again} creates it")
+    parse(source.text)
+
+
+# ---- statements
+
+
+def _execute(headwater: Headwater, source: Source, asked: Run) -> None:
+    folder = None if source.is_stdin else source.path.resolve().parent
+    done = execute(headwater.catalog, headwater.definitions, source.text, folder)
+    asked.say(_summary(source, done))
+
+
+def _summary(source: Source, done: list[Outcome]) -> str:
+    new = [one for one in done if one.new]
+    if not new:
+        return f"{source.name}: all of it is there already; going on"
+    kinds = Counter(type(one.statement).__name__ for one in new)
+    words = {"CreateStream": "stream", "CreateTable": "table", "CreateQuery": "query"}
+    made = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    others = len(new) - sum(kinds[kind] for kind in words)
+    made += [counted(others, "other statement")] if others else []
+    return f"{source.name}: {', '.join(made)}"
+
+
+def _warn_of_missing_files(headwater: Headwater) -> None:
+    declared: list[CreateStream | CreateTable] = [
+        *headwater.definitions.streams.values(),
+        *headwater.definitions.tables.values(),
+    ]
+    for one in declared:
+        path = one.source.get("path") if one.source else None
+        if isinstance(path, str) and "://" not in path and not Path(path).exists():
+            name = one.stream.name if isinstance(one, CreateStream) else one.table.name
+            typer.echo(f"headwater: {name} reads {path}, which is not there (yet)", err=True)
+
+
+# ---- other processes
+
+
+def _take_over(catalog: Catalog) -> None:
+    """Free the claims of processes that died on this machine; end the command if one lives."""
+    for lease in catalog.leases():
+        if lease.expires_at > time.time() and _is_dead(lease.holder):
+            catalog.release(lease)
+    for holder, left in holders(catalog.leases()).items():
+        fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether a holder, `host:pid`, was a process of this machine that is no more."""
+    host, _, pid = holder.rpartition(":")
+    if host != os.uname().nodename or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+# ---- logs
+
+
+@contextmanager
+def _logged(state: Path) -> Iterator[None]:
+    """The engine's messages go to a file in full, and to standard error in short."""
+    logger = logging.getLogger("headwater")
+    kept = logging.FileHandler(state / ENGINE_LOG, delay=True)
+    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    told = logging.StreamHandler(sys.stderr)
+    told.setFormatter(_Short())
+    handlers = (kept, told)
+    for handler in handlers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
+
+
+class _Short(logging.Formatter):
+    """One line, without a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {str(error).splitlines()[0]}" if error and str(error) else ""
+        return f"headwater: {record.getMessage()}{why}"
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Standard output and error, also of processes that are started, go to a file."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for target, kept in enumerate(saved, 1):
+            os.dup2(kept, target)
+            os.close(kept)
+
+
+# ---- the engine
+
+
+def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
+    """The engine with its Spark session; what Java prints goes to a file of the state."""
+    from headwater.cli.steering import SteeredEngine
+    from headwater.runtime.session import open_session
+
+    asked.say(f"starting Spark on {asked.master}")
+    log = asked.state / SPARK_LOG
+    try:
+        with _output_to(log):
+            spark = open_session(asked.master)
+    except RuntimeFailure as error:
+        raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
+    return SteeredEngine(headwater.catalog, headwater.state, spark)
+
+
+def _work(engine: SteeredEngine, asked: Run) -> None:
+    begun = time.monotonic()
+    observer = Observer(engine.catalog)
+    try:
+        with _signals(engine), shown(observer, asked.quiet):
+            engine.go(asked.until_idle, asked.patience, asked.interval)
+    except KeyboardInterrupt:
+        engine.release()
+        typer.echo(f"\nstopped at once; {_go_on(asked)}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except HeadwaterError:
+        engine.release()
+        raise
+    except Exception as error:
+        engine.release()
+        logging.getLogger("headwater").exception("the engine failed")
+        raise RuntimeFailure(
+            f"the engine failed: {str(error).splitlines()[0] if str(error) else type(error)}; "
+            f"more is in {asked.state / ENGINE_LOG}"
+        ) from error
+    engine.release()
+    _tell(engine, observer, asked, time.monotonic() - begun)
+    engine.spark.stop()
+
+
+@contextmanager
+def _signals(engine: SteeredEngine) -> Iterator[None]:
+    """The first INT or TERM tells the engine to stop, the second interrupts it."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if engine.stop.is_set():
+            raise KeyboardInterrupt
+        engine.stop.set()
+        os.write(2, b"\nheadwater: stopping after this step; once more to stop at once\n")
+
+    watched = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, handle) for number in watched]
+    try:
+        yield
+    finally:
+        for number, handler in zip(watched, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -> None:
+    """Say what was done and what is left; ends the command if a unit cannot go on."""
+    now = observer.overview()
+    rows = sum(view.rows for view in now.streams)
+    out = sum(view.rows for view in now.queries)
+    asked.say(
+        f"{'stopped' if engine.stop.is_set() else 'done'} after {spent:.1f} s: "
+        f"{counted(rows, 'row')} of {counted(len(now.streams), 'stream')}, "
+        f"{counted(engine.steps, 'step')} of {counted(len(now.units), 'unit')}, "
+        f"{counted(out, 'row')} of {counted(len(now.queries), 'query')}"
+    )
+    if now.pending:
+        asked.say(f"{counted(now.pending, 'row')} left to work on; {_go_on(asked)}")
+    elif engine.stop.is_set():
+        asked.say(f"nothing is left to work on; {_go_on(asked)}")
+    failed = [view for view in now.units if view.row.error]
+    for view in failed:
+        typer.echo(
+            f"headwater: unit {view.row.id} ({names(view.queries)}) is {view.row.state} after "
+            f"{counted(view.row.retries, 'failure')}: {view.row.error}",
+            err=True,
+        )
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _go_on(asked: Run) -> str:
+    return f"{states.run_again(asked.state)} goes on from there"

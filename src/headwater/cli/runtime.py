@@ -1,0 +1,191 @@
+"""The commands that run queries on Spark, or speak to what runs; their work is in the modules beside.
+
+As with the other commands, what is heavy is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.files import Source, fail, read
+from headwater.cli.formats import Format, RowFormat, What, json_line
+from headwater.cli.state import DEFAULT, State, opened
+
+app = typer.Typer()
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a query.")]
+AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
+
+
+@app.command()
+def run(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.cql]",
+            help="Statements to carry out first; none: go on.",
+            show_default="",
+        ),
+    ] = None,
+    state: State = DEFAULT,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when all input is used up.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(min=0, help="With --until-idle: seconds without input that count as its end."),
+    ] = 0.0,
+    interval: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks for new input.")
+    ] = 1.0,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
+) -> None:
+    """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
+    from headwater.cli.state import failures
+
+    source = None if file is None else read(file)
+    with failures(source):
+        from headwater.cli.run import Run
+        from headwater.cli.run import run as start
+
+    start(source, Run(state, until_idle, patience, interval, master, quiet))
+
+
+@app.command()
+def submit(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements; - reads stdin.")
+    ] = None,
+    execute: Annotated[
+        str | None, typer.Option("--execute", "-e", metavar="CQL", help="Statements, right here.")
+    ] = None,
+    state: State = DEFAULT,
+) -> None:
+    """Carry out statements on a state, whether or not an engine runs on it now."""
+    if (file is None) == (execute is None):
+        fail("name a file with statements, or give them with --execute")
+    source = read(file) if file else Source("--execute", execute or "", Path("-"))
+    with opened(state, source) as catalog:
+        from headwater.runtime.definitions import Definitions
+        from headwater.runtime.scripts import execute as carry_out
+
+        folder = None if source.is_stdin else source.path.resolve().parent
+        done = carry_out(catalog, Definitions(catalog), source.text, folder)
+        if not done:
+            fail(f"{source.name} has no statement")
+        for one in done:
+            typer.echo(one.sentence)
+
+
+@app.command()
+def drop(name: Name, state: State = DEFAULT) -> None:
+    """Drop a query; its results go with it, unless another query has the same."""
+    with opened(state) as catalog:
+        from headwater.runtime.submit import drop as drop_query
+
+        gone = drop_query(catalog, name)
+        typer.echo(f"query {name} dropped" + (f", and with it unit {gone[0]}" if gone else ""))
+
+
+@app.command()
+def pause(name: Name, state: State = DEFAULT) -> None:
+    """Let a query rest; nothing of its input is lost meanwhile."""
+    with opened(state) as catalog:
+        from headwater.runtime.submit import pause as pause_query
+
+        pause_query(catalog, name)
+        typer.echo(f"query {name} paused")
+
+
+@app.command()
+def resume(name: Name, state: State = DEFAULT) -> None:
+    """Let a query go on that was paused, or whose unit was parked after failures."""
+    with opened(state) as catalog:
+        from headwater.runtime.submit import resume as resume_query
+
+        resume_query(catalog, name)
+        typer.echo(f"query {name} runs again")
+
+
+@app.command()
+def show(
+    what: Annotated[What, typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="This stream, query or unit only.")
+    ] = None,
+    state: State = DEFAULT,
+    format: AsFormat = Format.table,
+) -> None:
+    """List streams, tables, queries, units, segments or rejected records."""
+    with opened(state) as catalog:
+        from headwater.cli import listing
+
+        listing.show(catalog, what, name, format)
+
+
+@app.command()
+def results(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Queries; none: all.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="At most so many rows of each query.")
+    ] = None,
+    state: State = DEFAULT,
+    format: Annotated[
+        RowFormat, typer.Option("--format", "-f", help="For people or for programs.")
+    ] = RowFormat.table,
+) -> None:
+    """Print the rows that queries have given so far."""
+    with opened(state) as catalog:
+        from headwater.cli.results import print_results
+
+        try:
+            print_results(catalog, names or [], format, limit, follow)
+        except KeyboardInterrupt:
+            raise typer.Exit from None
+
+
+@app.command()
+def status(state: State = DEFAULT, format: AsFormat = Format.table) -> None:
+    """Say how everything stands, in a few lines."""
+    with opened(state) as catalog:
+        from headwater.cli import listing
+
+        listing.status(catalog, state, format)
+
+
+@app.command()
+def clean(
+    state: State = DEFAULT,
+    older_than: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Leave files that were touched since."),
+    ] = 600.0,
+    format: AsFormat = Format.table,
+) -> None:
+    """Remove the files of what was dropped, and those that a killed process left behind."""
+    with opened(state) as catalog:
+        from headwater.cli.cleaning import clean as clean_state
+        from headwater.cli.listing import size
+
+        done = clean_state(catalog, state, older_than)
+        if format is Format.json:
+            json_line(vars(done))
+            return
+        typer.echo(
+            f"removed {done.files} files ({size(done.bytes)}), those of {done.units} dropped units "
+            f"included; forgot {done.forgotten} dropped queries and units"
+        )
+        if done.young:
+            typer.echo(
+                f"left {done.young} files that no segment names, as they are younger than "
+                f"{older_than:.0f} s: a step may be about to register them"
+            )

@@ -1,0 +1,40 @@
+"""Every mistake is told at its place, with what was expected or what there is."""
+
+from __future__ import annotations
+
+import pytest
+from cql_golden import Case, cases, rewrite
+from cql_texts import NAMES
+
+from headwater.cql import parse, parse_query
+from headwater.errors import CqlError, CqlErrors
+
+
+def query_error(case: Case) -> str:
+    with pytest.raises(CqlError) as raised:
+        parse_query(case.input, NAMES)
+    return str(raised.value)
+
+
+def text_errors(case: Case) -> str:
+    with pytest.raises(CqlErrors) as raised:
+        parse(case.input, NAMES)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("case", cases("errors.txt"), ids=lambda case: case.title)
+def test_mistakes_in_queries(case: Case, update_golden: bool) -> None:
+    if not update_golden:
+        assert query_error(case) == case.outcome
+
+
+@pytest.mark.parametrize("case", cases("statement_errors.txt"), ids=lambda case: case.title)
+def test_mistakes_in_statements(case: Case, update_golden: bool) -> None:
+    if not update_golden:
+        assert text_errors(case) == case.outcome
+
+
+def test_golden_errors_are_written_anew(update_golden: bool) -> None:
+    if update_golden:
+        rewrite("errors.txt", query_error)
+        rewrite("statement_errors.txt", text_errors)
