@@ -140,10 +140,9 @@ class _Queries:
             return self.union(node, around)
         if type(node) in (exp.Intersect, exp.Except):
             other = "EXISTS" if type(node) is exp.Intersect else "NOT EXISTS"
-            raise self.place.error(
-                f"{node.key.upper()} is not part of the language",
+            raise self.place.at_keyword(
+                f"{node.key.upper()} is not part of the language; write WHERE {other} (SELECT ..)",
                 node.args.get("expression"),
-                f"write WHERE {other} (SELECT ..)",
             )
         raise self.place.not_known(node, "a query")
 
@@ -156,8 +155,11 @@ class _Queries:
             self.place.check_parts(node, _UNION_PARTS)
             last = node.args.get("expression")
             if node.args.get("distinct"):
-                hint = "write UNION ALL, or SELECT DISTINCT over it"
-                raise self.place.error("UNION alone is not part of the language", last, hint)
+                raise self.place.at_keyword(
+                    "UNION alone is not part of the language; "
+                    "write UNION ALL, or SELECT DISTINCT over it",
+                    last,
+                )
             around = self.with_clause(node, around)
             sides.append(last)
             node = node.args.get("this")

@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.algebra.windows import UNITS, Range, Rows, Window
-from headwater.cql.tokens import error, shown, word
+from headwater.cql.tokens import NAMES, did_you_mean, error, shown, word
 from headwater.errors import AlgebraError, CqlError, nearest
 
 MAX_MICROSECONDS = 2**62
@@ -82,10 +81,7 @@ class Cursor:
             if not self.accept(wanted):
                 token = self.token
                 given = "" if token is None else word(token)
-                close = nearest(given, [wanted]) if given else ""
-                raise self.expected(
-                    wanted, f"did you mean {wanted}?" if close.startswith("did you mean") else ""
-                )
+                raise self.expected(wanted, did_you_mean(given, [wanted]))
 
     def at_sign(self, kind: TokenType) -> bool:
         token = self.token
@@ -107,12 +103,12 @@ class Cursor:
         self.index += 1
         return token
 
-    def choice(self, what: str, options: dict[str, str] | list[str]) -> str:
-        """One of some words, in capitals."""
+    def choice(self, what: str, *options: str) -> str:
+        """One of some words, in capitals; `what` names them all."""
         token = self.token
         given = "" if token is None else word(token)
         if given not in options:
-            raise self.expected(what, nearest(given, options))
+            raise self.expected(what, did_you_mean(given, options))
         self.index += 1
         return given
 
@@ -125,10 +121,7 @@ class Cursor:
     def name(self, what: str) -> tuple[str, Token]:
         """A name, bare or in backquotes."""
         token = self.token
-        if token is None or not (
-            token.token_type == TokenType.IDENTIFIER
-            or token.token_type in SparkParser.ID_VAR_TOKENS
-        ):
+        if token is None or token.token_type not in NAMES:
             hint = ""
             if token is not None and word(token):
                 hint = f"{token.text} is a word of the language; as a name it goes in backquotes"

@@ -95,7 +95,7 @@ class Binder:
         try:
             return functions.call(name, *args)
         except AlgebraError as problem:
-            raise self.place.refused(problem, node) from None
+            raise self.place.refused_whole(problem, node) from None
 
     def column(self, node: Node) -> Expr:
         args = node.args
@@ -104,15 +104,16 @@ class Binder:
             raise self.place.error("* stands only in a SELECT list and in COUNT(*)", node)
         if len(args) > 2:
             self.place.check_parts(node, _COLUMN_PARTS)
+        table = args.get("table")
         try:
-            table = args.get("table")
             if table is not None:
                 return self.scope.qualified(name_of(table) or "", name)
             if self.outputs is not None and not self.inside:
                 return self._column_or_output(name)
             return self.scope.column(name)
         except AlgebraError as problem:
-            raise self.place.refused(problem, args.get("this")) from None
+            about_column = table is None or str(problem).startswith("no column")
+            raise self.place.refused(problem, args["this"] if about_column else table) from None
 
     def _column_or_output(self, name: str) -> Expr:
         assert self.outputs is not None
@@ -334,6 +335,7 @@ _AGGREGATE_ALIASES = {
     "any": "bool_or",
     "count_if": "count",
 }
+_CLOCKS = ("now", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp")
 _INTERNAL = frozenset({"and", "or", "not", "in", "case", "is_null", "neg", "div"})
 _FUNCTION_NAMES = frozenset(n for n in FUNCTIONS if n[0].isalpha()) - _INTERNAL
 _CASTS = {
@@ -372,6 +374,9 @@ def _function(binder: Binder, node: Node) -> Expr:
         return _cast_call(binder, node, bound[0], _CASTS[name])
     if name == "isnotnull" and len(bound) == 1:
         return binder.call(node, "not", binder.call(node, "is_null", *bound))
+    if name in _CLOCKS:
+        hint = "compare event times instead"
+        raise binder.place.error("a continuous query has no current time", node, hint)
     wanted = _ALIASES.get(name, name)
     if name not in _ALIASES and name not in _FUNCTION_NAMES:
         raise binder.place.error(f"unknown function {name}", node, nearest(name, KNOWN_FUNCTIONS))

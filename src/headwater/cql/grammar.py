@@ -124,7 +124,7 @@ class _Reader:
     # ---- CREATE
 
     def create(self, cursor: Cursor) -> Statement:
-        what = cursor.choice("STREAM, TABLE or QUERY", ["STREAM", "TABLE", "QUERY"])
+        what = cursor.choice("STREAM, TABLE or QUERY", "STREAM", "TABLE", "QUERY")
         if what == "QUERY":
             return self.create_query(cursor)
         name, token = cursor.name(f"a name for the {what.lower()}")
@@ -154,7 +154,9 @@ class _Reader:
             raise cursor.fail(f"the query {name} is created twice in this text", at=token)
         given: dict[str, object] = {}
         while not cursor.accept("AS"):
-            clause = cursor.choice("AS and the query", ["STARTING", "LIFETIME", "TO", "AS"])
+            clause = cursor.choice(
+                "STARTING, LIFETIME, TO or AS", "STARTING", "LIFETIME", "TO", "AS"
+            )
             _once(cursor, given, clause)
             if clause == "STARTING":
                 given[clause] = _start(cursor)
@@ -177,7 +179,7 @@ class _Reader:
         return Explain(self.query(cursor.tokens[cursor.index :]), analyze)
 
     def show(self, cursor: Cursor) -> Statement:
-        what = cursor.choice("what to show", list(SHOWN))
+        what = cursor.choice(", ".join(SHOWN[:-1]) + f" or {SHOWN[-1]}", *SHOWN)
         cursor.finish(f"SHOW {what}")
         return Show(what)
 
@@ -187,7 +189,7 @@ class _Reader:
             "STREAM": DropStream,
             "TABLE": DropTable,
         }
-        what = cursor.choice("QUERY, STREAM or TABLE", list(kinds))
+        what = cursor.choice("QUERY, STREAM or TABLE", *kinds)
         name = _last_name(cursor, what.lower())
         if what == "QUERY":
             self.queries.discard(name.lower())
@@ -299,7 +301,7 @@ def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
     lateness, keep = 0, UNITS["HOUR"]
     while cursor.token is not None:
         clause = cursor.choice(
-            "TIMESTAMP BY, LATENESS, KEEP or FROM", ["TIMESTAMP", "LATENESS", "KEEP", "FROM"]
+            "TIMESTAMP BY, LATENESS, KEEP or FROM", "TIMESTAMP", "LATENESS", "KEEP", "FROM"
         )
         _once(cursor, given, clause)
         given[clause] = True
@@ -398,7 +400,7 @@ def _value(cursor: Cursor, what: str) -> Value:
 
 def _start(cursor: Cursor) -> Start:
     cursor.expect("AT")
-    where = cursor.choice("EARLIEST, LATEST or TIMESTAMP '..'", ["EARLIEST", "LATEST", "TIMESTAMP"])
+    where = cursor.choice("EARLIEST, LATEST or TIMESTAMP '..'", "EARLIEST", "LATEST", "TIMESTAMP")
     if where != "TIMESTAMP":
         return EARLIEST if where == "EARLIEST" else LATEST
     written, token = cursor.string("a timestamp in quotes")

@@ -230,6 +230,6 @@ def _above(place: Place, node: object, expr: Expr, above: dict[Expr, Column], al
         raise place.error(
             f"{', '.join(loose)} {verb} neither grouped nor in an aggregate",
             node,
-            "add to GROUP BY, or use an aggregate like max(..)",
+            "add it to GROUP BY, or use an aggregate like max(..)",
         )
     return made

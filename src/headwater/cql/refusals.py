@@ -7,6 +7,7 @@ the semicolon the hint.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -110,20 +111,36 @@ class Place:
         """Raises CqlError if the node has a part that is not among the known ones."""
         for part, value in node.args.items():
             if value and part not in known:
-                message, hint = _split(
-                    _PARTS.get(part, f"{part.strip('_').upper()} is not part of the language here")
-                )
+                refusal = _PARTS.get(part, f"{part.strip('_').upper()} is not part of the language")
                 placed = any("start" in below.meta for below in nodes(value))
-                raise self.error(message, value if placed else node, hint)
+                raise self.at_keyword(refusal, value if placed else node)
 
     def not_known(self, node: object, expected: str) -> CqlError:
         """The refusal of a node of a kind that the language does not have at this place."""
         if not isinstance(node, exp.Expr):
             return self.error(f"{expected} is missing", node)
-        message, hint = _split(
-            _NODES.get(type(node), f"{node.key.upper()} is not part of the language")
-        )
-        return self.error(message, node, hint)
+        refusal = _NODES.get(type(node), f"{node.key.upper()} is not part of the language")
+        return self.at_keyword(refusal, node)
+
+    def at_keyword(self, refusal: str, node: object) -> CqlError:
+        """The error at the keyword that it begins with, where that stands nearest to the node."""
+        message, hint = _split(refusal)
+        found = self.error(message, node, hint)
+        keyword = re.match(r"[A-Z]+(?: [A-Z]+)*", message)
+        if keyword is None:
+            return found
+        pattern = r"\b" + keyword[0].replace(" ", r"\s+") + r"\b"
+        places = [m.span() for m in re.finditer(pattern, self.text[self.start :], re.I)]
+        if not places:
+            return found
+        start, end = min(places, key=lambda place: abs(place[0] + self.start - found.offset))
+        return CqlError(message, self.text, self.start + start, end - start, hint)
+
+    def refused_whole(self, problem: AlgebraError, at: object) -> CqlError:
+        """The same refusal, at all the words of the node."""
+        found = self.refused(problem, at)
+        end = max((n.meta["end"] for n in nodes(at) if "end" in n.meta), default=found.offset)
+        return CqlError(found.message, self.text, found.offset, end - found.offset + 1, found.hint)
 
 
 def _split(refusal: str) -> tuple[str, str]:

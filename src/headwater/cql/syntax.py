@@ -10,7 +10,6 @@ it was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -24,7 +23,7 @@ from headwater.algebra.nodes import Output
 from headwater.algebra.windows import Window
 from headwater.cql.constants import TYPES
 from headwater.cql.cursor import Cursor
-from headwater.cql.tokens import COMMANDS, DIALECT, TEXTUAL, error, shown, word
+from headwater.cql.tokens import COMMANDS, DIALECT, TEXTUAL, did_you_mean, error, shown, word
 from headwater.errors import CqlError, nearest
 
 T = TokenType
@@ -88,19 +87,13 @@ def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
         raise error(text, "expected a query that begins with SELECT, found nothing", end)
     first = tokens[0]
     if first.token_type not in _QUERY_STARTS:
-        hint = _did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
+        hint = did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
         found = shown(first, text)
         raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
     words = _Words(text, tokens)
     words.read()
     tree = _tree(text, words.kept)
     return Syntax(text, tree, words.windows, words.stars, output, first.start)
-
-
-def _did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The question alone, without the list of all there is."""
-    hint = nearest(given, known) if len(given) > 1 else ""
-    return hint.partition("?")[0] + "?" if hint.startswith("did you mean") else ""
 
 
 def _without_output(text: str, tokens: list[Token]) -> tuple[list[Token], Output | None]:
@@ -221,7 +214,7 @@ class _Words:
                 self.text,
                 "expected a window: [RANGE ..], [NOW], [ROWS ..] or [PARTITION BY .. ROWS ..]",
                 following,
-                _did_you_mean(word(following), WINDOW_WORDS) or "the language has no arrays",
+                did_you_mean(word(following), WINDOW_WORDS) or "the language has no arrays",
             )
         cursor = Cursor(self.text, self.tokens, index + 1)
         window, keys = cursor.window()

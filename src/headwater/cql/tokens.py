@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from headwater.errors import CqlError
+from headwater.errors import CqlError, nearest
 
 MAX_TEXT = 4_000_000
 MAX_TOKENS = 20_000
@@ -110,6 +110,12 @@ def shown(token: Token, text: str) -> str:
     """The word as it stands in the text, cut if it is long."""
     written = text[token.start : token.end + 1]
     return written if len(written) <= 40 else written[:37] + "..."
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A question for the closest known word; nothing if none is close."""
+    hint = nearest(given, known) if len(given) > 1 else ""
+    return hint.partition("?")[0] + "?" if hint.startswith("did you mean") else ""
 
 
 def cut(text: str) -> list[list[Token]]:

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class Limits:
 
     rows_per_step: int = 500_000
     instants_per_step: int = 2_000
+    at_once: int = 4
     retries: int = 5
     backoff: float = 1.0
 
@@ -119,13 +121,20 @@ class Engine:
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
-        worked = False
-        for name in self.definitions.streams:
-            worked |= self.ingest(name)
-        for row in self.catalog.units():
-            if row.state == "running" and row.not_before <= time.time():
-                worked |= self._try_step(row)
-        return worked
+        worked = self._all(self.ingest, list(self.definitions.streams))
+        ready = [
+            row
+            for row in self.catalog.units()
+            if row.state == "running" and row.not_before <= time.time()
+        ]
+        return self._all(self._try_step, ready) or worked
+
+    def _all(self, work: Callable[[Any], bool], items: Sequence[Any]) -> bool:
+        """The work for all items, several at once; whether any of it was worth it."""
+        if len(items) < 2:
+            return any(work(item) for item in items)
+        with ThreadPoolExecutor(min(len(items), self.limits.at_once)) as pool:
+            return any(list(pool.map(work, items)))
 
     def tidy(self) -> None:
         """Drop what is no longer needed, merge what is small, sweep what nobody names."""

@@ -6,7 +6,8 @@ times cannot meet the delta's are left out before Spark sees them, and a small d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -23,7 +24,7 @@ from headwater.runtime.sparksql import quoted, spark_type
 BROADCAST_ROWS = 200_000
 """A side of a join with at most so many rows is sent whole to every task."""
 
-_views = count()
+_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,25 @@ def delta_step(
 ) -> DataFrame | None:
     """The results that the delta brings; None if it brings none for certain."""
     terms: list[str] = []
-    table_views = {alias: _view(tables[alias]) for alias, _ in plan.tables}
-    for place, (alias, _) in enumerate(plan.scans):
-        if not inputs[alias].new:
-            continue
-        chosen = _term_segments(plan, inputs, place)
-        if chosen is None:
-            continue
-        views = dict(table_views)
-        for other, scan in plan.scans:
-            views[other] = _view(read(spark, scan.schema, chosen[other], inputs[other].since))
-        rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
-        order = _join_order(plan, alias, rows)
-        small = [a for a in order if a != max(rows, key=lambda k: rows[k])]
-        small = [a for a in small if rows.get(a, 0) <= BROADCAST_ROWS]
-        terms.append(plan.term(order, views, small if len(order) > 1 else ()))
-    return spark.sql("\nUNION ALL\n".join(terms)) if terms else None
+    with _views(spark) as view:
+        table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+        for place, (alias, _) in enumerate(plan.scans):
+            chosen = _term_segments(plan, inputs, place) if inputs[alias].new else None
+            if chosen is None:
+                continue
+            views = dict(table_views)
+            for other, scan in plan.scans:
+                views[other] = view(read(spark, scan.schema, chosen[other], inputs[other].since))
+            rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
+            order = _join_order(plan, alias, rows)
+            terms.append(plan.term(order, views, _broadcast(order, rows)))
+        return spark.sql("\nUNION ALL\n".join(terms)) if terms else None
+
+
+def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
+    """The sources to send whole: all that are small, but for the largest of them all."""
+    largest = max(rows, key=lambda alias: rows[alias])
+    return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
 
 
 def _term_segments(
@@ -120,22 +124,21 @@ def instants_step(
     shown = ([] if before is None else [before]) + list(instants)
     following: list[int | None] = [*shown[1:], None]
     table = pa.table({"t": pa.array(shown, pa.int64()), "next": pa.array(following, pa.int64())})
-    names = {"instants": _view(spark.createDataFrame(table))}
-    for view, scan in plan.scans:
-        low = window_start(scan, shown[0])
-        kept = overlapping(segments[view], low, shown[-1])
-        frame = read(spark, scan.schema, kept, since[view])
-        conditions = [f"{TIME} <= {shown[-1]}"]
-        if low is not None:
-            conditions.append(f"{TIME} >= {low}")
-        names[view] = _view(frame.where(" AND ".join(conditions)))
-    for view, _ in plan.tables:
-        names[view] = _view(tables[view])
-    prelude = ", ".join(f"{name} AS (SELECT * FROM {view})" for name, view in names.items())
-    body = plan.text(instants[0] - 1)
-    if body.startswith("WITH "):
-        return spark.sql(f"WITH {prelude},\n{body.removeprefix('WITH ')}")
-    return spark.sql(f"WITH {prelude}\n{body}")
+    with _views(spark) as view:
+        names = {"instants": view(spark.createDataFrame(table))}
+        for name, scan in plan.scans:
+            low = window_start(scan, shown[0])
+            kept = overlapping(segments[name], low, shown[-1])
+            frame = read(spark, scan.schema, kept, since[name])
+            conditions = [f"{TIME} <= {shown[-1]}"]
+            if low is not None:
+                conditions.append(f"{TIME} >= {low}")
+            names[name] = view(frame.where(" AND ".join(conditions)))
+        names |= {name: view(tables[name]) for name, _ in plan.tables}
+        prelude = ", ".join(f"{name} AS (SELECT * FROM {v})" for name, v in names.items())
+        body = plan.text(instants[0] - 1)
+        more = body.startswith("WITH ")
+        return spark.sql(f"WITH {prelude}{',' if more else ''}\n{body.removeprefix('WITH ')}")
 
 
 # ---- segments
@@ -167,7 +170,18 @@ def read(
     return frame
 
 
-def _view(frame: DataFrame) -> str:
-    name = f"headwater_{next(_views)}"
-    frame.createOrReplaceTempView(name)
-    return name
+@contextmanager
+def _views(spark: SparkSession) -> Iterator[Callable[[DataFrame], str]]:
+    """Names for frames, known to SQL until the end of the block."""
+    names: list[str] = []
+
+    def view(frame: DataFrame) -> str:
+        names.append(f"headwater_{next(_numbers)}")
+        frame.createOrReplaceTempView(names[-1])
+        return names[-1]
+
+    try:
+        yield view
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(name)
