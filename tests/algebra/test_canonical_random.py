@@ -231,19 +231,19 @@ def check_digest(query: Query, seed: int, streams: Rows, tables: Rows) -> None:
 
 
 @given(queries(), SEEDS)
-@settings(EXAMPLES, max_examples=150)
+@settings(EXAMPLES, max_examples=60)
 def test_rewrites_keep_the_digest(query: Query, seed: int) -> None:
     check_rewrite(query, seed)
 
 
 @given(queries(), streams(), tables())
-@settings(EXAMPLES, max_examples=150)
+@settings(EXAMPLES, max_examples=60)
 def test_canonical_form_means_the_same(query: Query, streams: Rows, tables: Rows) -> None:
     check_meaning(query, streams, tables)
 
 
 @given(queries(), SEEDS, streams(), tables())
-@settings(EXAMPLES, max_examples=100)
+@settings(EXAMPLES, max_examples=40)
 def test_equal_digest_means_equal_rows(
     query: Query, seed: int, streams: Rows, tables: Rows
 ) -> None:
@@ -251,7 +251,7 @@ def test_equal_digest_means_equal_rows(
 
 
 @given(queries())
-@settings(EXAMPLES, max_examples=50)
+@settings(EXAMPLES, max_examples=40)
 def test_canonical_form_can_be_written_down(query: Query) -> None:
     canonical = canonicalize(query)
     read = parse_query(unparse(canonical.query), SOURCES)

@@ -36,7 +36,5 @@ def cases(name: str) -> list[Case]:
 
 def rewrite(name: str, outcome_of: Callable[[Case], str]) -> None:
     """Write the file with the outcomes as they are now."""
-    parts = [
-        f"=== {case.title}\n{case.input}\n---\n{outcome_of(case)}\n" for case in cases(name)
-    ]
+    parts = [f"=== {case.title}\n{case.input}\n---\n{outcome_of(case)}\n" for case in cases(name)]
     (FIXTURES / name).write_text("\n".join(parts))

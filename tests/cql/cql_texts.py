@@ -105,7 +105,9 @@ class Writer:
 
     def number(self, sources: Sequence[Source], depth: int) -> str:
         if depth <= 0 or self.chance(35):
-            return self.leaf("number", sources, "0", "5", "-7", "2.50", "1e3", "5L", "3S", "0.5D", "9999999999")
+            return self.leaf(
+                "number", sources, "0", "5", "-7", "2.50", "1e3", "5L", "3S", "0.5D", "9999999999"
+            )
         a, b = self.number(sources, depth - 1), self.number(sources, depth - 1)
         match self.rng.randrange(12):
             case 0 | 1 | 2:
@@ -119,20 +121,26 @@ class Writer:
             case 6:
                 return f"{self.pick('coalesce', 'greatest', 'least', 'nvl', 'nullif')}({a}, {b})"
             case 7:
-                return f"{self.pick('length', 'len', 'char_length')}({self.text(sources, depth - 1)})"
+                return (
+                    f"{self.pick('length', 'len', 'char_length')}({self.text(sources, depth - 1)})"
+                )
             case 8:
                 return f"CAST({a} AS {self.pick('INT', 'BIGINT', 'DOUBLE', 'DECIMAL(10,2)', 'tinyint')})"
             case 9:
                 part = self.pick("year", "month", "day", "dayofmonth", "quarter")
                 return f"{part}({self.time(sources, depth - 1)})"
             case 10:
-                return f"EXTRACT({self.pick('HOUR', 'minute')} FROM {self.time(sources, depth - 1)})"
+                return (
+                    f"EXTRACT({self.pick('HOUR', 'minute')} FROM {self.time(sources, depth - 1)})"
+                )
             case _:
                 return self.choice("number", sources, depth)
 
     def text(self, sources: Sequence[Source], depth: int) -> str:
         if depth <= 0 or self.chance(40):
-            return self.leaf("text", sources, "'DL'", "''", "'it''s'", "'a\\\\b\\n'", '"q"', "r'\\d+'", "'%_'")
+            return self.leaf(
+                "text", sources, "'DL'", "''", "'it''s'", "'a\\\\b\\n'", '"q"', "r'\\d+'", "'%_'"
+            )
         a = self.text(sources, depth - 1)
         match self.rng.randrange(6):
             case 0:
@@ -150,7 +158,12 @@ class Writer:
 
     def time(self, sources: Sequence[Source], depth: int) -> str:
         if depth <= 0 or self.chance(50):
-            return self.leaf("time", sources, "TIMESTAMP '2026-01-31 12:30:00'", "timestamp '2026-01-31T00:00:00.5Z'")
+            return self.leaf(
+                "time",
+                sources,
+                "TIMESTAMP '2026-01-31 12:30:00'",
+                "timestamp '2026-01-31T00:00:00.5Z'",
+            )
         a = self.time(sources, depth - 1)
         match self.rng.randrange(3):
             case 0:
@@ -163,9 +176,11 @@ class Writer:
     def interval(self) -> str:
         count = self.rng.randrange(1, 90)
         unit = self.pick("SECOND", "MINUTE", "HOUR", "DAY", "MILLISECOND")
-        return self.pick(f"INTERVAL '{count}' {unit}", f"INTERVAL {count} {unit}S", f"interval '-{count}' {unit}")
+        return self.pick(
+            f"INTERVAL '{count}' {unit}", f"INTERVAL {count} {unit}S", f"interval '-{count}' {unit}"
+        )
 
-    def day(self, sources: Sequence[Source], depth: int) -> str:
+    def day(self, sources: Sequence[Source], _depth: int) -> str:
         return self.leaf("day", sources, "DATE '2026-01-31'", "date '1969-12-31'")
 
     def choice(self, kind: str, sources: Sequence[Source], depth: int) -> str:
@@ -189,7 +204,9 @@ class Writer:
             case 0 | 1 | 2:
                 kind = self.pick("number", "text", "time", "number")
                 a, b = self.value(kind, sources, deeper), self.value(kind, sources, deeper)
-                return f"({a}) {self.pick('=', '<', '<=', '>', '>=', '<>', '!=', '<=>', '==')} ({b})"
+                return (
+                    f"({a}) {self.pick('=', '<', '<=', '>', '>=', '<>', '!=', '<=>', '==')} ({b})"
+                )
             case 3:
                 return f"{self.test(sources, deeper)} {self.case(self.pick('AND', 'OR'))} {self.test(sources, deeper)}"
             case 4:
@@ -243,7 +260,9 @@ class Writer:
         alias = self.alias()
         written = quote(alias)
         order = self.pick(
-            f"{name} {window} AS {written}", f"{name} {written} {window}", f"{name} {window} {written}"
+            f"{name} {window} AS {written}",
+            f"{name} {written} {window}",
+            f"{name} {window} {written}",
         )
         return order, Source(alias, columns)
 
@@ -267,7 +286,9 @@ class Writer:
             elif how == 2:
                 written += f" CROSS JOIN {text}"
             elif how == 3:
-                written += f" {self.pick('JOIN', 'INNER JOIN', 'join')} {text} ON {self.truth(both, 2)}"
+                written += (
+                    f" {self.pick('JOIN', 'INNER JOIN', 'join')} {text} ON {self.truth(both, 2)}"
+                )
             elif how == 4:
                 written += f" LEFT {self.pick('', 'OUTER ')}JOIN {text} ON {self.truth(both, 1)}"
             else:
@@ -278,7 +299,7 @@ class Writer:
 
     # ---- queries
 
-    def exists(self, sources: Sequence[Source], depth: int) -> str:
+    def exists(self, sources: Sequence[Source]) -> str:
         text, inner = self.relation(0)
         kind = self.rng.choice([k for _, k in inner.columns])
         mine, theirs = self.value(kind, sources, 1), self.value(kind, [inner], 1)
@@ -301,7 +322,7 @@ class Writer:
         text, sources = self.from_clause(depth)
         where = [self.test(sources, 2) for _ in range(self.rng.choice([0, 1, 1, 2]))]
         if self.chance(20):
-            where.append(self.exists(sources, depth))
+            where.append(self.exists(sources))
         kinds = [kind for _, kind in like] or [
             self.pick("number", "text", "time", "truth") for _ in range(self.rng.randrange(1, 4))
         ]
@@ -371,7 +392,12 @@ class Writer:
             case 2 | 3:
                 clauses = [
                     self.pick("", "LIFETIME 2 HOURS", "lifetime 90 min"),
-                    self.pick("", "TO NONE", "TO files(path => 'out', `max rows` => 5)", "to kafka(topic => 't')"),
+                    self.pick(
+                        "",
+                        "TO NONE",
+                        "TO files(path => 'out', `max rows` => 5)",
+                        "to kafka(topic => 't')",
+                    ),
                     self.pick("", "STARTING AT EARLIEST", "starting at TIMESTAMP '2026-01-31'"),
                 ]
                 self.rng.shuffle(clauses)
@@ -390,11 +416,23 @@ class Writer:
                 )  # fmt: skip
 
     def create(self, name: str) -> str:
-        types = ["INT", "bigint", "DECIMAL(10,2)", "decimal", "STRING", "VARCHAR(5)", "DOUBLE", "DATE", "boolean"]
+        types = [
+            "INT",
+            "bigint",
+            "DECIMAL(10,2)",
+            "decimal",
+            "STRING",
+            "VARCHAR(5)",
+            "DOUBLE",
+            "DATE",
+            "boolean",
+        ]
         columns = [f"c{i} {self.rng.choice(types)}{self.pick('', ' NOT NULL')}" for i in range(3)]
         clauses = [
             "TIMESTAMP BY ts",
-            self.pick("FROM CLIENT", "FROM files(path => 'a\\'b', header => true)", "FROM rate(rows => 5)"),
+            self.pick(
+                "FROM CLIENT", "FROM files(path => 'a\\'b', header => true)", "FROM rate(rows => 5)"
+            ),
             self.pick("", "LATENESS 5 SECONDS", "LATENESS 0.5 MS"),
             self.pick("", "KEEP 3 DAYS", "keep 1 hour 30 minutes"),
         ]
@@ -405,12 +443,99 @@ class Writer:
 # ---- damage
 
 _PIECES = (
-    *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION ALL", "JOIN", "ON", "AND", "OR", "NOT"),
-    *("(", ")", "[", "]", ",", ";", ".", "*", "-", "=", "'", '"', "`", "--", "/*", "*/", "::", "=>", "?"),
-    *("CASE", "WHEN", "END", "IN", "EXISTS", "BETWEEN", "INTERVAL", "NULL", "AS", "DISTINCT", "OVER"),
-    *("RANGE", "NOW", "ROWS", "SLIDE", "ISTREAM", "count", "flights", "num", "5", "1e", "0x", "\\", "{", "}"),
-    *("ORDER BY 1", "LIMIT 5", "LATERAL", "PIVOT", "->", "|>", "ARRAY", "<", ">", "CAST(", "x'", "@", "$", "#"),
-    *("SHOW", "EXPLAIN", "CREATE", "STREAM", "TO", "VALUES", "WITH", "USING", "LEFT", "FULL", "NATURAL", "\0"),
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP BY",
+        "HAVING",
+        "UNION ALL",
+        "JOIN",
+        "ON",
+        "AND",
+        "OR",
+        "NOT",
+    ),
+    *(
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        ";",
+        ".",
+        "*",
+        "-",
+        "=",
+        "'",
+        '"',
+        "`",
+        "--",
+        "/*",
+        "*/",
+        "::",
+        "=>",
+        "?",
+    ),
+    *(
+        "CASE",
+        "WHEN",
+        "END",
+        "IN",
+        "EXISTS",
+        "BETWEEN",
+        "INTERVAL",
+        "NULL",
+        "AS",
+        "DISTINCT",
+        "OVER",
+    ),
+    *(
+        "RANGE",
+        "NOW",
+        "ROWS",
+        "SLIDE",
+        "ISTREAM",
+        "count",
+        "flights",
+        "num",
+        "5",
+        "1e",
+        "0x",
+        "\\",
+        "{",
+        "}",
+    ),
+    *(
+        "ORDER BY 1",
+        "LIMIT 5",
+        "LATERAL",
+        "PIVOT",
+        "->",
+        "|>",
+        "ARRAY",
+        "<",
+        ">",
+        "CAST(",
+        "x'",
+        "@",
+        "$",
+        "#",
+    ),
+    *(
+        "SHOW",
+        "EXPLAIN",
+        "CREATE",
+        "STREAM",
+        "TO",
+        "VALUES",
+        "WITH",
+        "USING",
+        "LEFT",
+        "FULL",
+        "NATURAL",
+        "\0",
+    ),
 )
 
 

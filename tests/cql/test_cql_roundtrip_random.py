@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
-from strategies import SOURCES, queries
 
 from headwater.algebra.expressions import columns_of
 from headwater.algebra.nodes import Aggregate, Project, Query, Select, relations
 from headwater.cql import parse_query, unparse
+from strategies import SOURCES, queries
 
-QUICK = settings(
-    max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+QUICK = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def is_written_out(query: Query) -> bool:
     """Every aggregate is named in its SELECT list or HAVING, as one that was read from a text is."""
-    return all(_names_its_calls(node) for node in relations(query.root) if isinstance(node, Project))
+    return all(
+        _names_its_calls(node) for node in relations(query.root) if isinstance(node, Project)
+    )
 
 
 def _names_its_calls(block: Project) -> bool:

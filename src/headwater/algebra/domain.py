@@ -36,7 +36,7 @@ _WHOLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of values; an end that is None is open to all sides."""
+    """A stretch of values; None where it has no end."""
 
     low: Value
     high: Value
@@ -100,14 +100,13 @@ class Domain:
 
     @property
     def ends(self) -> tuple[Fraction | None, Fraction | None]:
-        """Its least and largest value as numbers, for types that are exact; None where open."""
+        """Its least and largest value as numbers, for exact types; None where it has no end."""
         if not self.cuts:
             return (None, None)
-        pairs = list(self._pairs())
-        low, high, unit = pairs[0][0], pairs[-1][1], 10**self.type.scale
+        low, high, unit = self.cuts[0], self.cuts[-1], 10**self.type.scale
         return (
             None if low == BOTTOM else Fraction(low, unit),
-            None if high is None else Fraction(high - 1, unit),
+            None if len(self.cuts) % 2 else Fraction(high - 1, unit),
         )
 
     @property

@@ -8,6 +8,7 @@ said: equal columns share one domain and stand for each other in all other facts
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 from headwater.algebra.box import (
@@ -244,12 +245,8 @@ class Facts:
             self._with_itself(op, a)
         elif (form := difference(a, b)) is not None and bounds(form):
             self._linear(form, op)
-        elif isinstance(b, Literal):
-            value = comparable(a.type, b)
-            if value is None or isinstance(a, Literal):
-                self._opaque(call)
-            else:
-                self.know(a, compare(a.type, op, value))
+        elif isinstance(b, Literal) and (value := comparable(a.type, b)) is not None:
+            self.know(a, compare(a.type, op, value))
         elif op == "=" and _can_be_equal(a, b):
             self.equal(a, b)
         else:
@@ -392,7 +389,10 @@ class Facts:
     def _number(self, column: Expr) -> Fraction | None:
         """The single value that a column can have."""
         domain = self.domains.get(column)
-        return domain.ends[0] if domain is not None and domain.is_point else None
+        if domain is None or not domain.is_point or domain.point is None:
+            return None
+        value = domain.point.value
+        return Fraction(value) if isinstance(value, int | Decimal) else None
 
     def _narrow(self, term: Expr, x: Column, y: Column) -> None:
         """Say of a difference what the domains of its columns do not say."""

@@ -95,7 +95,7 @@ class Binder:
         try:
             return functions.call(name, *args)
         except AlgebraError as problem:
-            raise self.place.refused_whole(problem, node) from None
+            raise self.place.refused(problem, node) from None
 
     def column(self, node: Node) -> Expr:
         args = node.args
@@ -502,7 +502,7 @@ _RULES: dict[type[Any], tuple[Rule, frozenset[str]]] = {
     exp.Between: (_between, frozenset({"this", "low", "high"})),
     exp.In: (_in, frozenset({"this", "expressions", "query"})),
     exp.Case: (_case, frozenset({"this", "ifs", "default"})),
-    exp.TryCast: (_try_cast, frozenset({"this", "to"})),
+    exp.TryCast: (_try_cast, frozenset({"this", "to", "safe"})),
     exp.Cast: (_typed_literal, frozenset({"this", "to"})),
     exp.Interval: (_interval, frozenset({"this", "unit"})),
     exp.Extract: (_extract, _TWO),

@@ -23,10 +23,12 @@ class Output:
 
     __slots__ = ("column", "expr", "given", "node", "own")
 
-    def __init__(self, node: object, expr: Expr, given: str, own: str) -> None:
+    def __init__(
+        self, node: object, expr: Expr, given: str, own: str, is_call: bool = False
+    ) -> None:
         self.node = node
         self.expr = expr
-        self.column = expr if isinstance(expr, Column) else None
+        self.column = expr if isinstance(expr, Column) and not is_call else None
         self.given = given
         self.own = own
 
@@ -66,7 +68,8 @@ def _of_alias(place: Place, part: Node, scope: Scope) -> list[Output]:
 def _output(place: Place, part: Any, binder: Binder) -> Output:
     if type(part) is not exp.Alias:
         bound = binder.bind(part)
-        return Output(part, bound, "", _own_name(part, bound))
+        is_call = type(unwrapped(part)) is not exp.Column
+        return Output(part, bound, "", _own_name(part, bound), is_call)
     place.check_parts(part, frozenset({"this", "alias"}))
     identifier = part.args.get("alias")
     name = name_of(identifier) or ""

@@ -136,12 +136,6 @@ class Place:
         start, end = min(places, key=lambda place: abs(place[0] + self.start - found.offset))
         return CqlError(message, self.text, self.start + start, end - start, hint)
 
-    def refused_whole(self, problem: AlgebraError, at: object) -> CqlError:
-        """The same refusal, at all the words of the node."""
-        found = self.refused(problem, at)
-        end = max((n.meta["end"] for n in nodes(at) if "end" in n.meta), default=found.offset)
-        return CqlError(found.message, self.text, found.offset, end - found.offset + 1, found.hint)
-
 
 def _split(refusal: str) -> tuple[str, str]:
     """The message, and the hint behind the semicolon."""

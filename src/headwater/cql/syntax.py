@@ -38,7 +38,7 @@ _WORD_CALLS = frozenset(name.upper() for name in (*FUNCTIONS, *AGGREGATES)) - fr
 )
 _NAME_TYPES = frozenset(SparkParser.TYPE_TOKENS) - {T.INTERVAL, T.NULL} | {T.VAR}
 _NESTED_TYPES = frozenset(SparkParser.NESTED_TYPE_TOKENS)
-_INFIX_CALLS = frozenset({"LIKE", "RLIKE", "REGEXP", "ANY", "SOME"})
+_INFIX_CALLS = frozenset({"LIKE", "RLIKE", "REGEXP", "ISNULL", "ANY", "SOME"})
 _BEFORE_OPERAND = frozenset(
     {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR}
     | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}

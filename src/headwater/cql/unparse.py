@@ -6,7 +6,7 @@ For whatever `parse` returns, the text reads back as the same. A relation that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 
 from headwater.algebra.expressions import (
@@ -353,7 +353,7 @@ def _joined(word: str, relation: Relation) -> list[str]:
             else _operand(word, relation.left)
         )
         kind = "FULL JOIN" if relation.full else "LEFT JOIN"
-        return lines + _on(_operand(kind, relation.right), relation.condition)
+        return lines + _on(_operand(kind, relation.right), conjuncts(relation.condition))
     return _operand(word, relation)
 
 
@@ -365,16 +365,34 @@ def _inner(word: str, join: Join) -> list[str]:
             lines[-1] += ","
             lines += [" " * 5 + line for line in _operand("", relation)]
         return lines
-    *middle, last = others
-    for relation in middle:
-        lines += _operand("CROSS JOIN", relation)
-    if join.condition is None:
-        return lines + _operand("CROSS JOIN", last)
-    return lines + _on(_operand("JOIN", last), join.condition)
+    for relation, conditions in zip(others, _placed(join), strict=True):
+        if conditions:
+            lines += _on(_operand("JOIN", relation), conditions)
+        else:
+            lines += _operand("CROSS JOIN", relation)
+    return lines
 
 
-def _on(lines: list[str], condition: Expr) -> list[str]:
-    tests = [condition_text(part) for part in conjuncts(condition)] or ["TRUE"]
+def _placed(join: Join) -> list[list[Expr]]:
+    """The conditions by the input behind which they are written: the first at which all their
+    columns are there if that keeps their order, else the last."""
+    aliases = [{column.relation for column in relation.columns} for relation in join.inputs]
+    conditions = conjuncts(join.condition)
+    last = len(join.inputs) - 1
+    places: list[int] = []
+    for condition in conditions:
+        needed = {column.relation for column in columns_of(condition)}
+        places.append(max([1, *(i for i, known in enumerate(aliases) if known & needed)]))
+    if places != sorted(places):
+        places = [last] * len(conditions)
+    return [
+        [c for c, at in zip(conditions, places, strict=True) if at == place]
+        for place in range(1, last + 1)
+    ]
+
+
+def _on(lines: list[str], conditions: Sequence[Expr]) -> list[str]:
+    tests = [condition_text(part) for part in conditions] or ["TRUE"]
     return [*lines, f"  ON {tests[0]}", *(f"  AND {test}" for test in tests[1:])]
 
 

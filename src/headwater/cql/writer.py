@@ -108,7 +108,7 @@ class _Writer:
             return self.column(expr)
         if isinstance(expr, Literal):
             made = literal_text(expr)
-            return f"({made})" if made.startswith("-") and least > _TEST else made
+            return f"({made})" if made.startswith("-") and least > _SUM else made
         level = _TEST if _is_negation(expr) else _LEVELS.get(expr.name, _ATOM)
         made = self.call(expr)
         return f"({made})" if level < least else made

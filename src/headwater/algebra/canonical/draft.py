@@ -28,6 +28,7 @@ from headwater.algebra.nodes import (
     TableScan,
     UnionAll,
 )
+from headwater.algebra.simplify import simplify
 from headwater.algebra.types import Type
 
 
@@ -115,7 +116,8 @@ class Drafting:
                 return self._grouped(relation)
             case Distinct():
                 below = self.draft(relation.input)
-                below.distinct = below.by_value = True
+                if not _tells_all_keys(below):
+                    below.distinct = below.by_value = True
                 return below
             case SemiJoin():
                 return self._semi_joined(relation)
@@ -219,9 +221,17 @@ class Drafting:
         return Draft({alias: draft}, _numbered(tuple(draft.outputs), alias))
 
 
+def _tells_all_keys(draft: Draft) -> bool:
+    """Rows of a group differ in a key, so DISTINCT says nothing where all keys are told."""
+    if draft.group is None:
+        return False
+    told = {e.name for e in draft.outputs.values() if isinstance(e, Column)}
+    return all(f"k{n}" in told for n in range(len(draft.group.keys)))
+
+
 def _loses(draft: Draft, outputs: Mapping[Column, Expr]) -> bool:
     """Whether some output of a draft is not among the new ones."""
-    return not set(draft.outputs.values()) <= set(outputs.values())
+    return not set(map(simplify, draft.outputs.values())) <= set(map(simplify, outputs.values()))
 
 
 def trivial_union(draft: Draft) -> UnionDraft | None:

@@ -23,7 +23,6 @@ from headwater.algebra.canonical.block import (
     Source,
     Union,
     body_text,
-    box_text,
     call_text,
     semi_text,
     source_text,
@@ -39,6 +38,7 @@ from headwater.algebra.canonical.draft import (
     union_positions,
 )
 from headwater.algebra.expressions import (
+    TRUE,
     Call,
     Column,
     Expr,
@@ -54,6 +54,7 @@ from headwater.algebra.simplify import simplify, text
 from headwater.algebra.types import BIGINT
 
 MOST_ORDERS = 720
+COUNT_ALL = AggregateCall("count", None, BIGINT)
 
 Positions = list[int]
 _Canonical = Callable[[Expr], Expr]
@@ -70,7 +71,11 @@ def finish_body(draft: Draft) -> tuple[Body, Positions]:
 
 def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Block, Positions]:
     """The block with the items `wanted`; they are in that very order unless sorted."""
-    draft = _without_unused_calls(_having_on_keys_to_where(draft), wanted)
+    if draft.group is not None:
+        wanted = [simplify(item) for item in wanted]
+        draft = _without_unused_calls(_having_on_keys_to_where(draft), wanted)
+    if not all(isinstance(source, Scan | TableScan) for source in draft.sources.values()):
+        draft, wanted = _simplified(draft, wanted)
     sources, columns = _finish_sources(draft, wanted)
     best: _Named | None = None
     for order in _orders(draft, sources, columns):
@@ -82,6 +87,22 @@ def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Bl
 
 
 # ---- sources
+
+
+def _simplified(draft: Draft, wanted: Sequence[Expr]) -> tuple[Draft, Sequence[Expr]]:
+    """The draft without what reads a column of a source for nothing, before sources are pruned."""
+    group = draft.group
+    if group is not None:
+        calls = [_canonical_call(call, simplify) for call in group.calls]
+        having = list(conjuncts(to_expr(normalize(conjunction(group.having)))))
+        group = GroupDraft(list(map(simplify, group.keys)), calls, having)
+    conditions = list(conjuncts(to_expr(normalize(conjunction(draft.conditions)))))
+    semis = [
+        replace(semi, conditions=list(conjuncts(to_expr(normalize(conjunction(semi.conditions))))))
+        for semi in draft.semis
+    ]
+    simple = replace(draft, group=group, conditions=conditions, semis=semis)
+    return simple, [simplify(item) for item in wanted]
 
 
 def _finish_sources(
@@ -128,7 +149,8 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, dic
 
 
 def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, dict[Column, Column]]:
-    inside = columns_of(source.condition)
+    wanted = to_expr(normalize(source.condition)) or TRUE
+    inside = columns_of(wanted)
     bodies: list[Body] = []
     moved: dict[str, str] = {}
     for side, draft in (("l", source.left), ("r", source.right)):
@@ -140,7 +162,7 @@ def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, dict[C
         bodies.append(block)
         moved |= {f"{side}{n}": f"{side}{at}" for n, at in zip(numbers, positions, strict=True)}
     renamed = {c: Column("", moved[c.name], c.type, c.nullable) for c in inside}
-    condition = normalize(substitute(source.condition, renamed))
+    condition = normalize(substitute(wanted, renamed))
     outer = Outer(bodies[0], bodies[1], condition, source.full)
     return outer, {c: replace(c, name=moved[c.name]) for c in used}
 
@@ -192,16 +214,15 @@ def _orders(
 
 
 def _local_conditions(draft: Draft, columns: Mapping[Column, Column]) -> dict[str, str]:
-    """For every source the conditions that speak of it alone."""
-    found: dict[str, list[Expr]] = {}
-    for condition in draft.conditions:
-        for part in conjuncts(simplify(substitute(condition, columns))):
-            read = columns_of(part)
-            aliases = {c.relation for c in read}
-            if len(aliases) == 1:
-                own: dict[Expr, Expr] = {c: replace(c, relation="s") for c in read}
-                found.setdefault(aliases.pop(), []).append(substitute(part, own))
-    return {alias: box_text(normalize(conjunction(parts))) for alias, parts in found.items()}
+    """For every source what is known of its own columns, whatever other sources are called."""
+    found: dict[str, list[str]] = {}
+    wanted = conjunction(substitute(condition, columns) for condition in draft.conditions)
+    for constraint in normalize(wanted).constraints:
+        for term in constraint.terms:
+            if isinstance(term, Column):
+                known = f"{text(replace(term, relation='s'))}:{constraint.domain}"
+                found.setdefault(term.relation, []).append(known)
+    return {alias: " ".join(sorted(known)) for alias, known in found.items()}
 
 
 # ---- naming
@@ -345,21 +366,19 @@ def _finish_semi(
 
 def _having_on_keys_to_where(draft: Draft) -> Draft:
     """A condition on keys alone picks groups as a condition on tuples does."""
-    if draft.group is None or not draft.group.keys or not draft.group.having:
+    if draft.group is None or not draft.group.having:
         return draft
     keys: dict[Expr, Expr] = {
-        Column(GROUP, f"k{n}", key.type, nullable(key)): key
-        for n, key in enumerate(draft.group.keys)
+        Column(GROUP, f"k{n}", key.type): key for n, key in enumerate(draft.group.keys)
     }
     kept: list[Expr] = []
     moved: list[Expr] = []
-    for condition in draft.group.having:
-        for part in conjuncts(simplify(condition)):
-            read = columns_of(part)
-            if read and all(c.name.startswith("k") for c in read):
-                moved.append(substitute(part, keys))
-            else:
-                kept.append(part)
+    for part in conjuncts(to_expr(normalize(conjunction(draft.group.having)))):
+        read = columns_of(part)
+        if read and all(c.name.startswith("k") for c in read):
+            moved.append(substitute(part, keys))
+        else:
+            kept.append(part)
     group = replace(draft.group, having=kept)
     return replace(draft, group=group, conditions=[*draft.conditions, *moved])
 
@@ -370,7 +389,7 @@ def _without_unused_calls(draft: Draft, wanted: Sequence[Expr]) -> Draft:
         return draft
     read = {c.name for e in (*wanted, *draft.group.having) for c in columns_of(e)}
     calls = [
-        call if f"a{n}" in read else AggregateCall("count", None, BIGINT)
+        call if f"a{n}" in read else COUNT_ALL
         for n, call in enumerate(draft.group.calls)
     ]
     return replace(draft, group=replace(draft.group, calls=calls))
@@ -386,6 +405,8 @@ def _finish_group(
     used = {column for expr in (*wanted, *group.having) for column in columns_of(expr)}
     names = {column.name for column in used}
     used_calls = {call_text(c) for n, c in enumerate(calls) if f"a{n}" in names}
+    if not keys and not used_calls:
+        calls, used_calls = [COUNT_ALL], {call_text(COUNT_ALL)}
     call_order = {c: n for n, c in enumerate(sorted(used_calls))}
     numbers: dict[Expr, Expr] = {}
     for column in used:
