@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from headwater.cli.steering import SteeredEngine
 
 INTERRUPTED = 130
+CLAIM_SECONDS = 60.0
+SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
 ENGINE_LOG, SPARK_LOG = "engine.log", "spark.log"
 
 
@@ -62,12 +66,15 @@ def run(source: Source | None, asked: Run) -> None:
         _check(source, asked)
         with open_state(asked.state, master=asked.master) as headwater:
             states.check_place(headwater.catalog, asked.state)
-            _take_over(headwater.catalog)
-            if source is not None:
-                _execute(headwater, source, asked)
-            _warn_of_missing_files(headwater)
-            with _logged(asked.state):
-                engine = _start(headwater, asked)
+            with claimed(headwater.catalog), _logged(asked.state):
+                if source is not None:
+                    _execute(headwater, source, asked)
+                _warn_of_missing_files(headwater)
+                try:
+                    engine = _start(headwater, asked)
+                except KeyboardInterrupt:
+                    typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
+                    raise typer.Exit(INTERRUPTED) from None
                 _work(engine, asked)
 
 
@@ -117,19 +124,42 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
 # ---- other processes
 
 
-def _take_over(catalog: Catalog) -> None:
-    """Free the claims of processes that died on this machine; end the command if one lives."""
+@contextmanager
+def claimed(catalog: Catalog) -> Iterator[None]:
+    """Be the one process that runs this state; ends the command if there is another.
+
+    The claims of processes of this machine that died are freed. The own one is renewed in the
+    background, as a step may take longer than a claim lasts.
+    """
     for lease in catalog.leases():
         if lease.expires_at > time.time() and _is_dead(lease.holder):
             catalog.release(lease)
     for holder, left in holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
+    mine = catalog.acquire("run", f"{socket.gethostname()}:{os.getpid()}", CLAIM_SECONDS)
+    if mine is None:
+        fail("another process has just begun to run this state: stop it first")
+    done = Event()
+
+    def renew() -> None:
+        while not done.wait(CLAIM_SECONDS / 3):
+            with suppress(HeadwaterError):
+                catalog.renew(mine, CLAIM_SECONDS)
+
+    thread = Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        catalog.release(mine)
 
 
 def _is_dead(holder: str) -> bool:
     """Whether a holder, `host:pid`, was a process of this machine that is no more."""
     host, _, pid = holder.rpartition(":")
-    if host != os.uname().nodename or not pid.isdecimal():
+    if host != socket.gethostname() or not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)
@@ -212,10 +242,6 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
     try:
         with _signals(engine), shown(observer, asked.quiet):
             engine.go(asked.until_idle, asked.patience, asked.interval)
-    except KeyboardInterrupt:
-        engine.release()
-        typer.echo(f"\nstopped at once; {_go_on(asked)}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
     except HeadwaterError:
         engine.release()
         raise
@@ -233,11 +259,16 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
 
 @contextmanager
 def _signals(engine: SteeredEngine) -> Iterator[None]:
-    """The first INT or TERM tells the engine to stop, the second interrupts it."""
+    """The first INT or TERM tells the engine to stop, the second ends the process.
+
+    A thread that waits for Spark cannot be interrupted, hence the hard end; the claims that are
+    left are those of a dead process, which the next run frees.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         if engine.stop.is_set():
-            raise KeyboardInterrupt
+            os.write(2, SHOW_CURSOR + b"\nheadwater: stopped at once; the next run goes on\n")
+            os._exit(INTERRUPTED)
         engine.stop.set()
         os.write(2, b"\nheadwater: stopping after this step; once more to stop at once\n")
 

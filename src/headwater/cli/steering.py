@@ -4,7 +4,7 @@ each took."""
 from __future__ import annotations
 
 import time
-from threading import Event
+from threading import Event, Lock
 
 from headwater.runtime.engine import Engine, Unit
 
@@ -16,7 +16,9 @@ class SteeredEngine(Engine):
         super().__post_init__()
         self.stop = Event()
         self.steps = 0
+        self._counting = Lock()
         self._busy_at = time.monotonic()
+        self._round_at = 0.0
 
     def ingest(self, name: str) -> bool:
         return not self.stop.is_set() and super().ingest(name)
@@ -27,12 +29,14 @@ class SteeredEngine(Engine):
         begun = time.monotonic()
         worked = super().step(unit)
         if worked:
-            self.steps += 1
             spent = time.monotonic() - begun
             self.catalog.set_statistics({(unit.row.id, "step_seconds"): spent})
+            with self._counting:
+                self.steps += 1
         return worked
 
     def tick(self) -> bool:
+        self._round_at = time.time()
         worked = super().tick()
         if worked:
             self._busy_at = time.monotonic()
@@ -48,8 +52,17 @@ class SteeredEngine(Engine):
                 interval=interval,
                 stopping=lambda: self.stop.is_set() or (until_idle and self._idle_for(patience)),
             )
-        if until_idle and not self.stop.is_set():
+        while until_idle and not self.stop.is_set():
             self.run(until_idle=True, interval=interval, stopping=self.stop.is_set)
+            again = self._next_retry()
+            if again is None:
+                return
+            self.stop.wait(max(0.0, again - time.time()))
+
+    def _next_retry(self) -> float | None:
+        """When a unit that failed is to be tried again, if one was not tried in the last round."""
+        waiting = [row.not_before for row in self.catalog.units() if row.state == "running"]
+        return min((at for at in waiting if at > self._round_at), default=None)
 
     def _idle_for(self, patience: float) -> bool:
         return time.monotonic() - self._busy_at > patience

@@ -217,6 +217,9 @@ class Engine:
             unit = self._unit(row)
             return self.step(unit)
         except Exception as error:
+            known = self.catalog.unit(row.id)
+            if known is None or known.state == "dropped":
+                return False
             log.exception("unit %s failed", row.id)
             message = str(error).split("\n")[0][:500]
             retries = row.retries + 1
@@ -239,7 +242,9 @@ class Engine:
                 for _, scan in plan.scans
             }
             self._units[row.id] = Unit(row, plan, streams)
-        return self._units[row.id]
+        unit = self._units[row.id]
+        unit.row = row
+        return unit
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""

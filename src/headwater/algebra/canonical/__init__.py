@@ -6,7 +6,7 @@ everything else in order (finish), and can turn the result back into a tree of r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
@@ -23,7 +23,7 @@ from headwater.algebra.canonical.block import (
 from headwater.algebra.canonical.draft import Drafting
 from headwater.algebra.canonical.finish import finish_body
 from headwater.algebra.canonical.relation import Rebuilding
-from headwater.algebra.nodes import Output, Query
+from headwater.algebra.nodes import Output, Query, Scan, TableScan
 
 __all__ = [
     "Block",
@@ -36,6 +36,8 @@ __all__ = [
     "Union",
     "canonicalize",
 ]
+
+MOST_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,33 @@ class Canonical:
 
 
 def canonicalize(query: Query) -> Canonical:
-    """The canonical form of a query."""
+    """The canonical form of a query.
+
+    Merging a nested query can show that more of it merges, so that is done until nothing changes.
+    """
+    found = _once(query)
+    for _ in range(MOST_ROUNDS):
+        if _is_flat(found.body):
+            break
+        again = _once(found.query)
+        if again.text == found.text:
+            break
+        places = [at for _, at in again.columns]
+        found = replace(again, columns=tuple((name, places[at]) for name, at in found.columns))
+    return found
+
+
+def _once(query: Query) -> Canonical:
     draft = Drafting(query.output is not Output.RSTREAM).draft(query.root)
     body, positions = finish_body(draft)
     names = tuple(c.name for c in query.root.columns)
     return Canonical(query.output, body, tuple(zip(names, positions, strict=True)))
+
+
+def _is_flat(body: Body) -> bool:
+    """All sources are streams and tables, so there was nothing nested to merge."""
+    return (
+        isinstance(body, Block)
+        and all(isinstance(source, Scan | TableScan) for source in body.sources)
+        and not body.semis
+    )

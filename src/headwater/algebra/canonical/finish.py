@@ -137,7 +137,7 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, dic
         case UnionDraft():
             numbers = sorted(int(c.name[1:]) for c in used) or [0]
             union, places = _finish_union(source, numbers)
-            return union, {c: replace(c, name=f"c{places[int(c.name[1:])]}") for c in used}
+            return union, {c: _item(union, "c", places[int(c.name[1:])], c) for c in used}
         case Draft():
             outputs = list(source.outputs.values())
             numbers = sorted(int(c.name[1:]) for c in used) or [0]
@@ -145,7 +145,14 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, dic
                 numbers = list(range(len(outputs)))
             block, positions = _finish(source, [outputs[n] for n in numbers])
             place = dict(zip(numbers, positions, strict=True))
-            return block, {c: replace(c, name=f"c{place[int(c.name[1:])]}") for c in used}
+            return block, {c: _item(block, "c", place[int(c.name[1:])], c) for c in used}
+
+
+def _item(body: Body, letter: str, at: int, column: Column) -> Column:
+    """A column of a source as its finished body has it."""
+    blocks = body.branches if isinstance(body, Union) else (body,)
+    may_be_null = column.nullable and any(nullable(block.items[at]) for block in blocks)
+    return Column(column.relation, f"{letter}{at}", column.type, may_be_null)
 
 
 def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, dict[Column, Column]]:
@@ -388,10 +395,7 @@ def _without_unused_calls(draft: Draft, wanted: Sequence[Expr]) -> Draft:
     if draft.group is None:
         return draft
     read = {c.name for e in (*wanted, *draft.group.having) for c in columns_of(e)}
-    calls = [
-        call if f"a{n}" in read else COUNT_ALL
-        for n, call in enumerate(draft.group.calls)
-    ]
+    calls = [call if f"a{n}" in read else COUNT_ALL for n, call in enumerate(draft.group.calls)]
     return replace(draft, group=replace(draft.group, calls=calls))
 
 
