@@ -108,7 +108,7 @@ def test_flat_texts_may_be_long() -> None:
 
 
 def test_a_text_too_long() -> None:
-    with pytest.raises(CqlError, match="at most 4,000,000 characters"):
+    with pytest.raises(CqlError, match="at most 1,000,000 characters"):
         parse("-" * (MAX_TEXT + 1))
 
 

@@ -2,7 +2,8 @@
 
 A `console` or `python` block is run if its opening fence says `run`. In a console block a line that
 starts with `$ ` is a command, run from the project root; the lines below it are its output, where
-`...` stands for any text. The exit status is 0 unless the fence says `status=N`.
+`...` stands for any text. The exit status is 0 unless the fence says `status=N`. A fence that says
+`spark` starts a JVM, and is tested with the others that do.
 """
 
 from __future__ import annotations
@@ -65,9 +66,15 @@ def shown_in(pattern: str, text: str) -> bool:
 RUN = [block for block in blocks() if "run" in block.words]
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in RUN if b.language == "console"], ids=lambda b: b.place
-)
+def of_language(language: str) -> list[object]:
+    return [
+        pytest.param(b, marks=[pytest.mark.spark] if "spark" in b.words else [], id=b.place)
+        for b in RUN
+        if b.language == language
+    ]
+
+
+@pytest.mark.parametrize("block", of_language("console"))
 def test_console(block: Block) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command, output in commands(block.body):
@@ -77,17 +84,17 @@ def test_console(block: Block) -> None:
             env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         assert done.returncode == block.status, f"{command}\n{done.stdout}{done.stderr}"
         if output.strip():
             assert shown_in(output, done.stdout), f"{command} printed:\n{done.stdout}"
 
 
-@pytest.mark.parametrize("block", [b for b in RUN if b.language == "python"], ids=lambda b: b.place)
+@pytest.mark.parametrize("block", of_language("python"))
 def test_python(block: Block) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", block.body], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", block.body], cwd=ROOT, capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 0, done.stderr
 

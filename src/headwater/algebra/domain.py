@@ -99,20 +99,20 @@ class Domain:
         return _literal(self.type, next(self._pairs())[0]) if self.is_point else None
 
     @property
-    def ends(self) -> tuple[Fraction | None, Fraction | None]:
-        """Its least and largest value as numbers, for exact types; None where it has no end."""
-        if not self.cuts:
-            return (None, None)
-        low, high, unit = self.cuts[0], self.cuts[-1], 10**self.type.scale
-        return (
-            None if low == BOTTOM else Fraction(low, unit),
-            None if len(self.cuts) % 2 else Fraction(high - 1, unit),
-        )
-
-    @property
     def intervals(self) -> tuple[Interval, ...]:
         """Its values as disjoint stretches, from low to high."""
         return tuple(_interval(self.type, low, high) for low, high in self._open_pairs())
+
+    def stretches(self) -> list[tuple[Fraction | None, Fraction | None]]:
+        """Least and largest number of each stretch, for exact types; None where it has no end."""
+        unit = 10**self.type.scale
+        return [
+            (
+                None if low == BOTTOM else Fraction(low, unit),
+                None if high is None else Fraction(high - 1, unit),
+            )
+            for low, high in self._open_pairs()
+        ]
 
     def values(self, limit: int) -> tuple[Literal, ...] | None:
         """All its values in order, NULL aside; None if there are more than `limit`."""

@@ -168,10 +168,11 @@ def _signature(*wanted: Type, result: Type) -> Rule:
 _COUNTED = (SMALLINT, INT, BIGINT)  # beside a decimal, their constants are as wide as they look
 
 
-def _as_decimal(arg: Expr) -> Type:
+def _as_decimal(arg: Expr, type_: Type) -> Type:
+    """The decimal that an operand counts as; `type_` is its own, or the other's beside a NULL."""
     if isinstance(arg, Literal) and isinstance(arg.value, int) and arg.type in _COUNTED:
         return decimal(len(str(abs(arg.value))), 0)
-    return as_decimal(arg.type)
+    return as_decimal(type_)
 
 
 def _arithmetic(name: str, args: Sequence[Expr]) -> Type:
@@ -188,7 +189,7 @@ def _arithmetic(name: str, args: Sequence[Expr]) -> Type:
         return DOUBLE
     if not common.is_decimal:
         return common
-    x, y = _as_decimal(args[0]), _as_decimal(args[1])
+    x, y = _as_decimal(args[0], a), _as_decimal(args[1], b)
     integral = max(x.precision - x.scale, y.precision - y.scale)
     match name:
         case "+" | "-":

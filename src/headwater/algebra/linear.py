@@ -7,7 +7,7 @@ inside such a comparison does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -29,6 +29,9 @@ from headwater.algebra.types import (
 )
 
 Number = int | Fraction
+
+MOST_STRETCHES = 16
+"""How many pairs of stretches of two columns are looked at for their difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +219,25 @@ def mirrored(domain: Domain, x: Column) -> Domain:
 
 
 def spread(term: Expr, x: Column, of_x: Domain, of_y: Domain) -> Domain:
-    """What x - y can be, at most, for values of these domains."""
-    result = everything(term.type, null=False)
-    (low_x, high_x), (low_y, high_y) = of_x.ends, of_y.ends
-    if low_x is not None and high_y is not None:
-        result = result.intersect(on_difference(term, x, ">=", low_x - high_y))
-    if high_x is not None and low_y is not None:
-        result = result.intersect(on_difference(term, x, "<=", high_x - low_y))
-    return result
+    """What x - y can be for values of these domains; of many stretches only the hull counts."""
+    if len(of_x.cuts) * len(of_y.cuts) > 4 * MOST_STRETCHES:
+        of_x, of_y = of_x.hull(), of_y.hull()
+    found = nothing(term.type)
+    for low_x, high_x in of_x.stretches():
+        for low_y, high_y in of_y.stretches():
+            part = everything(term.type, null=False)
+            if low_x is not None and high_y is not None:
+                part = part.intersect(on_difference(term, x, ">=", low_x - high_y))
+            if high_x is not None and low_y is not None:
+                part = part.intersect(on_difference(term, x, "<=", high_x - low_y))
+            found = found.union(part)
+    return found
 
 
 def beside(value: Fraction, x: Column, y: Column, domain: Domain) -> Domain:
     """The values of y for which x - y is in the domain, where x has that value."""
     found = nothing(y.type)
-    for low, high in _bounds(domain, x):
+    for low, high in _stretches(domain, x):
         part = everything(y.type, null=False)
         if low is not None:
             part = part.intersect(compare(y.type, "<=", value - low))
@@ -239,14 +247,12 @@ def beside(value: Fraction, x: Column, y: Column, domain: Domain) -> Domain:
     return found.with_null(domain.null)
 
 
-def _bounds(domain: Domain, x: Column) -> Iterator[tuple[Fraction | None, Fraction | None]]:
+def _stretches(domain: Domain, x: Column) -> list[tuple[Fraction | None, Fraction | None]]:
     """Least and largest of each stretch of a `difference_term(x, ..)`, in units of x."""
-    step = DAY if x.type == DATE else 1
-    unit = step * 10**domain.type.scale
-    cuts = [None if cut == BOTTOM else Fraction(cut + step - 1, unit) for cut in domain.cuts]
-    ends = [*cuts, None] if len(cuts) % 2 else cuts
-    for low, end in zip(ends[::2], ends[1::2], strict=True):
-        yield low, None if end is None else end - Fraction(step, unit)
+    if x.type != DATE:
+        return domain.stretches()
+    cuts = tuple(cut if cut == BOTTOM else (cut - 1) // DAY + 1 for cut in domain.cuts)
+    return Domain(DATE, cuts).stretches()
 
 
 def columns_of_difference(term: Expr) -> tuple[Column, Column] | None:

@@ -33,6 +33,8 @@ def parse_timestamp(text: str) -> int:
         raise AlgebraError(
             f"{text!r} is not a timestamp; write it like '2026-01-31 12:30:00' or '2026-01-31T12:30:00.5Z'"
         ) from None
+    if not LEAST_TIMESTAMP <= micros <= LARGEST_TIMESTAMP:
+        raise AlgebraError(f"{text!r} is outside the years 1 to 9999 in UTC")
     return micros
 
 

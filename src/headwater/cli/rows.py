@@ -11,7 +11,7 @@ from rich.text import Text
 from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
 from headwater.cli.files import WRONG, fail
-from headwater.cli.formats import RowFormat, json_line
+from headwater.cli.formats import RowFormat, counted, json_line
 from headwater.cli.tables import console, table
 from headwater.reference import Result
 from headwater.reference.data import to_json, to_text
@@ -64,8 +64,9 @@ def _show_table(answer: Answer) -> None:
         for result in answer.results
     ]
     heading = [(TAU, False), *((column.name, column.type.is_numeric) for column in answer.columns)]
-    count = f"{len(rows)} row" + ("" if len(rows) == 1 else "s")
-    console().print(table(f"{answer.name}: {count}", heading, rows))
+    out = console()
+    out.print(Text(f"{answer.name}: {counted(len(rows), 'row')}", style="bold"))
+    out.print(table("", heading, rows))
 
 
 def _show_more(answer: Answer) -> None:

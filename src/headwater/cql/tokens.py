@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.errors import CqlError, nearest
 
-MAX_TEXT = 4_000_000
+MAX_TEXT = 1_000_000
 MAX_TOKENS = 20_000
 MAX_NESTING = 100
 
@@ -33,33 +33,8 @@ _PREFIXES = frozenset({T.NOT, T.DASH, T.PLUS, T.INTERVAL})
 _OPENING = {T.L_PAREN: T.R_PAREN, T.L_BRACKET: T.R_BRACKET, T.CASE: T.END}
 _CLOSING = {closing: opening for opening, closing in _OPENING.items()}
 _SIGNS = frozenset(
-    [
-        "(",
-        ")",
-        "[",
-        "]",
-        ",",
-        ".",
-        "-",
-        "=",
-        ">",
-        "<",
-        "%",
-        "!",
-        "+",
-        "/",
-        "*",
-        ";",
-        "==",
-        "::",
-        "||",
-        ">=",
-        "<=",
-        "<>",
-        "!=",
-        "<=>",
-        "=>",
-    ]
+    {"(", ")", "[", "]", ",", ".", ";", "+", "-", "*", "/", "%", "||", "::", "=>"}
+    | {"=", "==", "!=", "<>", "<", "<=", ">", ">=", "<=>", "!"}
 )
 _CLAUSES = frozenset({T.FROM, T.WHERE, T.GROUP_BY, T.HAVING, T.UNION, T.JOIN, T.ON})
 _BRANCHES = frozenset({T.WHEN, T.THEN, T.ELSE})
@@ -152,8 +127,8 @@ _QUOTED = re.compile(
     r"""|(?P<single>')|(?P<double>")|(?P<back>`)"""
 )
 _CLOSERS = {
-    "single": (re.compile(r"(?:[^'\\]|\\.)*'", re.S), "this text has no closing '"),
-    "double": (re.compile(r'(?:[^"\\]|\\.)*"', re.S), 'this text has no closing "'),
+    "single": (re.compile(r"(?:[^'\\]|\\.)*+'", re.S), "this text has no closing '"),
+    "double": (re.compile(r'(?:[^"\\]|\\.)*+"', re.S), 'this text has no closing "'),
     "back": (re.compile(r"[^`]*`"), "this name has no closing `"),
     "hex": (re.compile(r"(?:[0-9a-fA-F]{2})*'"), "this is not a hexadecimal constant"),
     "jinja": (re.compile(r".*?#\}", re.S), "this comment has no closing #}"),
@@ -199,7 +174,10 @@ def _whole(text: str, tokens: list[Token], end: int) -> list[Token]:
     first = tokens[0]
     start = first.end + 1
     # A dot in front, so that the next word is not at the start and is cut in its turn.
-    behind = DIALECT.tokenize("." + text[start:end])[1:]
+    try:
+        behind = DIALECT.tokenize("." + text[start:end])[1:]
+    except TokenError:
+        raise error(text, "something here cannot be read", start) from None
     for token in behind:
         token.start += start - 1
         token.end += start - 1

@@ -1,0 +1,88 @@
+"""State directories for the tests of the commands that run queries, made without Spark.
+
+A unit's segment is written as the engine would write it: the rows of the reference evaluator for
+the unit's canonical query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.algebra.canonical import canonicalize
+from headwater.algebra.types import Value
+from headwater.cql import CreateQuery, parse
+from headwater.reference import evaluate
+from headwater.runtime import files
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import stream_log, unit_log
+from headwater.runtime.push import arrow_type, segment
+
+Rows = list[tuple[Value, ...]]
+
+TEXT = """\
+CREATE STREAM s (a INT NOT NULL, b STRING, c DECIMAL(6,2), ts TIMESTAMP NOT NULL)
+  TIMESTAMP BY ts LATENESS 1 SECOND FROM CLIENT;
+CREATE QUERY big AS SELECT a, b FROM s [NOW] WHERE a > 1;
+CREATE QUERY large AS SELECT b AS word, a AS number FROM s [NOW] WHERE NOT a <= 1;
+CREATE QUERY total AS SELECT SUM(c) AS sum FROM s [RANGE 1 MIN SLIDE 1 MIN];
+"""
+ROWS: list[dict[str, object]] = [
+    {"a": 1, "b": "one", "c": "1.50", "ts": "2026-03-01T08:00:01Z"},
+    {"a": 2, "b": None, "c": "2.25", "ts": "2026-03-01T08:00:02Z"},
+    {"a": 3, "b": 'drei, "3"', "c": None, "ts": "2026-03-01T08:00:03.5Z"},
+]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A state directory, with what a test needs to know of it."""
+
+    path: Path
+
+    def open(self) -> Headwater:
+        return open_state(self.path)
+
+    def unit(self, query: str) -> str:
+        with self.open() as headwater:
+            return headwater.query(query).row.unit_id
+
+    def answer(self, name: str, streams: dict[str, Rows]) -> int:
+        """Put the results of a query over these rows into its unit's log; returns how many."""
+        with self.open() as headwater:
+            row = headwater.query(name).row
+            (statement,) = parse(row.definition, headwater.definitions.names)
+            assert isinstance(statement, CreateQuery)
+            canonical = canonicalize(statement.query)
+            results = evaluate(canonical.query, streams)
+            columns: dict[str, pa.Array] = {
+                column.name: pa.array(
+                    [result.values[at] for result in results], arrow_type(column.type)
+                )
+                for at, column in enumerate(canonical.query.columns)
+            }
+            columns["_tau"] = pa.array([result.tau for result in results], pa.int64())
+            folder = headwater.state / "log" / "units" / row.unit_id
+            written = files.write_arrow(pa.table(columns), folder, "_tau")
+            assert written is not None
+            cursors = {
+                (row.unit_id, stream_log(stream)): {
+                    "seq": known.next_seq - 1,
+                    "watermark": known.watermark,
+                }
+                for stream in streams
+                if (known := headwater.catalog.stream(stream)) is not None
+            }
+            headwater.catalog.commit(
+                None, segments=[segment(unit_log(row.unit_id), written, None)], cursors=cursors
+            )
+            return len(results)
+
+
+def make(path: Path, text: str = TEXT) -> Made:
+    """A state directory in which a text was carried out."""
+    with open_state(path) as headwater:
+        headwater.execute(text)
+    return Made(path)

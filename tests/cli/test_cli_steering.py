@@ -1,0 +1,130 @@
+"""How `headwater run` drives the engine: when it stops, when it has done, what it does on failures.
+
+The engine's own steps are replaced, so no Spark is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime_states import Made, make
+
+from headwater.cli.steering import SteeredEngine
+from headwater.errors import HeadwaterError
+from headwater.runtime.engine import Engine, Limits, Unit
+
+Step = Callable[[Engine, Unit], bool]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return make(tmp_path / "state")
+
+
+@pytest.fixture
+def engine(made: Made) -> Iterator[SteeredEngine]:
+    with made.open() as headwater:
+        spark: Any = None
+        limits = Limits(at_once=1, retries=2, backoff=0.01)
+        yield SteeredEngine(headwater.catalog, headwater.state, spark, limits)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Step], None]:
+    """Put something in the place of a step; no stream has anything to take in."""
+    monkeypatch.setattr(Engine, "ingest", lambda engine, name: False)
+    return lambda step: monkeypatch.setattr(Engine, "step", step)
+
+
+def test_nothing_is_begun_after_the_word_to_stop(
+    engine: SteeredEngine, steps: Callable[[Step], None]
+) -> None:
+    def step(this: Engine, unit: Unit) -> bool:
+        engine.stop.set()
+        return True
+
+    steps(step)
+    engine.go(until_idle=False, patience=0, interval=0.01)
+    assert engine.steps == 1
+
+
+def test_seconds_of_a_step_are_kept(engine: SteeredEngine, steps: Callable[[Step], None]) -> None:
+    steps(lambda this, unit: engine.steps < 2)
+    engine.go(until_idle=True, patience=0, interval=0.01)
+    for unit in engine.catalog.units():
+        assert engine.catalog.statistic(unit.id, "step_seconds") is not None
+
+
+def test_patience_waits_for_more(engine: SteeredEngine, steps: Callable[[Step], None]) -> None:
+    begun = time.monotonic()
+    late = iter([False, False, False, False, True])  # two units: nothing in the first two rounds
+
+    steps(lambda this, unit: next(late, False))
+    engine.go(until_idle=True, patience=0.2, interval=0.02)
+    assert engine.steps == 1
+    assert 0.2 < time.monotonic() - begun < 5
+
+
+def test_a_failure_that_passes_is_forgotten(
+    engine: SteeredEngine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = iter([True, True])
+    done: list[str] = []
+
+    def step(this: Engine, unit: Unit) -> bool:
+        if unit.row.id == engine.catalog.units()[0].id and next(failing, False):
+            raise HeadwaterError("not now")
+        if unit.row.id in done:
+            return False
+        done.append(unit.row.id)
+        if unit.row.retries:
+            this.catalog.set_unit_state(unit.row.id, "running")
+        return True
+
+    steps(step)
+    engine.go(until_idle=True, patience=0, interval=0.01)
+    assert len(done) == 2
+    assert [(u.state, u.error, u.retries) for u in engine.catalog.units()] == [
+        ("running", "", 0)
+    ] * 2
+
+
+def test_a_failure_that_stays_parks_the_unit_and_the_others_go_on(
+    engine: SteeredEngine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = engine.catalog.units()[0].id
+    done: list[str] = []
+
+    def step(this: Engine, unit: Unit) -> bool:
+        if unit.row.id == bad:
+            raise ValueError("disk full\nand more")
+        done.append(unit.row.id)
+        return len(done) == 1
+
+    steps(step)
+    engine.go(until_idle=True, patience=0, interval=0.01)
+    parked = engine.catalog.unit(bad)
+    assert parked is not None
+    assert (parked.state, parked.error, parked.retries) == ("parked", "disk full", 3)
+    assert done
+
+
+def test_a_query_may_be_dropped_in_the_middle_of_its_step(
+    engine: SteeredEngine, steps: Callable[[Step], None]
+) -> None:
+    unit = engine.catalog.query("total")
+    assert unit is not None
+
+    def step(this: Engine, stepped: Unit) -> bool:
+        if stepped.row.id == unit.unit_id:
+            this.catalog.drop_query("total")
+            raise HeadwaterError("the log is gone")
+        return False
+
+    steps(step)
+    engine.go(until_idle=True, patience=0, interval=0.01)
+    assert [u.id for u in engine.catalog.units()] != []
