@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -56,7 +57,6 @@ def _check_java() -> None:
     if not java or not Path(java).exists():
         raise RuntimeFailure(f"Spark needs Java and there is none: {advice}")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = said.split('"')[1] if '"' in said else ""
-    major = version.split(".")[0]
-    if major.isdigit() and int(major) < 17:
-        raise RuntimeFailure(f"Spark needs Java 17 or later, this is {version}: {advice}")
+    found = re.search(r'version "(\d+)', said)
+    if found and int(found[1]) < 17:
+        raise RuntimeFailure(f"Spark needs Java 17 or later, this is {found[1]}: {advice}")
