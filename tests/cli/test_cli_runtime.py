@@ -384,11 +384,11 @@ def test_clean_sweeps_what_nothing_names(run: Run, filled: Made) -> None:
     orphan = log / "streams" / "s" / "left.parquet"
     orphan.write_bytes(b"12345")
     done = run("clean", "--state", filled.path)
-    assert "removed 0 files" in done.out
-    assert "left 1 files" in done.out
+    assert "removed 0 files, 0 B" in done.out
+    assert "left 1 file younger than 600 s" in done.out
     os.utime(orphan, (0, 0))
     done = run("clean", "--state", filled.path)
-    assert "removed 1 files (5 B)" in done.out
+    assert "removed 1 file, 5 B" in done.out
     assert set(log.rglob("*.parquet")) == kept
 
 

@@ -231,6 +231,24 @@ def test_the_name_a_relation_had_goes_beside_its_alias() -> None:
     assert root("SELECT flights.num FROM flights f") == root("SELECT f.num FROM flights f")
 
 
+ALIKE = [
+    "SELECT count(*) FILTER (WHERE num = {}) AS x, count(*) FILTER (WHERE num = {}) AS y FROM flights",
+    "SELECT max(delay) AS x FROM flights GROUP BY num % {}, num % {}",
+    "SELECT max(num + {}) AS x FROM flights GROUP BY gate HAVING max(num + {}) > 3",
+    "SELECT num FROM flights f WHERE EXISTS"
+    " (SELECT 1 FROM baggage WHERE flight + {} = f.num AND flight + {} < f.num)",
+    "SELECT num FROM flights WHERE num > -{} AND num < {}",
+]
+
+
+@pytest.mark.parametrize("shape", ALIKE)
+def test_a_text_is_read_the_same_whatever_was_read_before(shape: str) -> None:
+    before = NAMES.copy()
+    for one, other in ((1, 2), (3, 4), (5, 5), (7, 8), (0, 0)):
+        text = shape.format(one, other)
+        assert parse_query(text, before) == parse_query(text, NAMES.copy())
+
+
 # ---- relations that no text gives, from other layers
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.files import Source, fail, read
-from headwater.cli.formats import Format, RowFormat, What, json_line
+from headwater.cli.formats import Format, RowFormat, What, counted, json_line
 from headwater.cli.state import DEFAULT, State, opened
 
 app = typer.Typer()
@@ -180,12 +180,10 @@ def clean(
         if format is Format.json:
             json_line(vars(done))
             return
-        typer.echo(
-            f"removed {done.files} files ({size(done.bytes)}), those of {done.units} dropped units "
-            f"included; forgot {done.forgotten} dropped queries and units"
-        )
+        units = f", with {counted(done.units, 'dropped unit')}" if done.units else ""
+        typer.echo(f"removed {counted(done.files, 'file')}, {size(done.bytes)}{units}")
         if done.young:
             typer.echo(
-                f"left {done.young} files that no segment names, as they are younger than "
-                f"{older_than:.0f} s: a step may be about to register them"
+                f"left {counted(done.young, 'file')} younger than {older_than:.0f} s that no "
+                "segment names: a step may be about to register what it wrote"
             )

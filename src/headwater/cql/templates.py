@@ -87,6 +87,9 @@ def read_alike(text: str, names: Namespace, read: Callable[[str], Query]) -> Que
     if cut is None:
         return read(text)
     shape, constants = cut
+    if len(set(constants)) < len(constants):
+        # Equal constants can make equal expressions, which are then kept once.
+        return read(text)
     shapes = _shapes.get(names)
     if shapes is None or shapes.version != names.version:
         shapes = _shapes[names] = _Shapes(names.version)

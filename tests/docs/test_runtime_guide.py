@@ -1,0 +1,44 @@
+"""The guide to running queries shows what happens: its blocks are run one after the other.
+
+Blocks whose opening fence says `spark` are run, in the order of the page, in a folder of their own
+that has the project's examples. How output is compared is said in test_readme.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_readme import ROOT, blocks, commands, shown_in
+
+BLOCKS = [b for b in blocks() if b.place.startswith("docs/runtime.md") and "spark" in b.words]
+
+
+@pytest.mark.spark
+def test_the_guide(tmp_path: Path) -> None:
+    assert {block.language for block in BLOCKS} == {"console", "python"}
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for block in BLOCKS:
+        if block.language == "python":
+            assert run(tmp_path, sys.executable, "-c", block.body) == ""
+        else:
+            for command, output in commands(block.body):
+                printed = run(tmp_path, "bash", "-c", command)
+                assert shown_in(output, printed), f"{block.place}: {command} printed:\n{printed}"
+
+
+def run(folder: Path, *command: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
