@@ -494,13 +494,14 @@ def test_a_state_is_run_by_one_process_at_a_time(run: Run, made: Made) -> None:
     assert "elsewhere:77 runs this state already" in done.err
 
 
-def test_the_claims_of_a_dead_process_are_freed(made: Made) -> None:
+def test_the_claims_of_a_dead_process_are_freed(run: Run, made: Made) -> None:
     from headwater.cli.run import claimed
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     with made.open() as headwater:
         headwater.catalog.acquire("run", f"{socket.gethostname()}:{dead.pid}", 60)
+        assert "does not run" in run("status", "--state", made.path).out
         with claimed(headwater.catalog):
             (mine,) = headwater.catalog.leases()
             assert mine.holder.endswith(f":{os.getpid()}")

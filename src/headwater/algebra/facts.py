@@ -419,10 +419,10 @@ class Facts:
         elif outcomes == possible:
             self.know(a, everything(a.type, null=False))
             self.know(b, everything(b.type, null=False))
-        elif of_a.is_point and of_a.point is not None:
+        elif of_a.point is not None and not _is_linear(b):
             op = MIRRORED[COMPARISON_OF[outcomes]]
             self.know(b, compare(b.type, op, of_a.point.value))
-        elif of_b.is_point and of_b.point is not None:
+        elif of_b.point is not None and not _is_linear(a):
             self.know(a, compare(a.type, COMPARISON_OF[outcomes], of_b.point.value))
         elif outcomes == 2 and _can_be_equal(a, b):
             self.equal(a, b)
@@ -492,9 +492,14 @@ def _can_be_equal(a: Expr, b: Expr) -> bool:
     return a.type == b.type and not a.type.is_floating
 
 
+def _is_linear(term: Expr) -> bool:
+    """Whether comparing a term with a constant says something about its columns instead."""
+    return isinstance(term, Call) and linear(term) is not None
+
+
 def _set_of(term: Expr, members: Sequence[Expr]) -> Domain | None:
     """The values that the members are, NULL if one is; None if that cannot be said."""
-    if isinstance(term, Literal) or (isinstance(term, Call) and linear(term) is not None):
+    if isinstance(term, Literal) or _is_linear(term):
         return None
     values = []
     for member in members:

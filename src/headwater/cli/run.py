@@ -32,7 +32,7 @@ from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.overview import Observer, holders
+from headwater.runtime.overview import Observer, holders, is_dead
 from headwater.runtime.scripts import Outcome, execute
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def claimed(catalog: Catalog) -> Iterator[None]:
     background, as a step may take longer than a claim lasts.
     """
     for lease in catalog.leases():
-        if lease.expires_at > time.time() and _is_dead(lease.holder):
+        if lease.expires_at > time.time() and is_dead(lease.holder):
             catalog.release(lease)
     for holder, left in holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
@@ -154,20 +154,6 @@ def claimed(catalog: Catalog) -> Iterator[None]:
         done.set()
         thread.join()
         catalog.release(mine)
-
-
-def _is_dead(holder: str) -> bool:
-    """Whether a holder, `host:pid`, was a process of this machine that is no more."""
-    host, _, pid = holder.rpartition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 # ---- logs

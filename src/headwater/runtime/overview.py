@@ -6,6 +6,8 @@ that is replayed at any speed.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -183,10 +185,25 @@ def _count(path: str, start: int | None, end: int | None) -> int:
 
 
 def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, float]:
-    """The processes that run the streams and units now, and the seconds until their claims end."""
+    """The processes that run the streams and units now, and the seconds until their claims end;
+    those that are known to be dead are left out."""
     at = time.time() if now is None else now
     found: dict[str, float] = {}
     for lease in leases:
-        if lease.expires_at > at:
+        if lease.expires_at > at and not is_dead(lease.holder):
             found[lease.holder] = max(found.get(lease.holder, 0.0), lease.expires_at - at)
     return found
+
+
+def is_dead(holder: str) -> bool:
+    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
+    host, _, pid = holder.rpartition(":")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
