@@ -107,7 +107,9 @@ def main() -> int:
 
     theirs = median_ms(with_sqlglot)
     print(f"sqlglot parse + qualify + simplify of the plain SQL: {theirs:.3f} ms at the median")
-    print(f"ratio: canonical form {theirs / parts[1][1]:.2f}x as fast as sqlglot's optimizer passes")
+    print(
+        f"ratio: canonical form {theirs / parts[1][1]:.2f}x as fast as sqlglot's optimizer passes"
+    )
     return 0
 
 

@@ -115,7 +115,9 @@ def main() -> int:
         spark.range(1000).selectExpr("sum(id)").collect()
         ours, result = headwater(spark, folder)
         wanted = fingerprint(result)
-        print(f"Headwater: {2 * chosen.rows / ours:,.0f} rows/s ({ours:.1f} s, {wanted[0]:,} results)")
+        print(
+            f"Headwater: {2 * chosen.rows / ours:,.0f} rows/s ({ours:.1f} s, {wanted[0]:,} results)"
+        )
         ratios = []
         for store in STORES:
             theirs, frame = structured(spark, folder, store)
@@ -123,7 +125,9 @@ def main() -> int:
                 print(wanted, fingerprint(frame))
                 print(f"results differ from Structured Streaming's ({store}): nothing to report")
                 return 1
-            print(f"Structured Streaming, {store}: {2 * chosen.rows / theirs:,.0f} rows/s ({theirs:.1f} s)")
+            print(
+                f"Structured Streaming, {store}: {2 * chosen.rows / theirs:,.0f} rows/s ({theirs:.1f} s)"
+            )
             ratios.append(theirs / ours)
     print(f"ratio: window join {min(ratios):.2f}x the throughput of Structured Streaming")
     return 0
