@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
+from itertools import combinations, permutations
 from typing import Any
 
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ MIXED = [
 ]
 
 
+@cache
 def constants(type_: Type) -> st.SearchStrategy[Literal]:
     return st.sampled_from(CONSTANTS[type_]).map(lambda value: Literal(value, type_))
 
@@ -123,27 +125,99 @@ def domains_of(draw: st.DrawFn, type_: Type) -> Domain:
     return found
 
 
-@st.composite
-def plain_conditions(draw: st.DrawFn, columns: list[Column]) -> Expr:
-    """A comparison of a column with a constant, a list, a test for NULL, or an equality."""
-    column = draw(st.sampled_from(columns))
-    alike = [c for c in columns if c.type == column.type and c != column]
-    kinds = ["compare", "in", "not in", "null", "not null", "equal"]
-    kind = draw(st.sampled_from(kinds if alike else kinds[:-1]))
-    match kind:
-        case "compare":
-            op = draw(st.sampled_from(ORDER))
-            return call(op, column, draw(constants(column.type)))
-        case "in" | "not in":
-            members = draw(st.lists(constants(column.type), min_size=1, max_size=3))
-            found = call("in", column, *members)
-            return found if kind == "in" else call("not", found)
-        case "null":
-            return call("is_null", column)
-        case "not null":
-            return call("not", call("is_null", column))
-        case _:
-            return call("=", column, draw(st.sampled_from(alike)))
+@cache
+def plain_about(column: Column) -> list[Expr]:
+    """Comparisons of a column with constants, lists, tests for NULL."""
+    values = [Literal(value, column.type) for value in CONSTANTS[column.type]]
+    lists = [call("in", column, *some) for n in (1, 2, 3) for some in combinations(values, n)]
+    is_null = call("is_null", column)
+    return [
+        *(call(op, column, value) for value in values for op in ORDER),
+        *(test for found in (is_null, *lists) for test in (found, call("not", found))),
+    ]
+
+
+@cache
+def about(column: Column) -> list[Expr]:
+    """Conditions about one column, of any kind."""
+    values = [Literal(value, column.type) for value in CONSTANTS[column.type]]
+    found = [*plain_about(column)]
+    found += (call(op, value, column) for value in values for op in ORDER)
+    found += (call("<=>", column, value) for value in values)
+    if column.type == BOOLEAN:
+        found.append(column)
+    if column.type.is_numeric:
+        others = [literal(1.0), literal(1.5), literal(Decimal("1.5")), literal(2)]
+        found += (call(op, column, value) for value in others for op in ORDER)
+    if column.type.is_exact:
+        sums = numbers(column)
+        found += (call(op, total, values[1]) for total in sums for op in ORDER)
+        found += (call(op, total, other) for total in sums for other in sums for op in ("<", "="))
+    if column.type == STRING:
+        upper = call("upper", column)
+        found += (call(op, upper, literal("A")) for op in ORDER)
+        found += (call("is_null", upper), call("in", upper, literal("A"), literal("B")))
+    for chosen in (call("coalesce", column, values[1]), call("nullif", column, values[1])):
+        found += (*(call(op, chosen, values[0]) for op in ORDER), call("is_null", chosen))
+    return found
+
+
+def numbers(column: Column) -> list[Expr]:
+    """Expressions of the same kind as the column, most of them linear."""
+    type_ = column.type
+    step_type = INTERVAL if type_ == TIMESTAMP else INT if type_ == DATE else type_
+    step = Literal(CONSTANTS[step_type][1], step_type)
+    found: list[Expr] = [column, call("+", column, step), call("-", column, step)]
+    if type_.is_numeric:
+        found += [
+            call("neg", column),
+            call("-", step, column),
+            call("*", literal(2), column),
+            call("-", column, column),
+            call("*", column, literal(0)),
+        ]
+    return found
+
+
+@cache
+def between(a: Column, b: Column) -> list[Expr]:
+    """Conditions about two columns, of any kind."""
+    found: list[Expr] = []
+    if a.type == b.type or (a.type.is_numeric and b.type.is_numeric):
+        found += (call(op, a, b) for op in COMPARISONS)
+    if a.type != b.type:
+        return found
+    value = Literal(CONSTANTS[a.type][1], a.type)
+    if a.type == STRING:
+        found += (call(op, call("upper", a), b) for op in ORDER)
+        found.append(call("startswith", a, b))
+    if a.type.is_exact:
+        found += (call(op, x, y) for x in numbers(a) for y in numbers(b) for op in ("<=", ">", "="))
+        found += differences(a, b)
+    for chosen in (
+        call("greatest", a, b),
+        call("least", b, a, value),
+        call("case", call("<", a, value), b, a),
+    ):
+        found += (*(call(op, chosen, value) for op in ORDER), call("is_null", chosen))
+    return found
+
+
+def differences(a: Column, b: Column) -> list[Expr]:
+    if not a.type.is_numeric:
+        limits = [Literal(value, INTERVAL) for value in CONSTANTS[INTERVAL]]
+        return [call(op, call("-", a, b), limit) for limit in limits for op in ORDER]
+    totals = [call(op, a, b) for op in ("+", "-", "*")]
+    limits = [Literal(value, a.type) for value in CONSTANTS[a.type]]
+    compared = [call(op, total, limit) for total in totals for limit in limits for op in ORDER]
+    return [*compared, *(call("is_null", total) for total in totals)]
+
+
+def plain_conditions(columns: list[Column]) -> st.SearchStrategy[Expr]:
+    """Comparisons with constants, lists, tests for NULL, and equalities of columns."""
+    equalities = [call("=", a, b) for a, b in combinations(columns, 2) if a.type == b.type]
+    plain = st.sampled_from([found for column in columns for found in plain_about(column)])
+    return st.one_of(plain, st.sampled_from(equalities)) if equalities else plain
 
 
 def plain_conjunctions(columns: list[Column], most: int = 4) -> st.SearchStrategy[Expr]:
@@ -156,105 +230,15 @@ def _and(parts: list[Expr]) -> Expr:
 
 
 def subsets(columns: list[Column], size: int = 3) -> st.SearchStrategy[list[Column]]:
+    """A few of the columns."""
     return st.lists(st.sampled_from(columns), min_size=1, max_size=size, unique=True)
 
 
-@st.composite
-def numbers(draw: st.DrawFn, column: Column) -> Expr:
-    """An expression of the same kind as the column, linear or not."""
-    type_ = column.type
-    step = draw(constants(INTERVAL if type_ == TIMESTAMP else INT if type_ == DATE else type_))
-    plain: list[Expr] = [column, call("+", column, step), call("-", column, step)]
-    if type_.is_numeric:
-        two = literal(2) if type_ != DOUBLE else literal(2.0)
-        plain += [
-            call("neg", column),
-            call("-", step, column),
-            call("*", two, column),
-            call("-", column, column),
-            call("*", column, literal(0)),
-        ]
-    return draw(st.sampled_from(plain))
-
-
-@st.composite
-def atoms(draw: st.DrawFn, columns: list[Column]) -> Expr:
-    """A condition without AND, OR and NOT, of any kind."""
-    column = draw(st.sampled_from(columns))
-    others = [c for c in columns if c.type == column.type]
-    op = draw(st.sampled_from(ORDER))
-    kinds = ["plain", "mirrored", "same", "pair", "choice"]
-    kinds += ["linear", "difference", "sum"] if column.type.is_exact else []
-    kinds += ["text"] if column.type == STRING else []
-    kinds += ["flag"] if column.type == BOOLEAN else []
-    kinds += ["number"] if column.type.is_numeric else []
-    match draw(st.sampled_from(kinds)):
-        case "plain":
-            return draw(plain_conditions(columns))
-        case "mirrored":
-            return call(op, draw(constants(column.type)), column)
-        case "same":
-            beside = draw(st.one_of(constants(column.type), st.sampled_from(others)))
-            return call("<=>", column, beside)
-        case "pair":
-            numeric = [c for c in columns if column.type.is_numeric and c.type.is_numeric]
-            return call(op, column, draw(st.sampled_from(numeric or others)))
-        case "choice":
-            return draw(choices(column, draw(st.sampled_from(others)), op))
-        case "linear":
-            return call(op, draw(numbers(column)), draw(constants(column.type)))
-        case "difference":
-            return call(op, draw(numbers(column)), draw(numbers(draw(st.sampled_from(others)))))
-        case "sum":
-            return draw(sums(column, draw(st.sampled_from(others)), op))
-        case "text":
-            return draw(text_conditions(column, draw(st.sampled_from(others)), op))
-        case "flag":
-            return column
-        case _:
-            values = [literal(1.0), literal(1.5), literal(Decimal("1.5")), literal(2)]
-            return call(op, column, draw(st.sampled_from(values)))
-
-
-@st.composite
-def choices(draw: st.DrawFn, a: Column, b: Column, op: str) -> Expr:
-    constant = draw(constants(a.type))
-    chosen = draw(
-        st.sampled_from(
-            [
-                call("coalesce", a, constant),
-                call("greatest", a, b),
-                call("least", b, a, constant),
-                call("case", call(op, a, constant), b, a),
-                call("nullif", a, constant),
-            ]
-        )
-    )
-    return draw(st.sampled_from([call(op, chosen, constant), call("is_null", chosen)]))
-
-
-@st.composite
-def sums(draw: st.DrawFn, a: Column, b: Column, op: str) -> Expr:
-    if not a.type.is_numeric:
-        return call(op, call("-", a, b), draw(constants(INTERVAL)))
-    total = draw(st.sampled_from([call("+", a, b), call("-", a, b), call("*", a, b)]))
-    return draw(st.sampled_from([call(op, total, draw(constants(a.type))), call("is_null", total)]))
-
-
-@st.composite
-def text_conditions(draw: st.DrawFn, a: Column, b: Column, op: str) -> Expr:
-    upper = call("upper", a)
-    return draw(
-        st.sampled_from(
-            [
-                call(op, upper, literal("A")),
-                call(op, upper, b),
-                call("startswith", a, b),
-                call("is_null", upper),
-                call("in", upper, literal("A"), literal("B")),
-            ]
-        )
-    )
+def atoms(columns: list[Column]) -> st.SearchStrategy[Expr]:
+    """Conditions without AND, OR and NOT, of any kind."""
+    single = st.sampled_from([found for column in columns for found in about(column)])
+    double = [found for a, b in permutations(columns, 2) for found in between(a, b)]
+    return st.one_of(single, st.sampled_from(double)) if double else single
 
 
 @st.composite

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.canonical import canonicalize
@@ -43,8 +43,11 @@ from headwater.reference.values import normal_row, row_order
 from strategies import SOURCES, queries, streams, tables
 
 EXAMPLES = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+"""Without shrinking, which takes minutes for queries of this size."""
 Rows = dict[str, list[Any]]
 SEEDS = st.integers(0, 2**32)
 

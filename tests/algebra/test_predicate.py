@@ -59,7 +59,7 @@ from strategies import (
     subsets,
 )
 
-QUICK = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(QUICK, max_examples=8_000)
 
 Check = Callable[[st.DataObject], None]

@@ -5,6 +5,10 @@ The engine's own steps are replaced, so no Spark is needed.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 import pytest
 from runtime_states import Made, make
 
+from headwater.cli.run import _signals
 from headwater.cli.steering import SteeredEngine
 from headwater.errors import HeadwaterError
 from headwater.runtime.engine import Engine, Limits, Unit
@@ -128,3 +133,29 @@ def test_a_query_may_be_dropped_in_the_middle_of_its_step(
     steps(step)
     engine.go(until_idle=True, patience=0, interval=0.01)
     assert [u.id for u in engine.catalog.units()] != []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_the_word_to_stop(
+    engine: SteeredEngine, number: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with _signals(engine):
+        os.kill(os.getpid(), number)
+        assert engine.stop.wait(1)
+    assert signal.getsignal(number) == before
+    assert "stopping after this step" in capfd.readouterr().err
+
+
+def test_the_second_signal_ends_at_once() -> None:
+    code = """
+import os, signal, threading, types
+from headwater.cli.run import _signals
+with _signals(types.SimpleNamespace(stop=threading.Event())):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("still here")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "the next run goes on" in done.stderr

@@ -42,6 +42,7 @@ from headwater.algebra.expressions import (
     Call,
     Column,
     Expr,
+    Literal,
     columns_of,
     conjunction,
     conjuncts,
@@ -384,10 +385,19 @@ def _having_on_keys_to_where(draft: Draft) -> Draft:
         read = columns_of(part)
         if read and all(c.name.startswith("k") for c in read):
             moved.append(substitute(part, keys))
-        else:
+        elif not _is_a_count_at_least_zero(part, draft.group):
             kept.append(part)
     group = replace(draft.group, having=kept)
     return replace(draft, group=group, conditions=[*draft.conditions, *moved])
+
+
+def _is_a_count_at_least_zero(part: Expr, group: GroupDraft) -> bool:
+    if not (isinstance(part, Call) and part.name == ">="):
+        return False
+    column, least = part.args
+    if not (isinstance(column, Column) and isinstance(least, Literal) and least.value == 0):
+        return False
+    return group.calls[int(column.name[1:])].name == "count"
 
 
 def _without_unused_calls(draft: Draft, wanted: Sequence[Expr]) -> Draft:
