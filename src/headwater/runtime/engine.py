@@ -93,6 +93,7 @@ class Engine:
         self._leases: dict[str, Lease] = {}
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, Source] = {}
+        self._unread: dict[str, str] = {}
 
     # ---- the loop
 
@@ -114,14 +115,19 @@ class Engine:
                 tidied = begun
             if worked:
                 continue
-            if until_idle and not self.end_finite_streams():
+            if until_idle and not self._waits() and not self.end_finite_streams():
                 return
-            if not until_idle:
+            if not until_idle or self._waits():
                 time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+
+    def _waits(self) -> bool:
+        """Whether a unit that failed is to be tried again."""
+        now = time.time()
+        return any(row.state == "running" and row.not_before > now for row in self.catalog.units())
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
-        worked = self._all(self.ingest, list(self.definitions.streams))
+        worked = self._all(self._try_ingest, list(self.definitions.streams))
         ready = [
             row
             for row in self.catalog.units()
@@ -162,6 +168,20 @@ class Engine:
         return changed
 
     # ---- streams
+
+    def _try_ingest(self, name: str) -> bool:
+        """Take in one batch; what cannot be read is told, and the other streams go on."""
+        try:
+            taken = self.ingest(name)
+            self._unread.pop(name, None)
+            return taken
+        except Exception as error:
+            message = str(error).split("\n")[0][:500]
+            if self._unread.get(name) != message:
+                log.exception("stream %s cannot be read", name)
+                self.catalog.record_event("stream unread", name, error=message)
+            self._unread[name] = message
+            return False
 
     def ingest(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
@@ -204,9 +224,7 @@ class Engine:
             declared = self.definitions.streams[name]
             if declared.source is None:
                 return None
-            self._sources[name] = open_source(
-                declared.source.kind, dict(declared.source.options), declared.stream.schema
-            )
+            self._sources[name] = open_source(declared.source, declared.stream.schema)
         return self._sources[name]
 
     # ---- units

@@ -35,6 +35,7 @@ from headwater.cql.tokens import cut, word
 from headwater.errors import CqlError, HeadwaterError, nearest
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.compile import compiled
+from headwater.runtime.connectors import check_sink, file_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.submit import carry_out
 
@@ -97,8 +98,11 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
         match statement:
             case CreateStream() | CreateTable():
                 new = _declares(statement, sources)
+                if statement.source is not None:
+                    file_options(statement.source)
             case CreateQuery():
                 new = _declares(statement, queries)
+                check_sink(statement.sink)
                 _check_that_it_runs(statement)
             case DropStream(name) | DropTable(name):
                 _need("stream or table", name, sources)

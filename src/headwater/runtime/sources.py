@@ -18,10 +18,11 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.algebra.types import Schema, Value
+from headwater.algebra.types import Schema
 from headwater.cql.statements import Connector
-from headwater.errors import InputError, nearest
+from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
+from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.sparksql import quoted, spark_type
 
 MALFORMED = "_malformed"
@@ -51,12 +52,9 @@ class Source(Protocol):
         """What came since the position; None if nothing did. Raises InputError."""
 
 
-def open_source(kind: str, options: Mapping[str, Value], schema: Schema) -> Source:
+def open_source(source: Connector, schema: Schema) -> Source:
     """The source of a stream as declared; raises InputError for options that do not fit."""
-    opened = SOURCES.get(kind)
-    if opened is None:
-        raise InputError(f"no source {kind}; {nearest(kind, SOURCES)}")
-    return opened(options, schema)
+    return Files(file_options(source), schema)
 
 
 # ---- files
@@ -66,19 +64,17 @@ def open_source(kind: str, options: Mapping[str, Value], schema: Schema) -> Sour
 class Files:
     """Files of a folder (or one file), each taken in whole and once, oldest first."""
 
-    path: str
-    format: str
+    options: FileOptions
     schema: Schema
-    files_per_step: int = 64
     finite: bool = True
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
         done = set(position.get("files", ()))
-        present = list_files(self.path)
-        fresh = [f for f in present if f not in done][: self.files_per_step]
+        present = list_files(self.options.path)
+        fresh = [f for f in present if f not in done][: self.options.files_per_step]
         if not fresh:
             return None
-        frame = READERS[self.format](spark, fresh, self.schema)
+        frame = READERS[self.options.format](spark, fresh, self.schema)
         first = int(position.get("next", 0))
         numbered = _with_arrival(frame, fresh, first)
         names = sorted((done & set(present)) | set(fresh))
@@ -197,29 +193,11 @@ def _read_parquet(spark: SparkSession, files: Sequence[str], schema: Schema) -> 
 READERS = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
 
 
-def _open_files(options: Mapping[str, Value], schema: Schema) -> Files:
-    known = ("path", "format", "files_per_step")
-    for name in options:
-        if name not in known:
-            raise InputError(f"files has no option {name}; {nearest(name, known)}")
-    path = options.get("path")
-    if not isinstance(path, str):
-        raise InputError("files needs a path: files(path => 'in/flights', format => 'json')")
-    guessed = Path(path).suffix.lstrip(".").replace("jsonl", "json")
-    format_ = str(options.get("format", guessed if guessed in READERS else "json")).lower()
-    if format_ not in READERS:
-        raise InputError(f"files cannot read {format_}; {nearest(format_, READERS)}")
-    return Files(path, format_, schema, int(options.get("files_per_step") or 64))
-
-
-SOURCES = {"files": _open_files}
-
-
 def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFrame:
     """A stored table as it is now, with `_arrival` to tell its rows apart; raises InputError."""
-    files = _open_files(dict(source.options), schema)
-    found = list_files(files.path)
+    options = file_options(source)
+    found = list_files(options.path)
     if not found:
-        raise InputError(f"the table's path {files.path} holds no file")
-    frame = READERS[files.format](spark, found, schema)
+        raise InputError(f"the table's path {options.path} holds no file")
+    frame = READERS[options.format](spark, found, schema)
     return _with_arrival(frame.where(f"{MALFORMED} IS NULL").drop(MALFORMED), found, 0)
