@@ -41,7 +41,7 @@ def generate(folder: Path, rows: int, batches: int, rate: int) -> None:
                     {
                         "k": rng.randrange(rate),
                         "v": n,
-                        "ts": format_timestamp(n * 1_000_000 // rate),
+                        "ts": format_timestamp(n * 1_000 // rate * 1_000),
                     }
                 )
                 for n in range(first, last)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from threading import Event, Lock
 
-from headwater.runtime.engine import Engine, Unit
+from headwater.runtime.engine import Engine
+from headwater.runtime.stepping import Unit
 
 
 class SteeredEngine(Engine):

@@ -11,69 +11,39 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Stream
-from headwater.algebra.nodes import Scan
 from headwater.errors import HeadwaterError
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     Lease,
     Rejects,
-    Segment,
     UnitRow,
     stream_log,
-    unit_log,
 )
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, compiled
+from headwater.runtime.compile import ARRIVAL, TIME, Panes, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
-from headwater.runtime.push import append, segment, stream_folder
-from headwater.runtime.sources import MALFORMED, Source, open_source, read_table
+from headwater.runtime.push import append, stream_folder
+from headwater.runtime.sources import MALFORMED, Source, open_source
 from headwater.runtime.sparksql import quoted
-from headwater.runtime.steps import Input, delta_step, instants_step, overlapping
+from headwater.runtime.stepping import Limits, Step, Stepper, Unit
 
 log = logging.getLogger("headwater")
 
-FOREVER = 2**62
 LEASE_SECONDS = 60.0
 REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one step may take on."""
-
-    rows_per_step: int = 500_000
-    instants_per_step: int = 2_000
-    at_once: int = 4
-    retries: int = 5
-    backoff: float = 1.0
-
-
-@dataclass
-class Unit:
-    """A unit as it runs: its plan and the streams it reads."""
-
-    row: UnitRow
-    plan: Delta | Instants
-    streams: dict[str, Stream]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The logs of its streams."""
-        return tuple(stream_log(name) for name in self.streams)
 
 
 @dataclass
@@ -90,10 +60,16 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
+        self.stepper = Stepper(
+            self.catalog, self.state, self.spark, self.definitions, self.limits, self._at_point
+        )
         self._leases: dict[str, Lease] = {}
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, Source] = {}
         self._unread: dict[str, str] = {}
+
+    def _at_point(self, point: str) -> None:
+        self.at_point(point)
 
     # ---- the loop
 
@@ -206,7 +182,7 @@ class Engine:
             F.count(F.when(F.col("_reason").isNotNull(), 1)).alias("refused"),
         )
         good = flagged.where("_reason IS NULL").drop("_reason", MALFORMED)
-        written = files.write(good, stream_folder(self.state, row.name), TIME, batch.small)
+        written = files.write(good, stream_folder(self.state, row.name), (TIME, TIME), batch.small)
         self.at_point("ingest: written")
         counted = seen.get
         refused = Rejects(
@@ -269,148 +245,26 @@ class Engine:
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
-        known = self.catalog.cursors(unit.row.id)
-        reached = {name: known.get(name, {"seq": 0, "watermark": None}) for name in unit.inputs}
-        fresh = {
-            name: self._within_limit(self.catalog.segments(name, reached[name]["seq"]))
-            for name in unit.inputs
-        }
-        if isinstance(unit.plan, Delta):
-            return self._delta(unit, lease, known, reached, fresh)
-        return self._instants(unit, lease, known, reached, fresh)
-
-    def _within_limit(self, segments: Sequence[Segment]) -> list[Segment]:
-        chosen: list[Segment] = []
-        rows = 0
-        for found in segments:
-            rows += found.rows
-            if chosen and rows > self.limits.rows_per_step:
-                break
-            chosen.append(found)
-        return chosen
-
-    def _delta(
-        self,
-        unit: Unit,
-        lease: Lease,
-        known: Mapping[str, Any],
-        reached: Mapping[str, Any],
-        fresh: Mapping[str, list[Segment]],
-    ) -> bool:
-        if not any(fresh.values()):
+        step = self.stepper.step(unit)
+        if step is None:
             return False
-        assert isinstance(unit.plan, Delta)
-        start = known.get("start")
-        inputs = {}
-        for alias, scan in unit.plan.scans:
-            name = stream_log(scan.stream)
-            since = self._since(unit, scan, start)
-            old = (
-                self.catalog.segments(name, 0, reached[name]["seq"]) if reached[name]["seq"] else []
-            )
-            inputs[alias] = Input(
-                overlapping(old, since, None), overlapping(fresh[name], since, None), since
-            )
-        frame = delta_step(self.spark, unit.plan, inputs, self._tables(unit))
-        rows = sum(s.rows for found in fresh.values() for s in found)
-        cursors = {
-            (unit.row.id, name): _position(reached[name], fresh[name]) for name in unit.inputs
-        }
-        if frame is not None and start is not None:
-            frame = frame.where(f"_tau > {start}")
-        self._commit(unit, lease, frame, rows, cursors)
-        return True
-
-    def _instants(
-        self,
-        unit: Unit,
-        lease: Lease,
-        known: Mapping[str, Any],
-        reached: Mapping[str, Any],
-        fresh: Mapping[str, list[Segment]],
-    ) -> bool:
-        assert isinstance(unit.plan, Instants)
-        start = known.get("start")
-        before: int | None = known.get("instant")
-        after = {name: _position(reached[name], fresh[name]) for name in unit.inputs}
-        segments = {
-            name: self.catalog.segments(name, 0, after[name]["seq"]) for name in unit.inputs
-        }
-        ready = self._complete_until(unit, after)
-        views: dict[str, tuple[Segment, ...]] = {}
-        since: dict[str, int | None] = {}
-        for view, scan in unit.plan.scans:
-            since[view] = self._since(unit, scan, start)
-            views[view] = overlapping(segments[stream_log(scan.stream)], since[view], None)
-        instants = next_instants(
-            unit.plan, views, since, before, ready, self.limits.instants_per_step
-        )
-        moved = any(fresh.values())
-        if not instants and not moved:
-            return False
-        cursors: dict[tuple[str, str], Any] = {
-            (unit.row.id, name): position for name, position in after.items()
-        }
-        frame: DataFrame | None = None
-        if instants:
-            frame = instants_step(
-                self.spark, unit.plan, views, since, self._tables(unit), before, instants
-            )
-            cursors[unit.row.id, "instant"] = instants[-1]
-            if start is not None:
-                frame = frame.where(f"_tau > {start}")
-        rows = sum(s.rows for found in views.values() for s in found)
-        self._commit(unit, lease, frame, rows, cursors)
-        return True
-
-    def _commit(
-        self,
-        unit: Unit,
-        lease: Lease,
-        frame: DataFrame | None,
-        rows: int,
-        cursors: Mapping[tuple[str, str], Any],
-    ) -> None:
-        written = None
-        if frame is not None:
-            folder = self._unit_folder(unit.row.id)
-            written = files.write(frame, folder, "_tau", rows <= files.SMALL_ROWS)
-            self.at_point("unit: written")
-        segments = [] if written is None else [segment(unit_log(unit.row.id), written, None)]
-        self.catalog.commit(lease, segments=segments, cursors=cursors)
-        self.at_point("unit: committed")
+        self._commit(lease, step)
+        if isinstance(unit.plan, Panes) and (merged := self.stepper.merge(unit)) is not None:
+            self._commit(lease, merged)
         if unit.row.retries:
             self.catalog.set_unit_state(unit.row.id, "running")
+        return True
 
-    def _complete_until(self, unit: Unit, positions: Mapping[str, Any]) -> int | None:
-        """The last time of which all tuples are here; None if an input has not begun."""
-        ready = FOREVER
-        for name in unit.streams:
-            row = self.catalog.stream(name)
-            position = positions[stream_log(name)]
-            assert row is not None
-            if row.ended and position["seq"] >= row.next_seq - 1:
-                continue
-            if position["watermark"] is None:
-                return None
-            ready = min(ready, position["watermark"] - 1)
-        return ready
-
-    def _since(self, unit: Unit, scan: Scan, start: int | None) -> int | None:
-        """The least time of a tuple that the query may look back on."""
-        if start is None:
-            return None
-        return start - unit.streams[scan.stream.lower()].keep
-
-    def _tables(self, unit: Unit) -> dict[str, DataFrame]:
-        frames = {}
-        for view, scan in unit.plan.tables:
-            declared = self.definitions.tables[scan.table.lower()]
-            frames[view] = read_table(self.spark, declared.source, declared.table.schema)
-        return frames
-
-    def _unit_folder(self, unit_id: str) -> Path:
-        return self.state / "log" / "units" / unit_id
+    def _commit(self, lease: Lease, step: Step) -> None:
+        self.catalog.commit(
+            lease,
+            segments=step.segments,
+            cursors=step.cursors,
+            removed=[s.id for s in step.removed],
+        )
+        self.at_point("unit: committed")
+        for old in step.removed:
+            files.remove(old.path)
 
     # ---- leases
 
@@ -431,68 +285,6 @@ class Engine:
         for lease in self._leases.values():
             self.catalog.release(lease)
         self._leases.clear()
-
-
-def next_instants(
-    plan: Instants,
-    segments: Mapping[str, Sequence[Segment]],
-    since: Mapping[str, int | None],
-    before: int | None,
-    ready: int | None,
-    limit: int,
-) -> list[int]:
-    """The instants after `before` whose input is complete, at most `limit` of them."""
-    held = [(s, since[view]) for view, found in segments.items() for s in found if s.rows]
-    if ready is None or not held:
-        return []
-    last = max(s.largest_time or 0 for s, _ in held)
-    if not plan.slides:
-        return _event_instants(held, before, min(ready, last), limit)
-    end = min(ready, max(_up_to_multiple(last, slide) for slide in plan.slides))
-    first = _first_event(held) if before is None else before + 1
-    found: set[int] = set()
-    for slide in plan.slides:
-        found |= set(range(_up_to_multiple(first, slide), end + 1, slide)[:limit])
-    return sorted(found)[:limit]
-
-
-def _first_event(held: Sequence[tuple[Segment, int | None]]) -> int:
-    """The time of the first tuple that is not too old to be looked back on."""
-    times: list[int] = []
-    for held_segment, low in held:
-        least = held_segment.least_time or 0
-        if low is not None and least < low:
-            column = files.read_arrow(held_segment.path, [TIME])[TIME]
-            least = pc.min(column.filter(pc.greater_equal(column, low))).as_py()
-        times.append(least)
-    return min(times)
-
-
-def _up_to_multiple(time_: int, slide: int) -> int:
-    return time_ + -time_ % slide
-
-
-def _event_instants(
-    held: Sequence[tuple[Segment, int | None]], before: int | None, until: int, limit: int
-) -> list[int]:
-    times: set[int] = set()
-    for held_segment, low in held:
-        if before is not None and (held_segment.largest_time or 0) <= before:
-            continue
-        column = files.read_arrow(held_segment.path, [TIME])[TIME]
-        values = pc.unique(column).to_pylist()
-        times |= {
-            t
-            for t in values
-            if t <= until and (before is None or t > before) and (low is None or t >= low)
-        }
-    return sorted(times)[:limit]
-
-
-def _position(reached: Mapping[str, Any], fresh: Sequence[Segment]) -> dict[str, Any]:
-    if not fresh:
-        return dict(reached)
-    return {"seq": fresh[-1].seq, "watermark": fresh[-1].watermark}
 
 
 def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:

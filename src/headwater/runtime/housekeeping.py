@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Instants, window_start
+from headwater.runtime.compile import TIME, Delta, Panes, Plan, window_start
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -33,7 +33,7 @@ GRACE_SECONDS = 600.0
 class Reader:
     """A unit as the streams see it: its plan and how far it has come."""
 
-    plan: Delta | Instants
+    plan: Plan
     cursors: Mapping[str, Any]
 
     def reached(self, log: str) -> int:
@@ -45,6 +45,8 @@ class Reader:
         if isinstance(self.plan, Delta):
             return self._delta_needs(self.plan, log)
         instant = self.cursors.get("instant")
+        if isinstance(self.plan, Panes):
+            return _least([self._delta_needs(self.plan.delta, log), instant])
         starts = [
             None if instant is None else window_start(scan, instant)
             for _, scan in self.plan.scans
@@ -143,7 +145,7 @@ def compact(
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, TIME)
+    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, (TIME, TIME))
     assert written is not None
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
     for piece in catalog.remove_segments([s.id for s in run], lease):

@@ -39,7 +39,7 @@ def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record
     owner = f"ingest:{known.name}"
     first = int(catalog.cursor(owner, "pushed") or 0)
     written = files.write_arrow(
-        arrow_table(stream, kept, first), stream_folder(state, known.name), TIME
+        arrow_table(stream, kept, first), stream_folder(state, known.name), (TIME, TIME)
     )
     append(
         catalog,

@@ -32,7 +32,7 @@ from headwater.runtime.catalog import (
     stream_log,
     table_input,
 )
-from headwater.runtime.compile import Delta, Instants, compiled
+from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
 
 
@@ -146,7 +146,7 @@ def _settle(catalog: Catalog, unit_id: str) -> None:
         catalog.set_unit_state(unit_id, "paused")
 
 
-def _start(catalog: Catalog, plan: Delta | Instants, start: Start | None) -> int | None:
+def _start(catalog: Catalog, plan: Plan, start: Start | None) -> int | None:
     """The query's start in event time; None for all of the input."""
     if start is not None and start.kind == "EARLIEST":
         return None
@@ -167,7 +167,7 @@ def _covers(unit_start: int | None, start: int | None, bounded: bool) -> bool:
     return bounded and (unit_start is None or (start is not None and unit_start <= start))
 
 
-def _looks_back(plan: Delta | Instants, definitions: Definitions) -> bool:
+def _looks_back(plan: Plan, definitions: Definitions) -> bool:
     """Whether no window reaches further back than its stream's history, so that results after its
     start do not depend on the start."""
     for _, scan in plan.scans:

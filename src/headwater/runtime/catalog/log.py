@@ -93,6 +93,7 @@ class Log(Store):
         stream_progress: tuple[str, int] | None = None,
         rejects: Sequence[Rejects] = (),
         ended: str | None = None,
+        removed: Sequence[int] = (),
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
@@ -105,6 +106,8 @@ class Log(Store):
             if _was_made(transaction.connection, segments):
                 return _made_before(transaction.connection, segments)
             kept = [_append(transaction, segment) for segment in segments]
+            if removed:
+                transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(removed)))
             move_cursors(transaction, cursors or {})
             keep_statistics(transaction, statistics or {})
             keep_rejects(transaction, rejects)

@@ -23,6 +23,7 @@ from headwater.runtime.catalog.rows import (
     QueryState,
     UnitRow,
     UnitState,
+    panes_log,
     unit_log,
 )
 from headwater.runtime.catalog.sources import check_inputs, units_reading
@@ -207,6 +208,7 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     )
     transaction.connection.execute(sa.insert(_U), vars(row))
     create_log(transaction, unit_log(unit.id))
+    create_log(transaction, panes_log(unit.id))
     return unit.id
 
 
@@ -222,6 +224,7 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
             sa.update(_U).where(_U.c.id == unit_id).values(state="dropped")
         )
         drop_log(transaction, unit_log(unit_id))
+        drop_log(transaction, panes_log(unit_id))
         _forget_owner(transaction, unit_id)
         dropped.append(unit_id)
         units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]

@@ -36,6 +36,11 @@ def unit_log(unit_id: str) -> str:
     return f"unit:{unit_id}"
 
 
+def panes_log(unit_id: str) -> str:
+    """The name of the log in which a unit keeps its panes."""
+    return f"panes:{unit_id}"
+
+
 def table_input(name: str) -> str:
     """The name of a table among the inputs of a unit."""
     return f"table:{name.lower()}"

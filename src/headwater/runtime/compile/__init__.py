@@ -1,0 +1,57 @@
+"""A query as the Spark SQL of its steps.
+
+There are three ways to run a query. A select-project-join whose results are known from the tuples
+alone (`Delta`) joins only what is new. Where it is grouped, or told when it leaves or all at once,
+what is new is kept as panes, and told from them when the watermark has passed (`Panes`). Everything
+else (`Instants`) evaluates its windows anew at each instant.
+"""
+
+from __future__ import annotations
+
+from headwater.algebra.canonical import Block, Canonical
+from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.windows import Range
+from headwater.runtime.compile.delta import Delta
+from headwater.runtime.compile.instants import Instants
+from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.windows import ARRIVAL, FOREVER, TIME, window_start
+
+Plan = Delta | Panes | Instants
+
+__all__ = [
+    "ARRIVAL",
+    "FOREVER",
+    "TIME",
+    "Delta",
+    "Instants",
+    "Panes",
+    "Plan",
+    "compiled",
+    "window_start",
+]
+
+
+def compiled(canonical: Canonical) -> Plan:
+    """The way to run a canonical query."""
+    body = canonical.body
+    if not isinstance(body, Block) or not _is_simple(body):
+        return Instants(canonical.query)
+    if canonical.output is Output.ISTREAM and body.group is None and not body.distinct:
+        return Delta(body)
+    return Panes(body, canonical.output)
+
+
+def _is_simple(body: Block) -> bool:
+    """Whether combinations of tuples and rows of tables are all that a block is made of."""
+    return (
+        not body.semis
+        and not (body.group is not None and body.distinct)
+        and all(_is_plain(source) for source in body.sources)
+        and any(isinstance(source, Scan) for source in body.sources)
+    )
+
+
+def _is_plain(source: object) -> bool:
+    return isinstance(source, TableScan) or (
+        isinstance(source, Scan) and isinstance(source.window, Range)
+    )
