@@ -31,7 +31,7 @@ from headwater.runtime.catalog import (
     UnitRow,
     stream_log,
 )
-from headwater.runtime.compile import ARRIVAL, TIME, Panes, compiled
+from headwater.runtime.compile import ARRIVAL, TIME, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
 from headwater.runtime.push import append, stream_folder
@@ -249,7 +249,7 @@ class Engine:
         if step is None:
             return False
         self._commit(lease, step)
-        if isinstance(unit.plan, Panes) and (merged := self.stepper.merge(unit)) is not None:
+        if (merged := self.stepper.merge(unit)) is not None:
             self._commit(lease, merged)
         if unit.row.retries:
             self.catalog.set_unit_state(unit.row.id, "running")

@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.algebra.nodes import Scan
+from headwater.algebra.windows import Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
 from headwater.runtime.compile import TIME, Delta, Panes, Plan, window_start
@@ -44,15 +46,23 @@ class Reader:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
         if isinstance(self.plan, Delta):
             return self._delta_needs(self.plan, log)
-        instant = self.cursors.get("instant")
-        if isinstance(self.plan, Panes):
+        instant: int | None = self.cursors.get("instant")
+        if isinstance(self.plan, Panes) and self.plan.are_kept:
             return _least([self._delta_needs(self.plan.delta, log), instant])
-        starts = [
-            None if instant is None else window_start(scan, instant)
-            for _, scan in self.plan.scans
+        return _least(
+            self._window_needs(alias, scan, instant)
+            for alias, scan in self.plan.scans
             if stream_log(scan.stream) == log
-        ]
-        return _least(starts)
+        )
+
+    def _window_needs(self, alias: str, scan: Scan, instant: int | None) -> int | None:
+        """Windows are read again from their start, or from where they were written down."""
+        if instant is None:
+            return None
+        if not isinstance(scan.window, Rows):
+            return window_start(scan, instant)
+        carried: int | None = self.cursors.get(f"carried:{alias}")
+        return carried
 
     def _delta_needs(self, plan: Delta, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
+from headwater.algebra.windows import Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -22,7 +23,7 @@ from headwater.runtime.catalog import (
     stream_log,
     unit_log,
 )
-from headwater.runtime.compile import FOREVER, Delta, Panes, Plan
+from headwater.runtime.compile import FOREVER, TIME, Delta, Instants, Panes, Plan, window_start
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
@@ -30,23 +31,28 @@ from headwater.runtime.push import segment
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
+    carry,
     delta_step,
     instants_step,
+    made_panes,
     merged_panes,
     overlapping,
     panes_schema,
     panes_step,
+    read,
     read_panes,
 )
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one step may take on, and when the segments of panes become one."""
+    """How much one step may take on; how many segments of panes become one, and after how many
+    tuples a window by rows is written down."""
 
     rows_per_step: int = 500_000
     instants_per_step: int = 2_000
     panes_merged_at: int = 12
+    rows_carried_at: int = 50_000
     at_once: int = 4
     retries: int = 5
     backoff: float = 1.0
@@ -88,10 +94,19 @@ class Step:
 class _Known:
     """Where a unit stands, and what is new."""
 
-    start: int | None
-    instant: int | None
+    cursors: Mapping[str, Any]
     reached: Mapping[str, Any]
     fresh: Mapping[str, Sequence[Segment]]
+
+    @property
+    def start(self) -> int | None:
+        """The time from which on the query is told anything."""
+        return self.cursors.get("start")
+
+    @property
+    def instant(self) -> int | None:
+        """The last instant that was told."""
+        return self.cursors.get("instant")
 
     @property
     def after(self) -> dict[str, dict[str, Any]]:
@@ -101,6 +116,15 @@ class _Known:
     @property
     def rows(self) -> int:
         return sum(s.rows for found in self.fresh.values() for s in found)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The tuples of a window, and what it carried over from steps before."""
+
+    frame: DataFrame
+    rows: int
+    carried: list[Segment]
 
 
 @dataclass(frozen=True)
@@ -121,7 +145,7 @@ class Stepper:
             return self._delta(unit, known) if known.rows else None
         if isinstance(unit.plan, Panes):
             return self._panes(unit, unit.plan, known)
-        return self._instants(unit, known)
+        return self._instants(unit, unit.plan, known)
 
     def _known(self, unit: Unit) -> _Known:
         cursors = self.catalog.cursors(unit.row.id)
@@ -130,7 +154,7 @@ class Stepper:
             name: self._within_limit(self.catalog.segments(name, reached[name]["seq"]))
             for name in unit.inputs
         }
-        return _Known(cursors.get("start"), cursors.get("instant"), reached, fresh)
+        return _Known(cursors, reached, fresh)
 
     def _within_limit(self, segments: Sequence[Segment]) -> list[Segment]:
         chosen: list[Segment] = []
@@ -151,20 +175,26 @@ class Stepper:
         return step
 
     def _panes(self, unit: Unit, plan: Panes, known: _Known) -> Step | None:
-        instants, _ = self._next_instants(unit, known, plan.instants_at_once)
+        segments = self._segments(unit, known)
+        instants = self._next_instants(unit, known, segments, plan.instants_at_once)
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
+        if not plan.are_kept:
+            if instants:
+                windows = self._windows(unit, known, segments, instants)
+                frames = {alias: held.frame for alias, held in windows.items()}
+                panes = made_panes(self.spark, plan, frames, self._tables(unit))
+                frame = panes_step(self.spark, plan, panes, known.instant, instants)
+                self._tell_instants(unit, step, frame, known, windows, instants)
+            return step
         live = self.catalog.segments(panes_log(unit.row.id))
         paths = [s.path for s in live]
         new = self._new(unit, known) if known.rows else None
         if new is not None:
-            folder = self.state / "log" / "panes" / unit.row.id
-            written = files.write(new, folder, (FROM, TO), known.rows <= files.SMALL_ROWS)
+            written = self._keep(unit, step, new, known.rows, None)
             self.at_point("unit: absorbed")
-            if written is not None:
-                paths.append(written.path)
-                step.segments.append(segment(panes_log(unit.row.id), written, None))
+            paths += written
         if not instants:
             return step
         step.cursors[unit.row.id, "instant"] = instants[-1]
@@ -172,43 +202,61 @@ class Stepper:
             panes = self._read_panes(unit, plan, paths)
             frame = panes_step(self.spark, plan, panes, known.instant, instants)
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
-            rows = held * min(len(instants), 64)
-            self._tell(unit, step, frame, known.start, rows)
+            self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
         return step
 
-    def _instants(self, unit: Unit, known: _Known) -> Step | None:
-        assert not isinstance(unit.plan, Delta | Panes)
-        instants, views = self._next_instants(unit, known, self.limits.instants_per_step)
+    def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
+        segments = self._segments(unit, known)
+        instants = self._next_instants(unit, known, segments, self.limits.instants_per_step)
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
         if instants:
-            step.cursors[unit.row.id, "instant"] = instants[-1]
-            since = {view: unit.since(scan, known.start) for view, scan in unit.plan.scans}
+            windows = self._windows(unit, known, segments, instants)
+            frames = {alias: held.frame for alias, held in windows.items()}
             frame = instants_step(
-                self.spark, unit.plan, views, since, self._tables(unit), known.instant, instants
+                self.spark, plan, frames, self._tables(unit), known.instant, instants
             )
-            rows = sum(s.rows for found in views.values() for s in found)
-            self._tell(unit, step, frame, known.start, rows)
+            self._tell_instants(unit, step, frame, known, windows, instants)
         return step
+
+    def _tell_instants(
+        self,
+        unit: Unit,
+        step: Step,
+        frame: DataFrame,
+        known: _Known,
+        windows: Mapping[str, _Window],
+        instants: Sequence[int],
+    ) -> None:
+        """Write results, and what windows by rows hold after them."""
+        step.cursors[unit.row.id, "instant"] = instants[-1]
+        rows = sum(held.rows for held in windows.values())
+        self._tell(unit, step, frame, known.start, rows)
+        for alias, scan in unit.plan.scans:
+            held = windows[alias]
+            if isinstance(scan.window, Rows) and held.rows > self.limits.rows_carried_at + 2 * sum(
+                s.rows for s in held.carried
+            ):
+                kept = carry(self.spark, scan.window, held.frame, instants[-1])
+                self._keep(unit, step, kept, held.rows, alias)
+                step.removed += held.carried
+                step.cursors[unit.row.id, f"carried:{alias}"] = instants[-1]
 
     def merge(self, unit: Unit) -> Step | None:
         """Panes in fewer segments, without those that nobody will see; None if not worth it."""
+        if not isinstance(unit.plan, Panes) or not unit.plan.are_kept:
+            return None
         live = self.catalog.segments(panes_log(unit.row.id))
         instant = self.catalog.cursor(unit.row.id, "instant")
         if len(live) < self.limits.panes_merged_at or instant is None:
             return None
-        assert isinstance(unit.plan, Panes)
         step = Step({}, removed=live)
         kept = [s for s in live if s.largest_time is None or s.largest_time > instant]
         if kept:
             panes = self._read_panes(unit, unit.plan, [s.path for s in kept])
             frame = merged_panes(self.spark, unit.plan, panes, instant)
-            small = sum(s.rows for s in kept) <= files.SMALL_ROWS
-            folder = self.state / "log" / "panes" / unit.row.id
-            written = files.write(frame, folder, (FROM, TO), small)
-            if written is not None:
-                step.segments.append(segment(panes_log(unit.row.id), written, None))
+            self._keep(unit, step, frame, sum(s.rows for s in kept), None)
         return step
 
     # ---- what they share
@@ -249,23 +297,64 @@ class Stepper:
         if written is not None:
             step.segments.append(segment(unit_log(unit.row.id), written, None))
 
-    def _next_instants(
-        self, unit: Unit, known: _Known, limit: int
-    ) -> tuple[Sequence[int], dict[str, tuple[Segment, ...]]]:
-        """The instants to evaluate, and the segments of each scan up to the step's end."""
-        assert not isinstance(unit.plan, Delta)
+    def _keep(
+        self, unit: Unit, step: Step, frame: DataFrame, rows: int, scan: str | None
+    ) -> list[str]:
+        """Write what the unit keeps for itself: panes, or what a window by rows holds."""
+        folder = self.state / "log" / "panes" / unit.row.id
+        times = (FROM, TO) if scan is None else (TIME, TIME)
+        written = files.write(frame, folder, times, rows <= files.SMALL_ROWS)
+        if written is None:
+            return []
+        kept = segment(panes_log(unit.row.id), written, None)
+        step.segments.append(replace(kept, keys=None if scan is None else {"scan": scan}))
+        return [written.path]
+
+    def _segments(self, unit: Unit, known: _Known) -> dict[str, tuple[Segment, ...]]:
+        """The segments of each scan up to the step's end."""
         after = known.after
-        segments = {
-            name: self.catalog.segments(name, 0, after[name]["seq"]) for name in unit.inputs
+        found = {name: self.catalog.segments(name, 0, after[name]["seq"]) for name in unit.inputs}
+        return {
+            alias: overlapping(found[stream_log(scan.stream)], unit.since(scan, known.start), None)
+            for alias, scan in unit.plan.scans
         }
-        views: dict[str, tuple[Segment, ...]] = {}
-        since: dict[str, int | None] = {}
-        for view, scan in unit.plan.scans:
-            since[view] = unit.since(scan, known.start)
-            views[view] = overlapping(segments[stream_log(scan.stream)], since[view], None)
-        ready = self._complete_until(unit, after)
-        instants = next_instants(unit.plan.slides, views, since, known.instant, ready, limit)
-        return instants, views
+
+    def _next_instants(
+        self,
+        unit: Unit,
+        known: _Known,
+        segments: Mapping[str, tuple[Segment, ...]],
+        limit: int,
+    ) -> Sequence[int]:
+        assert not isinstance(unit.plan, Delta)
+        since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
+        ready = self._complete_until(unit, known.after)
+        return next_instants(unit.plan.slides, segments, since, known.instant, ready, limit)
+
+    def _windows(
+        self,
+        unit: Unit,
+        known: _Known,
+        segments: Mapping[str, tuple[Segment, ...]],
+        instants: Sequence[int],
+    ) -> dict[str, _Window]:
+        """What each window holds at the last instant told or takes in until the last of these."""
+        first = instants[0] if known.instant is None else known.instant
+        kept = self.catalog.segments(panes_log(unit.row.id))
+        windows = {}
+        for alias, scan in unit.plan.scans:
+            carried = [s for s in kept if s.keys == {"scan": alias}]
+            mark = known.cursors.get(f"carried:{alias}")
+            least = window_start(scan, first) if mark is None else mark + 1
+            since = unit.since(scan, known.start)
+            least = max((t for t in (least, since) if t is not None), default=None)
+            chosen = overlapping(segments[alias], least, instants[-1])
+            paths = [s.path for s in chosen]
+            frame = read(self.spark, scan.schema, paths, least, instants[-1])
+            if carried:
+                frame = frame.union(read(self.spark, scan.schema, [s.path for s in carried]))
+            windows[alias] = _Window(frame, sum(s.rows for s in (*chosen, *carried)), carried)
+        return windows
 
     def _complete_until(self, unit: Unit, positions: Mapping[str, Any]) -> int | None:
         """The last time of which all tuples are here; None if an input has not begun."""

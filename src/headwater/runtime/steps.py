@@ -18,8 +18,10 @@ from pyspark.sql.types import StructType
 from headwater.algebra.expressions import columns_of, conjuncts
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import Schema
+from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes, window_start
+from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes
+from headwater.runtime.compile.windows import UNTIL, opened
 from headwater.runtime.sparksql import quoted, spark_type
 
 BROADCAST_ROWS = 200_000
@@ -63,7 +65,8 @@ def delta_step(
                 continue
             views = dict(table_views)
             for other, scan in plan.scans:
-                views[other] = view(read(spark, scan.schema, chosen[other], inputs[other].since))
+                since = inputs[other].since
+                views[other] = view(read_delta(spark, scan.schema, chosen[other], since))
             rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
             order = _join_order(plan, alias, rows)
             terms.append(plan.term(order, views, _broadcast(order, rows)))
@@ -139,7 +142,7 @@ def merged_panes(spark: SparkSession, plan: Panes, panes: DataFrame, before: int
 def panes_schema(spark: SparkSession, plan: Panes) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _views(spark) as view:
-        views = {a: view(read(spark, scan.schema, ())) for a, scan in plan.scans}
+        views = {a: view(read(spark, scan.schema, [])) for a, scan in plan.scans}
         for alias, table in plan.tables:
             views[alias] = view(spark.createDataFrame([], stream_schema(table.schema)))
         return spark.sql(plan.whole([plan.term(list(views), views, ())])).schema
@@ -151,29 +154,42 @@ def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) ->
     return spark.read.schema(schema).parquet(*paths)
 
 
+def made_panes(
+    spark: SparkSession,
+    plan: Panes,
+    windows: Mapping[str, DataFrame],
+    tables: Mapping[str, DataFrame],
+) -> DataFrame:
+    """The panes of what windows hold, of which some are by rows."""
+    with _views(spark) as view:
+        views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+        for alias, scan in plan.scans:
+            name = view(windows[alias])
+            views[alias] = opened(name, scan.window) if isinstance(scan.window, Rows) else name
+        order = _join_order(plan, plan.scans[0][0], {})
+        return spark.sql(plan.whole([plan.term(order, views, ())]))
+
+
 def instants_step(
     spark: SparkSession,
     plan: Instants,
-    segments: Mapping[str, tuple[Segment, ...]],
-    since: Mapping[str, int | None],
+    windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
     before: int | None,
     instants: Sequence[int],
 ) -> DataFrame:
     """What is told at those instants; `before` is the last instant that was evaluated already."""
-    first = instants[0] if before is None else before
     with _views(spark) as view:
         names = {"instants": view(_instants(spark, before, instants))}
-        for name, scan in plan.scans:
-            low = window_start(scan, first)
-            kept = overlapping(segments[name], low, instants[-1])
-            frame = read(spark, scan.schema, kept, since[name])
-            conditions = [f"{TIME} <= {instants[-1]}"]
-            if low is not None:
-                conditions.append(f"{TIME} >= {low}")
-            names[name] = view(frame.where(" AND ".join(conditions)))
-        names |= {name: view(tables[name]) for name, _ in plan.tables}
+        names |= {name: view(frame) for name, frame in {**windows, **tables}.items()}
         return spark.sql(_with(names, plan.text(instants[0] - 1)))
+
+
+def carry(spark: SparkSession, window: Rows, held: DataFrame, instant: int) -> DataFrame:
+    """The tuples that a window by rows holds after an instant, of those it held before and since."""
+    with _views(spark) as view:
+        rows = opened(view(held), window)
+        return spark.sql(f"SELECT * EXCEPT ({UNTIL}) FROM {rows} WHERE {UNTIL} > {instant}")
 
 
 def _instants(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:
@@ -208,16 +224,29 @@ def overlapping(
 
 
 def read(
-    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None = None
+    spark: SparkSession,
+    schema: Schema,
+    paths: Sequence[str],
+    least: int | None = None,
+    largest: int | None = None,
+) -> DataFrame:
+    """Tuples of a stream's segments, of times between the two."""
+    columns = stream_schema(schema)
+    if not paths:
+        return spark.createDataFrame([], columns)
+    frame = spark.read.schema(columns).parquet(*paths)
+    conditions = [] if least is None else [f"{TIME} >= {least}"]
+    if largest is not None:
+        conditions.append(f"{TIME} <= {largest}")
+    return frame.where(" AND ".join(conditions)) if conditions else frame
+
+
+def read_delta(
+    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None
 ) -> DataFrame:
     """Tuples of a stream's segments, not older than `since`."""
-    columns = stream_schema(schema)
-    if not segments:
-        return spark.createDataFrame([], columns)
-    frame = spark.read.schema(columns).parquet(*(s.path for s in segments))
-    if since is not None and any(s.least_time is None or s.least_time < since for s in segments):
-        frame = frame.where(f"{TIME} >= {since}")
-    return frame
+    is_old = since is not None and any((s.least_time or 0) < since for s in segments)
+    return read(spark, schema, [s.path for s in segments], since if is_old else None)
 
 
 @contextmanager

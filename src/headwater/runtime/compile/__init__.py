@@ -2,8 +2,8 @@
 
 There are three ways to run a query. A select-project-join whose results are known from the tuples
 alone (`Delta`) joins only what is new. Where it is grouped, or told when it leaves or all at once,
-what is new is kept as panes, and told from them when the watermark has passed (`Panes`). Everything
-else (`Instants`) evaluates its windows anew at each instant.
+what is new is kept as panes, and told from them when the watermark has passed (`Panes`); panes over
+windows by rows are made anew. Everything else (`Instants`) evaluates its windows at each instant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def compiled(canonical: Canonical) -> Plan:
     body = canonical.body
     if not isinstance(body, Block) or not _is_simple(body):
         return Instants(canonical.query)
-    if canonical.output is Output.ISTREAM and body.group is None and not body.distinct:
+    by_time = all(isinstance(s.window, Range) for s in body.sources if isinstance(s, Scan))
+    is_plain = body.group is None and not body.distinct
+    if canonical.output is Output.ISTREAM and is_plain and by_time:
         return Delta(body)
     return Panes(body, canonical.output)
 
@@ -46,12 +48,6 @@ def _is_simple(body: Block) -> bool:
     return (
         not body.semis
         and not (body.group is not None and body.distinct)
-        and all(_is_plain(source) for source in body.sources)
+        and all(isinstance(source, Scan | TableScan) for source in body.sources)
         and any(isinstance(source, Scan) for source in body.sources)
-    )
-
-
-def _is_plain(source: object) -> bool:
-    return isinstance(source, TableScan) or (
-        isinstance(source, Scan) and isinstance(source.window, Range)
     )

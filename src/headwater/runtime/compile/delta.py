@@ -14,7 +14,7 @@ from headwater.algebra.canonical import Block
 from headwater.algebra.expressions import Column, columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.predicate import to_expr
-from headwater.algebra.windows import Range
+from headwater.algebra.windows import Range, Rows
 from headwater.runtime.compile.windows import (
     TIME,
     entry_instant,
@@ -29,7 +29,7 @@ from headwater.runtime.sparksql import quoted, sql
 
 @dataclass(frozen=True)
 class Delta:
-    """A select-project-join of windows by time, and tables."""
+    """A select-project-join of windows and tables; a window by rows has been opened before."""
 
     block: Block
 
@@ -56,13 +56,7 @@ class Delta:
     @cached_property
     def exit(self) -> str:
         """SQL of the time from which one of the windows no longer holds its tuple."""
-        return least(
-            [
-                exit_time(f"{a}.{TIME}", scan.window)
-                for a, scan in self.scans
-                if isinstance(scan.window, Range)
-            ]
-        )
+        return least([exit_time(alias, scan.window) for alias, scan in self.scans])
 
     def reach(self, alias: str) -> tuple[int | None, int]:
         """How far before (None: for ever) and after a tuple of another input one of `alias` may be
@@ -115,6 +109,8 @@ class Delta:
         return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])
 
     def _held(self) -> list[str]:
+        if any(isinstance(scan.window, Rows) for _, scan in self.scans):
+            return [f"{self.entry} < {self.exit}"]
         return [
             held
             for a, scan in self.scans

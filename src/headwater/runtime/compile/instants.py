@@ -30,7 +30,15 @@ from headwater.algebra.nodes import (
     slides,
 )
 from headwater.algebra.windows import Range, Rows
-from headwater.runtime.compile.windows import ARRIVAL, TIME, holds, last_multiple, next_multiple
+from headwater.runtime.compile.windows import (
+    ARRIVAL,
+    TIME,
+    UNTIL,
+    holds,
+    last_multiple,
+    next_multiple,
+    opened,
+)
 from headwater.runtime.sparksql import aggregate_sql, quoted, spark_type, sql
 
 
@@ -132,14 +140,10 @@ class _InstantWriter:
         identity = self._identity(f"concat('{view}:', s.{ARRIVAL})")
         window = node.window
         if isinstance(window, Rows):
-            keys = "".join(f", s.{quoted(name)}" for name in window.partition_by)
-            rank = f"row_number() OVER (PARTITION BY i.t{keys} ORDER BY s.{TIME} DESC, s.{ARRIVAL} DESC)"
-            inner = (
-                f"SELECT i.t AS _t, {identity} AS _id, {columns}, {rank} AS _rank "
-                f"FROM instants i JOIN {view} s ON s.{TIME} <= i.t"
+            return (
+                f"(SELECT i.t AS _t, {identity} AS _id, {columns} FROM instants i "
+                f"JOIN {opened(view, window)} s ON s.{TIME} <= i.t AND i.t < s.{UNTIL})"
             )
-            names = ", ".join(map(_flat, node.columns))
-            return f"(SELECT _t, _id, {names} FROM ({inner}) WHERE _rank <= {window.count})"
         at = "i.t" if window.slide is None else last_multiple("i.t", window.slide)
         conditions = [f"s.{TIME} <= {at}"]
         if (held := holds(f"s.{TIME}", "i.t", window)) is not None:

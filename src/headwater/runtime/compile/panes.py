@@ -3,6 +3,8 @@
 A row of a select-project-join is there from an instant `_from` until a time `_to`. All rows of a
 group with the same two are a *pane*, of which only partial aggregates are kept, in a log of the unit:
 with a slide these are as few as the slides a window spans, without one the distinct event times.
+(When a window by rows lets a tuple go is known only from later ones: such panes are made anew from
+the windows at each step, and not kept.)
 Absorbing a delta reads new tuples only; telling reads panes only. An instant's relation is the panes
 with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 """
@@ -20,6 +22,7 @@ from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import BOOLEAN
+from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta import Delta, dotted
 from headwater.runtime.compile.instants import told
 from headwater.runtime.compile.windows import last_multiple, least, next_multiple
@@ -74,6 +77,11 @@ class Panes:
     def reach(self, alias: str) -> tuple[int | None, int]:
         return self.delta.reach(alias)
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether panes are final when made, and so are kept; over windows by rows they are not."""
+        return all(isinstance(scan.window, Range) for _, scan in self.scans)
+
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
         """What rows are grouped by: all that is told, if there is no GROUP BY."""
@@ -104,7 +112,7 @@ class Panes:
         """Whether telling needs the instants one by one."""
         if self.output is Output.RSTREAM:
             return len(self.slides) != 1 or not self.keys
-        return not self.slides
+        return not self.slides and (self._is_grouped or self.output is Output.DSTREAM)
 
     # ---- absorbing
 
@@ -162,7 +170,9 @@ class Panes:
         telling = _Telling(self, before, instants[0], instants[-1])
         if self.output is Output.RSTREAM:
             return telling.whole() if self._is_grouped else telling.copies()
-        return telling.changes() if self._is_grouped else telling.exits()
+        if self._is_grouped:
+            return telling.changes()
+        return telling.entries() if self.output is Output.ISTREAM else telling.exits()
 
     @property
     def _is_grouped(self) -> bool:
@@ -190,6 +200,10 @@ class _Telling:
     def copies(self) -> str:
         """Every row at every instant at which it is there."""
         return f"{self._shown_keys('_t')} FROM ({self._seen()}) LATERAL VIEW {_COPIES}"
+
+    def entries(self) -> str:
+        """Every row at the first instant at which it is there."""
+        return f"{self._shown_keys(FROM)} FROM panes LATERAL VIEW {_COPIES} WHERE {self._enters()}"
 
     def exits(self) -> str:
         """Every row at the first instant at which it is no longer there."""

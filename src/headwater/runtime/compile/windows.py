@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headwater.algebra.nodes import Scan
-from headwater.algebra.windows import Range, Window
+from headwater.algebra.windows import Range, Rows, Window
+from headwater.runtime.sparksql import quoted
 
 TIME = "_ts"
 """Event time in microseconds, in every segment of a stream."""
 
 ARRIVAL = "_arrival"
 """Place in the source's own order, in every segment of a stream."""
+
+UNTIL = "_until"
+"""The time from which a window by rows no longer holds a tuple, where such a window was opened."""
 
 FOREVER = 2**62
 """A time after all others."""
@@ -31,8 +35,11 @@ def entry_instant(time: str, window: Window, all_slides: frozenset[int]) -> str:
     return time
 
 
-def exit_time(time: str, window: Range) -> str:
-    """SQL of the time from which a window no longer holds a tuple of that time."""
+def exit_time(alias: str, window: Window) -> str:
+    """SQL of the time from which a window no longer holds a tuple of that source."""
+    if isinstance(window, Rows):
+        return f"{alias}.{UNTIL}"
+    time = f"{alias}.{TIME}"
     if window.size is None:
         return f"{FOREVER}L"
     if window.slide is None:
@@ -54,6 +61,14 @@ def window_start(scan: Scan, instant: int) -> int | None:
     if not isinstance(window, Range) or window.size is None:
         return None
     return instant - window.size - (window.slide or 0)
+
+
+def opened(view: str, window: Rows) -> str:
+    """SQL of the tuples of a view, each with the time of the one that drives it out."""
+    keys = ", ".join(quoted(name) for name in window.partition_by)
+    order = f"{f'PARTITION BY {keys} ' if keys else ''}ORDER BY {TIME}, {ARRIVAL}"
+    later = f"lead({TIME}, {window.count}) OVER ({order})"
+    return f"(SELECT *, coalesce({later}, {FOREVER}L) AS {UNTIL} FROM {view})"
 
 
 def slides_of(windows: Iterable[Window]) -> frozenset[int]:
