@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,11 +43,23 @@ def write(frame: DataFrame, folder: Path, time: str, small: bool) -> Written | N
     if small:
         return write_arrow(frame.toArrow(), folder, time)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    frame.write.parquet(str(path))
-    written = describe(path, time)
+    with _removed_on_failure(path):
+        frame.write.parquet(str(path))
+        written = describe(path, time)
     if written is None:
         remove(str(path))
     return written
+
+
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    """What was written in part is removed at once: the failure may be a disk that is full."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):
+            remove(str(path))
+        raise
 
 
 def write_arrow(table: pa.Table, folder: Path, time: str) -> Written | None:
@@ -55,7 +68,8 @@ def write_arrow(table: pa.Table, folder: Path, time: str) -> Written | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    pq.write_table(table, path, compression="snappy")
+    with _removed_on_failure(path):
+        pq.write_table(table, path, compression="snappy")
     span = pc.min_max(table[time])
     size = path.stat().st_size
     return Written(str(path), table.num_rows, size, span["min"].as_py(), span["max"].as_py())
@@ -103,5 +117,14 @@ def orphans(root: Path, known: Iterable[str], older_than: float) -> Iterator[Pat
     if not root.is_dir():
         return
     for entry in sorted(root.glob("*/*/*")):
-        if entry.resolve() not in registered and entry.stat().st_mtime < older_than:
+        if entry.resolve() not in registered and _touched(entry) < older_than:
             yield entry
+
+
+def _touched(path: Path) -> float:
+    """When a file, or anything in a folder, was last written; infinity if it is gone."""
+    try:
+        inside = path.rglob("*") if path.is_dir() else ()
+        return float(max(entry.stat().st_mtime for entry in (path, *inside)))
+    except FileNotFoundError:
+        return float("inf")
