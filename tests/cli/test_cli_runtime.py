@@ -510,7 +510,8 @@ def test_java_that_is_missing_is_told(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = run("run", "--state", made.path)
     assert done.status == 2
-    assert "Spark needs Java and there is none: install Java 17" in done.err
+    assert "Spark needs Java and there is none in JAVA_HOME" in done.err
+    assert "install Java 17" in done.err
     assert "does not run" in run("status", "--state", made.path).out
 
 

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.spark
 
 TEXT = """
 CREATE STREAM bids (item INT NOT NULL, price DOUBLE, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts
-  KEEP 4 SECONDS FROM files(path => '{folder}/bids', format => 'json', files_per_step => 2);
+  KEEP 20 SECONDS FROM files(path => '{folder}/bids', format => 'json', files_per_step => 2);
 CREATE STREAM asks (item INT, cost INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts
-  KEEP 4 SECONDS FROM files(path => '{folder}/asks', format => 'json', files_per_step => 2);
+  KEEP 20 SECONDS FROM files(path => '{folder}/asks', format => 'json', files_per_step => 2);
 CREATE QUERY joined AS SELECT b.item, b.price, a.cost
   FROM bids [RANGE 3 SECONDS] b, asks [RANGE 2 SECONDS] a WHERE b.item = a.item;
 CREATE QUERY counted AS SELECT item, COUNT(*) AS n, SUM(price) AS total
@@ -99,6 +99,14 @@ class Trial:
         hidden.rename(self.folder / name / f"{self.files:05}.json")
         self.rows[name] += new
 
+    def taken_in(self) -> bool:
+        """Whether a worker has taken in all files."""
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            marks = [
+                headwater.catalog.cursor(f"ingest:{name}", "source") or {} for name in self.rows
+            ]
+        return all(mark.get("next") == self.files for mark in marks)
+
     # ---- what came of it
 
     def check(self) -> None:
@@ -117,6 +125,20 @@ class Trial:
             there = {str(path) for path in (self.state.resolve() / "log").glob("*/*/*")}
             assert there == headwater.catalog.all_paths()
 
+    def stepped(self, lease: str) -> int:
+        """How many files of bids a unit has taken in all in all, and the stream with it."""
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            position = headwater.catalog.cursor(lease.removeprefix("unit:"), "stream:bids")
+            source = headwater.catalog.cursor("ingest:bids", "source")
+            ends = headwater.catalog.log_ends()
+            if not position or position["seq"] < ends["stream:bids"].seq:
+                return 0
+            return int(source["next"])
+
+    def segments(self) -> list[str]:
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            return sorted(headwater.catalog.all_paths())
+
     def queries(self) -> dict[str, Query]:
         statements = parse(TEXT.format(folder=self.folder))
         return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
@@ -132,20 +154,21 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
         print(log.read_text()[-20_000:])
 
 
-def until(true: Callable[[], bool], seconds: float = 90.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
     """Wait for something that has to come about."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def kill_at(crew: Workers, trial: Trial, point: str) -> None:
     """A worker that kills itself at the point; files come until it meets it."""
-    pid = crew.start(trial.order(point=point, nth=trial.rng.randint(1, 2)))
+    nth = trial.rng.randint(1, 2) if point.startswith(("ingest", "unit")) else 1
+    pid = crew.start(trial.order(point=point, nth=nth))
 
     def dead() -> bool:
-        if crew.poll(pid) is None and trial.rng.random() < 0.05:
+        if crew.poll(pid) is None and trial.taken_in():
             trial.feed()
         return crew.poll(pid) is not None
 
@@ -199,3 +222,55 @@ def test_the_kill_test_notices_a_careless_commit(crew: Workers, tmp_path: Path) 
     assert crew.run(trial.order(until_idle=True)) == 0
     with pytest.raises(AssertionError):
         trial.check()
+
+
+# ---- several workers
+
+
+def test_a_worker_that_stood_still_is_fenced(crew: Workers, tmp_path: Path) -> None:
+    """It stops between the write and the commit of a step until its lease is over; another takes
+    the step and commits it; then the first goes on, and must not commit."""
+    trial = Trial(tmp_path, seed=2)
+    trial.feed()
+    stopped = crew.start(
+        trial.order(point="unit: written", signal=signal.SIGSTOP, lease_seconds=1.0)
+    )
+    until(lambda: state_of(stopped) == "T")
+    held = leases(trial)
+    unit = next(name for name, (holder, _) in held.items() if name.startswith("unit:"))
+    other = crew.start(trial.order(lease_seconds=1.0))
+    until(lambda: all(leases(trial)[name][0].endswith(f":{other}") for name in held))
+    until(lambda: trial.files == trial.stepped(unit))
+    before = trial.segments()
+    os.kill(stopped, signal.SIGCONT)
+    trial.feed()
+    until(lambda: trial.files == trial.stepped(unit))
+    assert crew.poll(stopped) is None and crew.poll(other) is None
+    assert set(before) <= set(trial.segments())
+    assert crew.kill(other) == -signal.SIGKILL
+    trial.feed()
+    until(lambda: trial.files == trial.stepped(unit))
+    assert leases(trial)[unit][0].endswith(f":{stopped}"), "it takes over again when it may"
+    assert crew.kill(stopped) == -signal.SIGKILL
+    assert crew.run(trial.order(until_idle=True)) == 0
+    trial.check()
+
+
+def test_two_workers_until_idle(crew: Workers, tmp_path: Path) -> None:
+    """Neither declares a stream ended that the other still reads, and both come to an end."""
+    trial = Trial(tmp_path, seed=3)
+    for _ in range(8):
+        trial.feed()
+    both = [crew.start(trial.order(until_idle=True)) for _ in range(2)]
+    assert [crew.wait(pid) for pid in both] == [0, 0]
+    trial.check()
+
+
+def state_of(pid: int) -> str:
+    """The letter by which Linux tells the state of a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def leases(trial: Trial) -> dict[str, tuple[str, int]]:
+    with open_state(trial.state, catalog=trial.catalog) as headwater:
+        return {held.name: (held.holder, held.token) for held in headwater.catalog.leases()}

@@ -190,7 +190,7 @@ def work(order: Order) -> None:
 
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
-        housekeeping.MERGED_AT_LEAST = 3
+        housekeeping.MERGED_AT_LEAST, housekeeping.MERGED_ROWS = 3, 40
     at_point = stop_at(order.point, order.nth, order.signal)
     with open_state(order.state, catalog=order.catalog) as headwater:
         if order.careless:

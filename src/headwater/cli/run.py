@@ -216,6 +216,11 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
     try:
         with _output_to(log):
             spark = open_session(asked.master)
+    except OSError as error:
+        raise RuntimeFailure(
+            f"{log} cannot be written: {error.strerror}; give this user permission to write in "
+            f"{asked.state}, or name another directory with --state"
+        ) from error
     except RuntimeFailure as error:
         raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
     return SteeredEngine(headwater.catalog, headwater.state, spark)

@@ -76,12 +76,14 @@ def exists(state: Path, url: str | None = None) -> bool:
     from headwater.runtime.catalog import Catalog
     from headwater.runtime.catalog.database import FILE
 
-    if url is None:
-        return (state / FILE).is_file()
     try:
+        if url is None:
+            return (state / FILE).is_file()
         Catalog.open(url, create=False).close()
     except NoCatalog:
         return False
+    except OSError as error:
+        raise CatalogError(f"{state} cannot be read: {error.strerror}; name another one") from error
     return True
 
 
