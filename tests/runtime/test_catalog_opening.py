@@ -289,7 +289,7 @@ class TestUrls:
 
     def test_without_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
-        with pytest.raises(CatalogError, match=r"pip install 'headwater\[postgresql\]'"):
+        with pytest.raises(CatalogError, match=r"pip install 'headwater\[postgres\]'"):
             Catalog.open("postgresql://host/db")
 
     def test_a_server_that_is_not_there(self) -> None:

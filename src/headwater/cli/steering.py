@@ -62,7 +62,11 @@ class SteeredEngine(Engine):
 
     def _next_retry(self) -> float | None:
         """When a unit that failed is to be tried again, if one was not tried in the last round."""
-        waiting = [row.not_before for row in self.catalog.units() if row.state == "running"]
+        waiting = [
+            row.not_before
+            for row in self.catalog.units()
+            if row.state == "running" and row.retries <= self.limits.retries
+        ]
         return min((at for at in waiting if at > self._round_at), default=None)
 
     def _idle_for(self, patience: float) -> bool:

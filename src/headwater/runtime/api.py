@@ -26,8 +26,11 @@ from headwater.errors import HeadwaterError, nearest
 from headwater.runtime import results
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.place import check_place, made
 from headwater.runtime.push import push
 from headwater.runtime.scripts import execute
+
+STATE = ".headwater"
 
 
 class Headwater:
@@ -125,13 +128,25 @@ class QueryHandle:
 
 
 def open_state(
-    where: str | Path = ".headwater",
+    where: str | Path = STATE,
     *,
     catalog: str | None = None,
+    state: str | Path | None = None,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> Headwater:
-    """Open a state directory, made if it is not there; `catalog` names another database."""
-    state = Path(where)
-    state.mkdir(parents=True, exist_ok=True)
-    return Headwater(Catalog.open(catalog or state), state.resolve(), master, settings or {})
+    """Open a state directory, made if it is not there, or by its URL a catalog on PostgreSQL.
+
+    With a catalog elsewhere the state directory (`state`, `.headwater` if not said) holds the log
+    alone. Raises RuntimeFailure if the directory cannot be made, CatalogError for the catalog.
+    """
+    if isinstance(where, str) and "://" in where:
+        catalog, where = where, state or STATE
+    place = made(Path(where))
+    opened = Catalog.open(catalog or place)
+    try:
+        check_place(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return Headwater(opened, place, master, settings or {})

@@ -8,8 +8,7 @@ file that nothing names, and the next run does the same step again.
 from __future__ import annotations
 
 import logging
-import os
-import socket
+import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from pyspark.sql import functions as F
 
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Stream
-from headwater.errors import HeadwaterError
+from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -31,19 +30,30 @@ from headwater.runtime.catalog import (
     UnitRow,
     stream_log,
 )
+from headwater.runtime.claims import Claims, this_process
 from headwater.runtime.compile import ARRIVAL, TIME, compiled
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.faults import is_full, is_gone, reason
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
 from headwater.runtime.push import append, stream_folder
-from headwater.runtime.sources import MALFORMED, Source, open_source
+from headwater.runtime.sources import MALFORMED, Files, Source, open_source
 from headwater.runtime.sparksql import quoted
 from headwater.runtime.stepping import Limits, Step, Stepper, Unit
+from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
 
-LEASE_SECONDS = 60.0
 REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
+LONGEST_BACKOFF = 60.0
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Why a stream could not be read, and how many times in a row."""
+
+    message: str
+    failures: int
 
 
 @dataclass
@@ -54,7 +64,7 @@ class Engine:
     state: Path
     spark: SparkSession
     limits: Limits = field(default_factory=Limits)
-    holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+    holder: str = field(default_factory=this_process)
     at_point: Callable[[str], None] = lambda point: None
     """Called at each named point of a step, so that a test can stop the process there."""
 
@@ -63,10 +73,11 @@ class Engine:
         self.stepper = Stepper(
             self.catalog, self.state, self.spark, self.definitions, self.limits, self._at_point
         )
-        self._leases: dict[str, Lease] = {}
+        self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, Source] = {}
-        self._unread: dict[str, str] = {}
+        self._unread: dict[str, Unread] = {}
+        self._told = ""
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -80,26 +91,65 @@ class Engine:
         stopping: Callable[[], bool] = lambda: False,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Step until told to stop; `until_idle` ends finite sources when nothing is left to do."""
-        tidied = time.monotonic()
-        while not stopping():
-            begun = time.monotonic()
-            worked = self.tick()
-            on_tick()
-            if begun - tidied > TIDY_SECONDS:
-                self.tidy()
-                tidied = begun
-            if worked:
-                continue
-            if until_idle and not self._waits() and not self.end_finite_streams():
-                return
-            if not until_idle or self._waits():
-                time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+        """Step until told to stop; `until_idle` ends finite sources when nothing is left to do.
+
+        A catalog that cannot be reached is waited for. Raises RuntimeFailure if Spark has ended.
+        """
+        self._tidied = time.monotonic()
+        with self.claims.kept_alive():
+            while not stopping():
+                begun = time.monotonic()
+                worked = False
+                try:
+                    worked = self.tick()
+                    on_tick()
+                    self._tidy_now_and_then()
+                    if until_idle and not worked and not self._waits():
+                        worked = self.end_finite_streams()
+                        if not worked:
+                            return
+                    self._tell("")
+                except CatalogUnavailable as error:
+                    self._tell(str(error))
+                if not worked:
+                    time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+
+    def _tell(self, trouble: str) -> None:
+        """Log what keeps the engine from working when it begins, and not again at every look."""
+        if trouble and trouble != self._told:
+            log.warning("%s; waiting", trouble)
+        self._told = trouble
+
+    def _tidy_now_and_then(self) -> None:
+        if time.monotonic() - self._tidied <= TIDY_SECONDS:
+            return
+        self._tidied = time.monotonic()
+        try:
+            self.tidy()
+        except CatalogUnavailable:
+            raise
+        except LeaseLost:
+            self.claims.lost("housekeeping")
+        except Exception:
+            log.exception("housekeeping failed, and is tried again")
 
     def _waits(self) -> bool:
-        """Whether a unit that failed is to be tried again."""
+        """Whether there may be more to do without any new input: something that failed is to be
+        tried again, or another process is at work."""
+        others = self.claims.others()
+        if others:
+            name, holder = min(others.items())
+            self._tell(f"{holder} works on {name}")
+            self.claims.release()  # it may be waiting for what is held here
+            time.sleep(random.random() / 10)
+            return True
         now = time.time()
-        return any(row.state == "running" and row.not_before > now for row in self.catalog.units())
+        return any(
+            unread.failures <= self.limits.retries for unread in self._unread.values()
+        ) or any(
+            row.state == "running" and row.not_before > now and row.retries <= self.limits.retries
+            for row in self.catalog.units()
+        )
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
@@ -127,20 +177,28 @@ class Engine:
             Reader(self._unit(row).plan, self.catalog.cursors(row.id))
             for row in self.catalog.units()
         ]
-        retain(self.catalog, readers, lease)
+        retain(self.catalog, readers, lease, self.at_point)
         for stream in self.catalog.streams():
             own = readers_of(stream_log(stream.name), readers)
-            compact(self.catalog, stream, own, stream_folder(self.state, stream.name), lease)
+            folder = stream_folder(self.state, stream.name)
+            compact(self.catalog, stream, own, folder, lease, self.at_point)
         sweep(self.catalog, self.state)
 
     def end_finite_streams(self) -> bool:
-        """Declare ended what cannot bring more; returns whether that changed anything."""
+        """Declare ended what cannot bring more; returns whether that changed anything.
+
+        A stream that could not be read, or of which a file was set aside, is left open.
+        """
         changed = False
         for row in self.catalog.streams():
             source = self._source(row.name)
-            if not row.ended and source is not None and source.finite:
-                self.catalog.commit(None, ended=row.name)
-                changed = True
+            if row.ended or source is None or not source.finite or row.name in self._unread:
+                continue
+            lease = self._lease(f"ingest:{row.name}")
+            if lease is None or self._aside(row.name):
+                continue
+            self.catalog.commit(lease, ended=row.name)
+            changed = True
         return changed
 
     # ---- streams
@@ -151,13 +209,71 @@ class Engine:
             taken = self.ingest(name)
             self._unread.pop(name, None)
             return taken
-        except Exception as error:
-            message = str(error).split("\n")[0][:500]
-            if self._unread.get(name) != message:
-                log.exception("stream %s cannot be read", name)
-                self.catalog.record_event("stream unread", name, error=message)
-            self._unread[name] = message
+        except CatalogUnavailable:
+            raise
+        except LeaseLost:
+            self.claims.lost(f"ingest:{name}")
             return False
+        except Exception as error:
+            self._check_spark(error)
+            return self._set_aside(name) or self._not_read(name, error)
+
+    def _not_read(self, name: str, error: Exception) -> bool:
+        message = reason(error)
+        before = self._unread.get(name)
+        if before is None or before.message != message:
+            log.error("stream %s cannot be read: %s", name, message, exc_info=error)
+            self.catalog.record_event("stream unread", name, error=message)
+        self._unread[name] = Unread(message, before.failures + 1 if before else 1)
+        return False
+
+    def _set_aside(self, name: str) -> bool:
+        """Pass over the files of a stream that cannot be read; returns whether there are any.
+
+        They stay where they are and are named in the reject log; one that is changed is read.
+        """
+        source, lease = self._source(name), self._lease(f"ingest:{name}")
+        if not isinstance(source, Files) or lease is None:
+            return False
+        owner = f"ingest:{name}"
+        found = unreadable(self.spark, source, self.catalog.cursor(owner, "source") or {})
+        if found is None:
+            return False
+        self._tell_unreadable(name, found)
+        self.catalog.commit(
+            lease,
+            cursors={(owner, "source"): found.position},
+            rejects=[Rejects(name, len(found.reasons), 0, found.records)],
+        )
+        return True
+
+    def _tell_unreadable(self, name: str, found: Unreadable) -> None:
+        for path, why in found.reasons.items():
+            log.error("stream %s: %s cannot be read and is set aside: %s", name, path, why)
+            self.catalog.record_event("file set aside", name, path=path, error=why)
+
+    def _aside(self, name: str) -> list[str]:
+        """The files of a stream that were set aside and are there as they were."""
+        return left_aside(self.catalog.cursor(f"ingest:{name}", "source") or {})
+
+    def troubles(self) -> list[str]:
+        """What of the input could not be read, in a sentence each."""
+        found = [f"stream {name}: {unread.message}" for name, unread in self._unread.items()]
+        for row in self.catalog.streams():
+            if aside := self._aside(row.name):
+                more = f" and {len(aside) - 1} more" if len(aside) > 1 else ""
+                found.append(
+                    f"stream {row.spelled} stays open: {aside[0]}{more} cannot be read; repair or "
+                    "remove it and run again (headwater show rejects says what is wrong)"
+                )
+        return found
+
+    def _check_spark(self, error: Exception) -> None:
+        """Raises RuntimeFailure if a failure is that of Spark itself, and no unit's or stream's."""
+        if is_gone(self.spark):
+            raise RuntimeFailure(
+                f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
+            ) from error
 
     def ingest(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
@@ -210,22 +326,33 @@ class Engine:
         try:
             unit = self._unit(row)
             return self.step(unit)
+        except CatalogUnavailable:
+            raise
+        except LeaseLost as error:
+            log.info("unit %s: %s", row.id, error)
+            self.claims.lost(f"unit:{row.id}")
+            return False
         except Exception as error:
-            known = self.catalog.unit(row.id)
-            if known is None or known.state == "dropped":
-                return False
-            log.exception("unit %s failed", row.id)
-            message = str(error).split("\n")[0][:500]
-            retries = row.retries + 1
-            if retries > self.limits.retries:
-                self.catalog.set_unit_state(row.id, "parked", error=message, retries=retries)
-                self.catalog.record_event("unit parked", row.id, error=message)
-            else:
-                wait = self.limits.backoff * 2 ** (retries - 1)
-                self.catalog.set_unit_state(
-                    row.id, "running", error=message, retries=retries, not_before=time.time() + wait
-                )
-            return not isinstance(error, HeadwaterError)
+            self._check_spark(error)
+            return self._failed(row, error)
+
+    def _failed(self, row: UnitRow, error: Exception) -> bool:
+        """Note a failure and when to try again, or that it is not to be."""
+        known = self.catalog.unit(row.id)
+        if known is None or known.state == "dropped":
+            return False
+        log.exception("unit %s failed", row.id)
+        message = reason(error)
+        retries = row.retries + 1
+        if retries > self.limits.retries and not is_full(error):
+            self.catalog.set_unit_state(row.id, "parked", error=message, retries=retries)
+            self.catalog.record_event("unit parked", row.id, error=message)
+        else:
+            wait = min(self.limits.backoff * 2 ** (retries - 1), LONGEST_BACKOFF)
+            self.catalog.set_unit_state(
+                row.id, "running", error=message, retries=retries, not_before=time.time() + wait
+            )
+        return False
 
     def _unit(self, row: UnitRow) -> Unit:
         if row.id not in self._units:
@@ -269,22 +396,12 @@ class Engine:
     # ---- leases
 
     def _lease(self, name: str) -> Lease | None:
-        """The lease of that name, taken or renewed; None while another holds it."""
-        held = self._leases.get(name)
-        if held is not None and held.expires_at > time.time() + LEASE_SECONDS / 2:
-            return held
-        lease = self.catalog.acquire(name, self.holder, LEASE_SECONDS)
-        if lease is None:
-            self._leases.pop(name, None)
-            return None
-        self._leases[name] = lease
-        return lease
+        """The lease of that name; None while another holds it."""
+        return self.claims.take(name)
 
     def release(self) -> None:
         """Give back all leases, so that another process may go on at once."""
-        for lease in self._leases.values():
-            self.catalog.release(lease)
-        self._leases.clear()
+        self.claims.release()
 
 
 def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:

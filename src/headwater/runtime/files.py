@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,11 +47,23 @@ def write(frame: DataFrame, folder: Path, times: Times, small: bool) -> Written 
     if small:
         return write_arrow(frame.toArrow(), folder, times)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    frame.write.parquet(str(path))
-    written = describe(path, times)
+    with _removed_on_failure(path):
+        frame.write.parquet(str(path))
+        written = describe(path, times)
     if written is None:
         remove(str(path))
     return written
+
+
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    """What was written in part is removed at once: the failure may be a disk that is full."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):
+            remove(str(path))
+        raise
 
 
 def write_arrow(table: pa.Table, folder: Path, times: Times) -> Written | None:
@@ -59,7 +72,8 @@ def write_arrow(table: pa.Table, folder: Path, times: Times) -> Written | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    pq.write_table(table, path, compression="snappy")
+    with _removed_on_failure(path):
+        pq.write_table(table, path, compression="snappy")
     least, largest = pc.min(table[times[0]]).as_py(), pc.max(table[times[1]]).as_py()
     return Written(str(path), table.num_rows, path.stat().st_size, least, largest)
 
@@ -107,5 +121,14 @@ def orphans(root: Path, known: Iterable[str], older_than: float) -> Iterator[Pat
     if not root.is_dir():
         return
     for entry in sorted(root.glob("*/*/*")):
-        if entry.resolve() not in registered and entry.stat().st_mtime < older_than:
+        if entry.resolve() not in registered and _touched(entry) < older_than:
             yield entry
+
+
+def _touched(path: Path) -> float:
+    """When a file, or anything in a folder, was last written; infinity if it is gone."""
+    try:
+        inside = path.rglob("*") if path.is_dir() else ()
+        return float(max(entry.stat().st_mtime for entry in (path, *inside)))
+    except FileNotFoundError:
+        return float("inf")

@@ -8,7 +8,7 @@ are swept when they are old enough not to be a step's that is under way.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ MERGED_AT_LEAST = 8
 """Fewer neighbours than this are not worth a merge."""
 
 GRACE_SECONDS = 600.0
+
+
+def nowhere(point: str) -> None:
+    """Called at the named points of housekeeping, where nobody wants to stop the process."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +117,21 @@ def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
     return [r for r in readers if any(stream_log(s.stream) == log for _, s in r.plan.scans)]
 
 
-def retain(catalog: Catalog, readers: Sequence[Reader], lease: Lease | None) -> int:
+def retain(
+    catalog: Catalog,
+    readers: Sequence[Reader],
+    lease: Lease | None,
+    at_point: Callable[[str], None] = nowhere,
+) -> int:
     """Remove the expired segments of all streams with their files; returns how many."""
     removed = 0
     for stream in catalog.streams():
         log = stream_log(stream.name)
         gone = expired(stream, catalog.segments(log), readers_of(log, readers))
         if gone:
-            for old in catalog.remove_segments([s.id for s in gone], lease):
+            forgotten = catalog.remove_segments([s.id for s in gone], lease)
+            at_point("retain: forgotten")
+            for old in forgotten:
                 files.remove(old.path)
             removed += len(gone)
     return removed
@@ -147,6 +158,7 @@ def compact(
     readers: Sequence[Reader],
     folder: Path,
     lease: Lease | None,
+    at_point: Callable[[str], None] = nowhere,
 ) -> bool:
     """Merge one run of small neighbours that every reader has taken in; whether there was one."""
     log = stream_log(stream.name)
@@ -157,15 +169,17 @@ def compact(
         return False
     written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, (TIME, TIME))
     assert written is not None
+    at_point("compact: written")
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
-    for piece in catalog.remove_segments([s.id for s in run], lease):
+    at_point("compact: replaced")
+    pieces = catalog.remove_segments([s.id for s in run], lease)
+    at_point("compact: forgotten")
+    for piece in pieces:
         files.remove(piece.path)
     return True
 
 
 def sweep(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:
     """Delete files of the log that no segment names and that are older than the grace."""
-    swept = list(files.orphans(state / "log", catalog.all_paths(), time.time() - grace))
-    for path in swept:
-        files.remove(str(path))
-    return swept
+    found = files.orphans(state / "log", catalog.all_paths(), time.time() - grace)
+    return [Path(path) for path in catalog.unnamed(map(str, found), files.remove)]

@@ -6,8 +6,6 @@ that is replayed at any speed.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
     unit_log,
 )
+from headwater.runtime.claims import is_dead
 
 
 @dataclass(frozen=True)
@@ -193,17 +192,3 @@ def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, floa
         if lease.expires_at > at and not is_dead(lease.holder):
             found[lease.holder] = max(found.get(lease.holder, 0.0), lease.expires_at - at)
     return found
-
-
-def is_dead(holder: str) -> bool:
-    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
-    host, _, pid = holder.rpartition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

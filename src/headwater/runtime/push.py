@@ -88,6 +88,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
         least_time=written.least_time,
         largest_time=written.largest_time,
         watermark=watermark,
+        on_disk=True,
     )
 
 

@@ -56,6 +56,7 @@ class Limits:
     at_once: int = 4
     retries: int = 5
     backoff: float = 1.0
+    lease_seconds: float = 60.0
 
 
 @dataclass

@@ -145,7 +145,8 @@ class NewSegment:
     `watermark` is the log's after this segment, `first_arrival` the arrival number of its first
     row, `keys` what is known of its columns for pruning. `key` names the batch it came from: a
     commit with the same key registers nothing again. A batch without rows may be registered
-    without a file (path ""), to be remembered as done.
+    without a file (path ""), to be remembered as done. `on_disk` has the commit check that the
+    file is still there.
     """
 
     log: str
@@ -158,6 +159,7 @@ class NewSegment:
     first_arrival: int | None = None
     keys: Json = None
     key: str | None = None
+    on_disk: bool = False
 
     def __post_init__(self) -> None:
         if self.rows < 0 or self.bytes < 0:
