@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +38,26 @@ from headwater.runtime.catalog import (
 from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
+from headwater.runtime.lifecycle import (
+    FOREVER,
+    complete_until,
+    finish,
+    reopen,
+    settle_ends,
+    stopped_for_good,
+)
+from headwater.runtime.limits import Limits, effective
+from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, segment, stream_folder
-from headwater.runtime.sources import MALFORMED, Source, open_source, read_table
+from headwater.runtime.sources import MALFORMED, Files, Source, open_source, read_table
 from headwater.runtime.sparksql import quoted
 from headwater.runtime.steps import Input, delta_step, instants_step, overlapping
 
 log = logging.getLogger("headwater")
 
-FOREVER = 2**62
 LEASE_SECONDS = 60.0
 REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one step may take on."""
-
-    rows_per_step: int = 500_000
-    instants_per_step: int = 2_000
-    at_once: int = 4
-    retries: int = 5
-    backoff: float = 1.0
 
 
 @dataclass
@@ -84,6 +82,8 @@ class Engine:
     state: Path
     spark: SparkSession
     limits: Limits = field(default_factory=Limits)
+    given: Mapping[str, int | float] = field(default_factory=dict)
+    """Limits that `SET` does not change in this run."""
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     at_point: Callable[[str], None] = lambda point: None
     """Called at each named point of a step, so that a test can stop the process there."""
@@ -94,13 +94,15 @@ class Engine:
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, Source] = {}
         self._unread: dict[str, str] = {}
+        self._base = self.limits
+        self._waiting: dict[str, bool] = {}
 
     # ---- the loop
 
     def run(
         self,
         until_idle: bool = False,
-        interval: float = 1.0,
+        interval: float | None = None,
         stopping: Callable[[], bool] = lambda: False,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
@@ -118,7 +120,8 @@ class Engine:
             if until_idle and not self._waits() and not self.end_finite_streams():
                 return
             if not until_idle or self._waits():
-                time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+                pause = self.limits.interval if interval is None else interval
+                time.sleep(max(0.0, pause - (time.monotonic() - begun)))
 
     def _waits(self) -> bool:
         """Whether a unit that failed is to be tried again."""
@@ -127,7 +130,9 @@ class Engine:
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
+        self.limits = effective(self._base, self.catalog.options(), self.given)
         worked = self._all(self._try_ingest, list(self.definitions.streams))
+        settle_ends(self.catalog)
         ready = [
             row
             for row in self.catalog.units()
@@ -150,6 +155,7 @@ class Engine:
         readers = [
             Reader(self._unit(row).plan, self.catalog.cursors(row.id))
             for row in self.catalog.units()
+            if not stopped_for_good(self.catalog, row)
         ]
         retain(self.catalog, readers, lease)
         for stream in self.catalog.streams():
@@ -162,8 +168,9 @@ class Engine:
         changed = False
         for row in self.catalog.streams():
             source = self._source(row.name)
-            if not row.ended and source is not None and source.finite:
-                self.catalog.commit(None, ended=row.name)
+            waits = self._waiting.get(row.name, False)
+            if not row.ended and not waits and source is not None and source.finite:
+                self.catalog.end_stream(row.name, reopens=True)
                 changed = True
         return changed
 
@@ -187,16 +194,20 @@ class Engine:
         """Take in one batch of a stream; returns whether there was one."""
         source = self._source(name)
         row = self.catalog.stream(name)
-        if source is None or row is None or row.ended:
+        if source is None or row is None or (row.ended and not row.reopens):
             return False
         owner = f"ingest:{row.name}"
         lease = self._lease(owner)
-        if lease is None:
+        if lease is None or self._runs_ahead(row.name):
             return False
         position = self.catalog.cursor(owner, "source") or {}
+        if isinstance(source, Files):
+            source = replace(source, rows_per_step=self.limits.rows_per_step)
         batch = source.poll(self.spark, position)
         if batch is None:
             return False
+        if row.ended:
+            row = reopen(self.catalog, row)
         stream = self.definitions.streams[row.name].stream
         flagged = _flagged(batch.frame, stream, row.watermark)
         seen = Observation()
@@ -219,6 +230,15 @@ class Engine:
         self.at_point("ingest: committed")
         return True
 
+    def _runs_ahead(self, name: str) -> bool:
+        """Whether a stream has to wait for a unit; that it does is noted for all to see."""
+        behind = slowest(self.catalog, name)
+        waits = behind is not None and behind.rows > self.limits.rows_ahead
+        if self._waiting.get(name) != waits:
+            self._waiting[name] = waits
+            self.catalog.set_statistics({(stream_log(name), WAITS): float(waits)})
+        return waits
+
     def _source(self, name: str) -> Source | None:
         if name not in self._sources:
             declared = self.definitions.streams[name]
@@ -233,7 +253,9 @@ class Engine:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
             unit = self._unit(row)
-            return self.step(unit)
+            worked = self.step(unit)
+            self._finish(unit, idle=not worked)
+            return worked
         except Exception as error:
             known = self.catalog.unit(row.id)
             if known is None or known.state == "dropped":
@@ -250,6 +272,12 @@ class Engine:
                     row.id, "running", error=message, retries=retries, not_before=time.time() + wait
                 )
             return not isinstance(error, HeadwaterError)
+
+    def _finish(self, unit: Unit, idle: bool) -> None:
+        """Finish the queries of a unit that has told all of them."""
+        at_once = isinstance(unit.plan, Delta)
+        told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
+        finish(self.catalog, unit.row, told, idle)
 
     def _unit(self, row: UnitRow) -> Unit:
         if row.id not in self._units:
@@ -384,17 +412,8 @@ class Engine:
 
     def _complete_until(self, unit: Unit, positions: Mapping[str, Any]) -> int | None:
         """The last time of which all tuples are here; None if an input has not begun."""
-        ready = FOREVER
-        for name in unit.streams:
-            row = self.catalog.stream(name)
-            position = positions[stream_log(name)]
-            assert row is not None
-            if row.ended and position["seq"] >= row.next_seq - 1:
-                continue
-            if position["watermark"] is None:
-                return None
-            ready = min(ready, position["watermark"] - 1)
-        return ready
+        rows = (self.catalog.stream(name) for name in unit.streams)
+        return complete_until([row for row in rows if row is not None], positions)
 
     def _since(self, unit: Unit, scan: Scan, start: int | None) -> int | None:
         """The least time of a tuple that the query may look back on."""

@@ -99,6 +99,8 @@ class Observer:
 
     def results(self, query: QueryRow) -> int:
         """How many results a query has; only segments across its start or end are looked into."""
+        if query.unsettled:
+            return 0
         return sum(
             self._within(segment, query.start_at, query.end_at)
             for segment in self.segments(unit_log(query.unit_id))

@@ -33,6 +33,8 @@ def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record
     rows = [_row(stream, record) for record in records]
     known = catalog.stream(stream.name)
     assert known is not None
+    if known.ended:
+        raise InputError(f"{stream.name} has ended: nothing more can be pushed to it")
     mark = known.watermark
     late = [] if mark is None else [row for row in rows if _time(stream, row) < mark]
     kept = [row for row in rows if mark is None or _time(stream, row) >= mark]
@@ -68,7 +70,8 @@ def append(
         if stream.max_event_time is not None:
             largest = max(largest, stream.max_event_time)
         progress = (stream.name, largest)
-        segments = [segment(stream_log(stream.name), written, largest - stream.lateness)]
+        mark = stream.watermark_at(largest)
+        segments = [segment(stream_log(stream.name), written, mark)]
     catalog.commit(
         lease,
         segments=segments,

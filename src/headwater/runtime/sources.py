@@ -23,6 +23,7 @@ from headwater.cql.statements import Connector
 from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
+from headwater.runtime.pacing import within_rows
 from headwater.runtime.sparksql import quoted, spark_type
 
 MALFORMED = "_malformed"
@@ -67,11 +68,13 @@ class Files:
     options: FileOptions
     schema: Schema
     finite: bool = True
+    rows_per_step: int | None = None
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
         done = set(position.get("files", ()))
         present = list_files(self.options.path)
         fresh = [f for f in present if f not in done][: self.options.files_per_step]
+        fresh = within_rows(fresh, self.rows_per_step)
         if not fresh:
             return None
         frame = READERS[self.options.format](spark, fresh, self.schema)

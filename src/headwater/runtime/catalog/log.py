@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from headwater.errors import CatalogError
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
-from headwater.runtime.catalog.journal import keep_rejects, keep_statistics
+from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
     Cursors,
@@ -93,6 +93,7 @@ class Log(Store):
         stream_progress: tuple[str, int] | None = None,
         rejects: Sequence[Rejects] = (),
         ended: str | None = None,
+        profiles: Mapping[str, Json] | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
@@ -107,11 +108,12 @@ class Log(Store):
             kept = [_append(transaction, segment) for segment in segments]
             move_cursors(transaction, cursors or {})
             keep_statistics(transaction, statistics or {})
+            keep_profiles(transaction, profiles or {})
             keep_rejects(transaction, rejects)
             if stream_progress is not None:
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:
-                _change_stream(transaction.connection, ended, ended=True)
+                _change_stream(transaction.connection, ended, ended=True, reopens=False)
             return kept
 
     def segments(
@@ -207,6 +209,15 @@ class Log(Store):
     def cursor(self, owner: str, input: str) -> Json:
         """How far the owner has come in that input, or None."""
         return self.cursors(owner).get(input)
+
+    def readers(self, log: str) -> dict[str, Json]:
+        """How far each reader of a log has come, by owner."""
+        table = schema.cursors
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(table.c.owner, table.c.position).where(table.c.input == log)
+            )
+            return {row.owner: row.position for row in found}
 
     def cursors(self, owner: str) -> dict[str, Json]:
         """How far the owner has come, by input."""
