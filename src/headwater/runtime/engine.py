@@ -47,6 +47,7 @@ from headwater.runtime.lifecycle import (
     stopped_for_good,
 )
 from headwater.runtime.limits import Limits, effective
+from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, segment, stream_folder
 from headwater.runtime.sources import MALFORMED, Files, Source, open_source, read_table
@@ -67,6 +68,9 @@ class Unit:
     row: UnitRow
     plan: Delta | Instants
     streams: dict[str, Stream]
+    watch: Watch = field(default_factory=Watch)
+    taken: int = 0
+    """The new rows of the step that is under way."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -96,6 +100,7 @@ class Engine:
         self._unread: dict[str, str] = {}
         self._base = self.limits
         self._waiting: dict[str, bool] = {}
+        self.meter = Meter(self.catalog)
 
     # ---- the loop
 
@@ -294,6 +299,7 @@ class Engine:
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
+        unit.watch = Watch()
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
@@ -303,6 +309,7 @@ class Engine:
             name: self._within_limit(self.catalog.segments(name, reached[name]["seq"]))
             for name in unit.inputs
         }
+        unit.taken = sum(s.rows for found in fresh.values() for s in found)
         if isinstance(unit.plan, Delta):
             return self._delta(unit, lease, known, reached, fresh)
         return self._instants(unit, lease, known, reached, fresh)
@@ -399,13 +406,28 @@ class Engine:
         rows: int,
         cursors: Mapping[tuple[str, str], Any],
     ) -> None:
-        written = None
+        unit.watch.lap("build")
+        written = plan = None
         if frame is not None:
             folder = self._unit_folder(unit.row.id)
-            written = files.write(frame, folder, "_tau", rows <= files.SMALL_ROWS)
+            small = rows <= files.SMALL_ROWS
+            if self.meter.sampled(unit.row.id):
+                frame, plan = planned(frame, small)
+            written = files.write(frame, folder, "_tau", small, unit.watch.lap)
+            unit.watch.lap("write")
             self.at_point("unit: written")
         segments = [] if written is None else [segment(unit_log(unit.row.id), written, None)]
-        self.catalog.commit(lease, segments=segments, cursors=cursors)
+        out = 0 if written is None else written.rows
+        measured = self.meter.step(unit.row.id, unit.watch, unit.taken, out, plan)
+        unit.watch.skip()
+        self.catalog.commit(
+            lease,
+            segments=segments,
+            cursors=cursors,
+            statistics=measured.statistics,
+            profiles=measured.profiles,
+        )
+        self.meter.committed(unit.row.id, unit.watch)
         self.at_point("unit: committed")
         if unit.row.retries:
             self.catalog.set_unit_state(unit.row.id, "running")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,13 +36,25 @@ class Written:
     largest_time: int
 
 
-def write(frame: DataFrame, folder: Path, time: str, small: bool) -> Written | None:
-    """The rows of a frame as a new file below the folder; None if there are no rows."""
+def write(
+    frame: DataFrame,
+    folder: Path,
+    time: str,
+    small: bool,
+    lap: Callable[[str], None] = lambda part: None,
+) -> Written | None:
+    """The rows of a frame as a new file below the folder; None if there are no rows.
+
+    `lap` is called when the rows are there; where tasks write them, that is when they are written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if small:
-        return write_arrow(frame.toArrow(), folder, time)
+        table = frame.toArrow()
+        lap("run")
+        return write_arrow(table, folder, time)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     frame.write.parquet(str(path))
+    lap("run")
     written = describe(path, time)
     if written is None:
         remove(str(path))

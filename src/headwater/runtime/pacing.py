@@ -19,7 +19,7 @@ WAITS = "waits"
 """The statistic of a stream's log that is 1 while the stream waits, and 0 otherwise."""
 
 LEAST_BYTES = 2
-"""No row of a file has less, so files of fewer bytes need not be looked into."""
+"""No row of a text file has less."""
 
 _PIECE = 1 << 20
 
@@ -49,7 +49,7 @@ def slowest(catalog: Catalog, stream: str) -> Behind | None:
 
 def within_rows(files: Sequence[str], limit: int | None) -> list[str]:
     """The first files that have together no more rows than the limit, and at least one."""
-    if limit is None or sum(map(_size, files)) <= limit * LEAST_BYTES:
+    if limit is None or sum(map(_at_most, files)) <= limit:
         return list(files)
     total = 0
     chosen: list[str] = []
@@ -61,9 +61,11 @@ def within_rows(files: Sequence[str], limit: int | None) -> list[str]:
     return chosen
 
 
-def _size(name: str) -> int:
+def _at_most(name: str) -> int:
+    """A number that the rows of a file cannot exceed, found without reading it."""
+    file = Path(name)
     try:
-        return Path(name).stat().st_size
+        return _rows(file, 0) if file.suffix == ".parquet" else file.stat().st_size // LEAST_BYTES
     except OSError:
         return 0
 

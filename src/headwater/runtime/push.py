@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -24,6 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.measure import arrived
 
 Record = Mapping[str, object] | Sequence[object]
 
@@ -65,7 +67,12 @@ def append(
     """Register a stream's new segment, the position behind it and what was refused, at once."""
     segments = []
     progress = None
+    statistics = {}
     if written is not None:
+        log = stream_log(stream.name)
+        known = catalog.statistics(log)
+        values = arrived(known, written.rows, written.bytes, time.time())
+        statistics = {(log, name): value for name, value in values.items()}
         largest = written.largest_time
         if stream.max_event_time is not None:
             largest = max(largest, stream.max_event_time)
@@ -76,6 +83,7 @@ def append(
         lease,
         segments=segments,
         cursors=cursors,
+        statistics=statistics,
         stream_progress=progress,
         rejects=[refused] if refused.malformed or refused.late else [],
     )

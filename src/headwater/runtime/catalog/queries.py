@@ -23,6 +23,7 @@ from headwater.runtime.catalog.rows import (
     QueryState,
     UnitRow,
     UnitState,
+    plan_owner,
     unit_log,
 )
 from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
@@ -255,6 +256,7 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
         )
         drop_log(transaction, unit_log(unit_id))
         forget_owner(transaction, unit_id)
+        forget_owner(transaction, plan_owner(unit_id))
         dropped.append(unit_id)
         units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
     return dropped

@@ -41,6 +41,11 @@ def table_input(name: str) -> str:
     return f"table:{name.lower()}"
 
 
+def plan_owner(unit_id: str) -> str:
+    """Whose profile the measured plan of a unit is."""
+    return f"plan:{unit_id}"
+
+
 @dataclass(frozen=True)
 class StreamRow:
     """A declared stream and how far it has come.
