@@ -14,12 +14,22 @@ from typing import Any
 
 from headwater.runtime.catalog import Json
 
-LABEL = 160
+LABEL = 120
 """How many characters of an operator's description are kept."""
 
 _IDS = re.compile(r"#\d+L?")
 _STREAM = re.compile(r"/log/streams/([^/]+)/")
-_MILLISECONDS = ("scanTime", "aggTime", "buildTime", "collectTime", "sortTime")
+_TIMES = {
+    "FileSourceScanExec": "scanTime",
+    "BatchScanExec": "scanTime",
+    "HashAggregateExec": "aggTime",
+    "ObjectHashAggregateExec": "aggTime",
+    "SortAggregateExec": "aggTime",
+    "BroadcastExchangeExec": "buildTime",
+    "ShuffledHashJoinExec": "buildTime",
+    "SortExec": "sortTime",
+}
+"""The metric, in milliseconds, of those nodes that measure their own time."""
 
 _JOINS = {
     "BroadcastHashJoinExec": "broadcast",
@@ -57,7 +67,7 @@ class _Operator:
 def measured_plan(plan: Any) -> dict[str, Json]:
     """The operators of an executed plan and the seconds of its stages, as JSON."""
     reader = _Reader()
-    found = reader.operators(plan, None, 0.0)
+    found, _ = reader.operators(plan, None)
     return {
         "operators": [_as_json(one) for one in found],
         "stages": [{"stage": n, "seconds": s} for n, s in sorted(reader.stages.items())],
@@ -94,41 +104,30 @@ class _Reader:
 
     stages: dict[int, float] = field(default_factory=dict)
 
-    def operators(self, node: Any, stage: int | None, spent: float) -> list[_Operator]:
-        """The operators at or below a node: itself if it is one, else those of its inputs.
-
-        `spent` are seconds of nodes passed over above that belong to the next operator.
-        """
+    def operators(self, node: Any, stage: int | None) -> tuple[list[_Operator], float]:
+        """The operators at or below a node: itself if it is one, else those of its inputs; and the
+        seconds of what was passed over on the way, which belong to the operator above."""
         name = node.getClass().getSimpleName()
         if name == "WholeStageCodegenExec":
-            number = int(node.codegenStageId())
-            self.stages[number] = (_metric(node, "pipelineTime") or 0) / 1000
-            return self.operators(node.child(), number, spent)
+            stage = int(node.codegenStageId())
+            self.stages[stage] = (_metric(node, "pipelineTime") or 0) / 1000
+            return self.operators(node.child(), stage)
         if name == "InputAdapter":
-            return self.operators(node.child(), None, spent)
+            return self.operators(node.child(), None)
         if name == "ReusedExchangeExec":
-            return self.operators(node.child(), stage, spent)
-        text = _IDS.sub("", node.simpleString(25))
+            return self.operators(node.child(), stage)
+        own = (_metric(node, _TIMES[name]) or 0) / 1000 if name in _TIMES else 0.0
+        below: list[_Operator] = []
+        for part in _children(node):
+            found, spent = self.operators(part, stage)
+            below += found
+            own += spent
         kind = _KINDS.get(name)
-        if kind == "aggregate" and "partial_" in text:
-            kind = None
-        own = sum(_metric(node, key) or 0 for key in _timed(name)) / 1000
-        if kind is None:
-            return self._passed(node, stage, spent + own)
-        below = [found for part in _children(node) for found in self.operators(part, stage, 0.0)]
-        seconds = own + spent
-        label = _label(node, name, kind, text)
+        if kind is None or (kind == "aggregate" and _is_partial(node)):
+            return below, own
+        label = _label(node, name, kind)
         rows = _metric(node, "numOutputRows")
-        return [_Operator(kind, label, rows, seconds or None, stage, tuple(below))]
-
-    def _passed(self, node: Any, stage: int | None, spent: float) -> list[_Operator]:
-        """Seconds of a node that is not shown go to the operator below it, if there is one."""
-        parts = _children(node)
-        return [
-            found
-            for part in parts
-            for found in self.operators(part, stage, spent if len(parts) == 1 else 0.0)
-        ]
+        return [_Operator(kind, label, rows, own or None, stage, tuple(below))], 0.0
 
 
 def _children(node: Any) -> list[Any]:
@@ -141,16 +140,16 @@ def _metric(node: Any, key: str) -> int | None:
     return int(found.get().value()) if found.isDefined() else None
 
 
-def _timed(name: str) -> tuple[str, ...]:
-    """The metrics of a node that hold seconds; asked only where there may be some."""
-    if name in _JOINS and name != "ShuffledHashJoinExec":
-        return ()
-    if name in ("FilterExec", "ProjectExec", "ColumnarToRowExec", "UnionExec", "RDDScanExec"):
-        return ()
-    return _MILLISECONDS
+def _text(node: Any) -> str:
+    return _IDS.sub("", str(node.simpleString(25)))
 
 
-def _label(node: Any, name: str, kind: str, text: str) -> str:
+def _is_partial(node: Any) -> bool:
+    return "partial_" in _text(node)
+
+
+def _label(node: Any, name: str, kind: str) -> str:
+    text = _text(node)
     match kind:
         case "scan":
             return _scan_label(node, name, text)
@@ -161,8 +160,6 @@ def _label(node: Any, name: str, kind: str, text: str) -> str:
             return f"Join ({_JOINS[name]}) {words}"[:LABEL]
         case "aggregate":
             return f"Aggregate{text[text.find('(') :]}"[:LABEL]
-        case "explode":
-            return "Explode"
         case _:
             return kind.capitalize()
 
