@@ -59,6 +59,8 @@ log = logging.getLogger("headwater")
 LEASE_SECONDS = 60.0
 REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
+KEPT_DROPPED = 1_000
+"""How many dropped queries and units are remembered."""
 
 
 @dataclass
@@ -167,6 +169,20 @@ class Engine:
             own = readers_of(stream_log(stream.name), readers)
             compact(self.catalog, stream, own, stream_folder(self.state, stream.name), lease)
         sweep(self.catalog, self.state)
+        self.catalog.forget_dropped(KEPT_DROPPED)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing in memory of units and streams that are gone."""
+        units = {row.id for row in self.catalog.units()}
+        for unit in set(self._units) - units:
+            del self._units[unit]
+        self.meter.forget_all_but(units)
+        for name in set(self._sources) - set(self.definitions.streams):
+            del self._sources[name]
+            self._waiting.pop(name, None)
+        for name in [n for n in self._leases if n.startswith("unit:") and n[5:] not in units]:
+            del self._leases[name]
 
     def end_finite_streams(self) -> bool:
         """Declare ended what cannot bring more; returns whether that changed anything."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +129,10 @@ class Meter:
         """Note how long it took to commit."""
         watch.lap("commit")
         self._known(unit).commit = watch.parts["commit"]
+
+    def forget_all_but(self, units: Set[str]) -> None:
+        """Keep nothing in memory of other units."""
+        self._units = {unit: known for unit, known in self._units.items() if unit in units}
 
     def _smoothed(
         self, known: _Known, parts: Mapping[str, float], rows_in: int, rows_out: int

@@ -154,7 +154,7 @@ class Queries(Store):
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
         leases of what is gone; returns how many rows there were."""
-        with self._database.write() as transaction:
+        with self._database.write(quiet=True) as transaction:
             removed = _forget(transaction, _Q, _Q.c.name, _Q.c.accepted_at, keep)
             removed += _forget(transaction, _U, _U.c.id, _U.c.created_at, keep)
             _forget_leases(transaction)
