@@ -74,10 +74,8 @@ def lines(found: Analysis) -> list[str]:
 
 
 def _figures(found: Analysis) -> Iterator[tuple[str, str]]:
-    yield (
-        "steps",
-        f"{found['steps']:,}: {found['rows_in']:,} rows in, {found['rows_out']:,} rows out",
-    )
+    rows_in, rows_out = _in_words(found["rows_in"]), _in_words(found["rows_out"])
+    yield "steps", f"{found['steps']:,}: {rows_in} in, {rows_out} out"
     latency = found["latency"]
     yield (
         "latency",
@@ -119,6 +117,10 @@ def _rows(one: Json, first: str, rest: str) -> list[tuple[str, ...]]:
         last = number == len(one["inputs"]) - 1
         found += _rows(below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
     return found
+
+
+def _in_words(rows: int) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
 
 
 def _count(number: int | None) -> str:
