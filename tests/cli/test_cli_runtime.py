@@ -208,6 +208,8 @@ def test_show_streams(run: Run, filled: Made) -> None:
     (shown,) = lines(done.out)
     assert shown.pop("bytes")
     assert str(shown.pop("definition")).startswith("CREATE STREAM s (")
+    for rate in ("rate", "bytes_rate"):
+        assert float(str(shown.pop(rate))) > 0
     assert shown == {
         "stream": "s",
         "rows": 3,
@@ -217,6 +219,7 @@ def test_show_streams(run: Run, filled: Made) -> None:
         "late": 0,
         "malformed": 0,
         "state": "open",
+        "waits_for": [],
         "source": "client",
     }
 

@@ -14,7 +14,7 @@ from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
 from headwater.runtime.catalog import panes_log
 from headwater.runtime.compile import Instants
-from headwater.runtime.stepping import Limits
+from headwater.runtime.limits import Limits
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark

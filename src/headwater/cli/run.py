@@ -12,9 +12,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -52,9 +52,9 @@ class Run:
     catalog: str | None
     until_idle: bool
     patience: float
-    interval: float
     master: str
     quiet: bool
+    limits: Mapping[str, int | float] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -223,7 +223,7 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
         ) from error
     except RuntimeFailure as error:
         raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
-    return SteeredEngine(headwater.catalog, headwater.state, spark)
+    return SteeredEngine(headwater.catalog, headwater.state, spark, given=asked.limits)
 
 
 def _work(engine: SteeredEngine, asked: Run) -> None:
@@ -231,7 +231,7 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
     observer = Observer(engine.catalog)
     try:
         with _signals(engine), shown(observer, asked.quiet):
-            engine.go(asked.until_idle, asked.patience, asked.interval)
+            engine.go(asked.until_idle, asked.patience)
     except HeadwaterError:
         engine.release()
         raise

@@ -40,8 +40,28 @@ def run(
         typer.Option(min=0, help="With --until-idle: seconds without input that count as its end."),
     ] = 0.0,
     interval: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between two looks for new input.")
-    ] = 1.0,
+        float | None,
+        typer.Option(min=0.01, help="Seconds between two looks for new input.", show_default="1"),
+    ] = None,
+    rows_per_step: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows that one step takes on.", show_default="500000"),
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Units that step together.", show_default="4")
+    ] = None,
+    rows_ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows that a stream may be ahead of its slowest unit.",
+            show_default="5000000",
+        ),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(min=0, help="Failures after which a unit is parked.", show_default="5"),
+    ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
@@ -53,7 +73,15 @@ def run(
         from headwater.cli.run import Run
         from headwater.cli.run import run as start
 
-    start(source, Run(state, catalog_url, until_idle, patience, interval, master, quiet))
+    flags = {
+        "interval": interval,
+        "rows_per_step": rows_per_step,
+        "at_once": at_once,
+        "rows_ahead": rows_ahead,
+        "retries": retries,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given))
 
 
 @app.command()

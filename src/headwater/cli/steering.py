@@ -1,5 +1,4 @@
-"""The engine as `headwater run` drives it: it can be stopped between two steps, and tells how long
-each took."""
+"""The engine as `headwater run` drives it: it can be stopped between two steps, and counts them."""
 
 from __future__ import annotations
 
@@ -27,11 +26,8 @@ class SteeredEngine(Engine):
     def step(self, unit: Unit) -> bool:
         if self.stop.is_set():
             return False
-        begun = time.monotonic()
         worked = super().step(unit)
         if worked:
-            spent = time.monotonic() - begun
-            self.catalog.set_statistics({(unit.row.id, "step_seconds"): spent})
             with self._counting:
                 self.steps += 1
         return worked
@@ -46,7 +42,7 @@ class SteeredEngine(Engine):
     def end_finite_streams(self) -> bool:
         return not self.stop.is_set() and super().end_finite_streams()
 
-    def go(self, until_idle: bool, patience: float, interval: float) -> None:
+    def go(self, until_idle: bool, patience: float, interval: float | None = None) -> None:
         """Run until told to stop, or until nothing came for so many seconds and all is done."""
         if not until_idle or patience:
             self.run(

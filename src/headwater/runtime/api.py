@@ -24,6 +24,7 @@ import pyarrow as pa
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, nearest
 from headwater.runtime import results
+from headwater.runtime.analysis import Analysis, analysis, explained, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.place import check_place, made
@@ -117,14 +118,27 @@ class QueryHandle:
         return results.read(self.catalog, self.row)[0]
 
     def results(self, follow: bool = False, poll: float = 0.5) -> Iterator[results.Row]:
-        """Results so far; with `follow` also those to come, for ever."""
+        """Results so far; with `follow` also those to come, until it is finished or dropped."""
         at = 0
         while True:
+            known = self.catalog.query(self.row.name)
+            over = known is None or known.state in ("finished", "dropped")
             table, at = results.read(self.catalog, self.row, at)
             yield from results.rows(table)
-            if not follow:
+            if not follow or over:
                 return
             time.sleep(poll)
+
+    def explain(self, analyze: bool = False) -> str:
+        """What the query means, as a tree; with `analyze` also what it was measured to do."""
+        if analyze:
+            return "\n".join(lines(self.analysis()))
+        return "\n".join(explained(self.catalog, self.row))
+
+    def analysis(self) -> Analysis:
+        """What the query was measured to do, as `headwater explain --analyze --format json` has it."""
+        known = self.catalog.query(self.row.name)
+        return analysis(self.catalog, known or self.row)
 
 
 def open_state(

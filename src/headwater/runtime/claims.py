@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 
@@ -76,6 +76,13 @@ class Claims:
                     self._others[name] = lease.holder
                 return is_dead(lease.holder) and self._catalog.release(lease)
         return True
+
+    def forget(self, gone: Callable[[str], bool]) -> None:
+        """Give back the leases whose names are of things that are gone."""
+        with self._lock:
+            leases = [self._held.pop(name) for name in list(self._held) if gone(name)]
+        for lease in leases:
+            self._catalog.release(lease)
 
     def lost(self, name: str) -> None:
         """Do not trust a lease any more under which a commit was refused."""

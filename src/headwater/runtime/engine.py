@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,23 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import ARRIVAL, TIME, compiled
+from headwater.runtime.compile import ARRIVAL, FOREVER, TIME, Delta, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.faults import is_full, is_gone, reason
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
+from headwater.runtime.lifecycle import (
+    finish,
+    reopen,
+    settle_ends,
+    stopped_for_good,
+)
+from headwater.runtime.limits import Limits, effective
+from headwater.runtime.measure import UNMEASURED, Measured, Meter, Watch
+from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.sources import MALFORMED, Files, Source, open_source
 from headwater.runtime.sparksql import quoted
-from headwater.runtime.stepping import Limits, Step, Stepper, Unit
+from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
@@ -46,6 +55,8 @@ log = logging.getLogger("headwater")
 REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
 LONGEST_BACKOFF = 60.0
+KEPT_DROPPED = 1_000
+"""How many dropped queries and units are remembered."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +75,31 @@ class Engine:
     state: Path
     spark: SparkSession
     limits: Limits = field(default_factory=Limits)
+    given: Mapping[str, int | float] = field(default_factory=dict)
+    """Limits that `SET` does not change in this run."""
     holder: str = field(default_factory=this_process)
     at_point: Callable[[str], None] = lambda point: None
     """Called at each named point of a step, so that a test can stop the process there."""
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
+        self.meter = Meter(self.catalog)
         self.stepper = Stepper(
-            self.catalog, self.state, self.spark, self.definitions, self.limits, self._at_point
+            self.catalog,
+            self.state,
+            self.spark,
+            self.definitions,
+            self.limits,
+            self._at_point,
+            self.meter.sampled,
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, Source] = {}
         self._unread: dict[str, Unread] = {}
         self._told = ""
+        self._base = self.limits
+        self._waiting: dict[str, bool] = {}
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -87,7 +109,7 @@ class Engine:
     def run(
         self,
         until_idle: bool = False,
-        interval: float = 1.0,
+        interval: float | None = None,
         stopping: Callable[[], bool] = lambda: False,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
@@ -112,7 +134,8 @@ class Engine:
                 except CatalogUnavailable as error:
                     self._tell(str(error))
                 if not worked:
-                    time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+                    pause = self.limits.interval if interval is None else interval
+                    time.sleep(max(0.0, pause - (time.monotonic() - begun)))
 
     def _tell(self, trouble: str) -> None:
         """Log what keeps the engine from working when it begins, and not again at every look."""
@@ -153,7 +176,10 @@ class Engine:
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
+        self.limits = effective(self._base, self.catalog.options(), self.given)
+        self.stepper = replace(self.stepper, limits=self.limits)
         worked = self._all(self._try_ingest, list(self.definitions.streams))
+        settle_ends(self.catalog)
         ready = [
             row
             for row in self.catalog.units()
@@ -176,6 +202,7 @@ class Engine:
         readers = [
             Reader(self._unit(row).plan, self.catalog.cursors(row.id))
             for row in self.catalog.units()
+            if not stopped_for_good(self.catalog, row)
         ]
         retain(self.catalog, readers, lease, self.at_point)
         for stream in self.catalog.streams():
@@ -183,6 +210,19 @@ class Engine:
             folder = stream_folder(self.state, stream.name)
             compact(self.catalog, stream, own, folder, lease, self.at_point)
         sweep(self.catalog, self.state)
+        self.catalog.forget_dropped(KEPT_DROPPED)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing in memory of units and streams that are gone."""
+        units = {row.id for row in self.catalog.units()}
+        for unit in set(self._units) - units:
+            del self._units[unit]
+        self.meter.forget_all_but(units)
+        for name in set(self._sources) - set(self.definitions.streams):
+            del self._sources[name]
+            self._waiting.pop(name, None)
+        self.claims.forget(lambda name: name.startswith("unit:") and name[5:] not in units)
 
     def end_finite_streams(self) -> bool:
         """Declare ended what cannot bring more; returns whether that changed anything.
@@ -192,12 +232,13 @@ class Engine:
         changed = False
         for row in self.catalog.streams():
             source = self._source(row.name)
-            if row.ended or source is None or not source.finite or row.name in self._unread:
+            waits = self._waiting.get(row.name, False)
+            if row.ended or waits or source is None or not source.finite:
                 continue
-            lease = self._lease(f"ingest:{row.name}")
+            lease = None if row.name in self._unread else self._lease(f"ingest:{row.name}")
             if lease is None or self._aside(row.name):
                 continue
-            self.catalog.commit(lease, ended=row.name)
+            self.catalog.end_stream(row.name, reopens=True)
             changed = True
         return changed
 
@@ -279,16 +320,20 @@ class Engine:
         """Take in one batch of a stream; returns whether there was one."""
         source = self._source(name)
         row = self.catalog.stream(name)
-        if source is None or row is None or row.ended:
+        if source is None or row is None or (row.ended and not row.reopens):
             return False
         owner = f"ingest:{row.name}"
         lease = self._lease(owner)
-        if lease is None:
+        if lease is None or self._runs_ahead(row.name):
             return False
         position = self.catalog.cursor(owner, "source") or {}
+        if isinstance(source, Files):
+            source = replace(source, rows_per_step=self.limits.rows_per_step)
         batch = source.poll(self.spark, position)
         if batch is None:
             return False
+        if row.ended:
+            row = reopen(self.catalog, row)
         stream = self.definitions.streams[row.name].stream
         flagged = _flagged(batch.frame, stream, row.watermark)
         seen = Observation()
@@ -311,6 +356,15 @@ class Engine:
         self.at_point("ingest: committed")
         return True
 
+    def _runs_ahead(self, name: str) -> bool:
+        """Whether a stream has to wait for a unit; that it does is noted for all to see."""
+        behind = slowest(self.catalog, name)
+        waits = behind is not None and behind.rows > self.limits.rows_ahead
+        if self._waiting.get(name) != waits:
+            self._waiting[name] = waits
+            self.catalog.set_statistics({(stream_log(name), WAITS): float(waits)})
+        return waits
+
     def _source(self, name: str) -> Source | None:
         if name not in self._sources:
             declared = self.definitions.streams[name]
@@ -325,7 +379,9 @@ class Engine:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
             unit = self._unit(row)
-            return self.step(unit)
+            worked = self.step(unit)
+            self._finish(unit, idle=not worked)
+            return worked
         except CatalogUnavailable:
             raise
         except LeaseLost as error:
@@ -354,6 +410,12 @@ class Engine:
             )
         return False
 
+    def _finish(self, unit: Unit, idle: bool) -> None:
+        """Finish the queries of a unit that has told all of them."""
+        at_once = isinstance(unit.plan, Delta)
+        told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
+        finish(self.catalog, unit.row, told, idle)
+
     def _unit(self, row: UnitRow) -> Unit:
         if row.id not in self._units:
             query = self.definitions.query(row.definition)
@@ -369,25 +431,30 @@ class Engine:
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
+        unit.watch = Watch()
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
         step = self.stepper.step(unit)
         if step is None:
             return False
-        self._commit(lease, step)
+        measured = self.meter.step(unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran)
+        self._commit(lease, step, measured)
+        self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
             self._commit(lease, merged)
         if unit.row.retries:
             self.catalog.set_unit_state(unit.row.id, "running")
         return True
 
-    def _commit(self, lease: Lease, step: Step) -> None:
+    def _commit(self, lease: Lease, step: Step, measured: Measured = UNMEASURED) -> None:
         self.catalog.commit(
             lease,
             segments=step.segments,
             cursors=step.cursors,
             removed=[s.id for s in step.removed],
+            statistics=measured.statistics,
+            profiles=measured.profiles,
         )
         self.at_point("unit: committed")
         for old in step.removed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +41,26 @@ Times = tuple[str, str]
 """The columns with the least and the largest times of rows: often the same one."""
 
 
-def write(frame: DataFrame, folder: Path, times: Times, small: bool) -> Written | None:
-    """The rows of a frame as a new file below the folder; None if there are no rows."""
+def write(
+    frame: DataFrame,
+    folder: Path,
+    times: Times,
+    small: bool,
+    lap: Callable[[str], None] = lambda part: None,
+) -> Written | None:
+    """The rows of a frame as a new file below the folder; None if there are no rows.
+
+    `lap` is called when the rows are there; where tasks write them, that is when they are written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if small:
-        return write_arrow(frame.toArrow(), folder, times)
+        table = frame.toArrow()
+        lap("run")
+        return write_arrow(table, folder, times)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     with _removed_on_failure(path):
         frame.write.parquet(str(path))
+        lap("run")
         written = describe(path, times)
     if written is None:
         remove(str(path))

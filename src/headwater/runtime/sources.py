@@ -27,6 +27,7 @@ from headwater.cql.statements import Connector
 from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
+from headwater.runtime.pacing import within_rows
 from headwater.runtime.sparksql import quoted, spark_type
 
 MALFORMED = "_malformed"
@@ -74,9 +75,10 @@ class Files:
     options: FileOptions
     schema: Schema
     finite: bool = True
+    rows_per_step: int | None = None
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        fresh = self.fresh(position)
+        fresh = within_rows(self.fresh(position), self.rows_per_step)
         if not fresh:
             return None
         first = int(position.get("next", 0))

@@ -23,10 +23,13 @@ from headwater.runtime.catalog import (
     stream_log,
     unit_log,
 )
-from headwater.runtime.compile import FOREVER, TIME, Delta, Instants, Panes, Plan, window_start
+from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, window_start
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
+from headwater.runtime.lifecycle import complete_until
+from headwater.runtime.limits import Limits
+from headwater.runtime.measure import Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
@@ -44,21 +47,6 @@ from headwater.runtime.steps import (
 )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How much one step may take on; how many segments of panes become one, and after how many
-    tuples a window by rows is written down."""
-
-    rows_per_step: int = 500_000
-    instants_per_step: int = 2_000
-    panes_merged_at: int = 12
-    rows_carried_at: int = 50_000
-    at_once: int = 4
-    retries: int = 5
-    backoff: float = 1.0
-    lease_seconds: float = 60.0
-
-
 @dataclass
 class Unit:
     """A unit as it runs: its plan, the streams it reads, and what it has shown of itself."""
@@ -69,6 +57,9 @@ class Unit:
     panes_schema: StructType | None = None
     growth: float = 1.0
     """Rows out for a row in, of late."""
+    watch: Watch = field(default_factory=Watch)
+    ran: Any = None
+    """The plan that Spark ran in this step, if it is to be measured."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -138,9 +129,12 @@ class Stepper:
     definitions: Definitions
     limits: Limits
     at_point: Callable[[str], None]
+    sampled: Callable[[str], bool]
+    """Whether the operators of a unit's step are to be measured."""
 
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
+        unit.watch, unit.ran = Watch(), None
         known = self._known(unit)
         if isinstance(unit.plan, Delta):
             return self._delta(unit, known) if known.rows else None
@@ -291,7 +285,7 @@ class Stepper:
             frame = frame.where(f"_tau > {start}")
         folder = self.state / "log" / "units" / unit.row.id
         small = rows * unit.growth <= files.SMALL_ROWS
-        written = files.write(frame, folder, ("_tau", "_tau"), small)
+        written = self._write(unit, frame, folder, ("_tau", "_tau"), small)
         self.at_point("unit: written")
         step.rows_out = 0 if written is None else written.rows
         unit.growth = max(1.0, step.rows_out / max(rows, 1))
@@ -304,12 +298,22 @@ class Stepper:
         """Write what the unit keeps for itself: panes, or what a window by rows holds."""
         folder = self.state / "log" / "panes" / unit.row.id
         times = (FROM, TO) if scan is None else (TIME, TIME)
-        written = files.write(frame, folder, times, rows <= files.SMALL_ROWS)
+        written = self._write(unit, frame, folder, times, rows <= files.SMALL_ROWS)
         if written is None:
             return []
         kept = segment(panes_log(unit.row.id), written, None)
         step.segments.append(replace(kept, keys=None if scan is None else {"scan": scan}))
         return [written.path]
+
+    def _write(
+        self, unit: Unit, frame: DataFrame, folder: Path, times: files.Times, small: bool
+    ) -> files.Written | None:
+        unit.watch.lap("build")
+        if unit.ran is None and self.sampled(unit.row.id):
+            frame, unit.ran = planned(frame, small)
+        written = files.write(frame, folder, times, small, unit.watch.lap)
+        unit.watch.lap("write")
+        return written
 
     def _segments(self, unit: Unit, known: _Known) -> dict[str, tuple[Segment, ...]]:
         """The segments of each scan up to the step's end."""
@@ -329,7 +333,8 @@ class Stepper:
     ) -> Sequence[int]:
         assert not isinstance(unit.plan, Delta)
         since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
-        ready = self._complete_until(unit, known.after)
+        rows = (self.catalog.stream(name) for name in unit.streams)
+        ready = complete_until([row for row in rows if row is not None], known.after)
         return next_instants(unit.plan.slides, segments, since, known.instant, ready, limit)
 
     def _windows(
@@ -356,20 +361,6 @@ class Stepper:
                 frame = frame.union(read(self.spark, scan.schema, [s.path for s in carried]))
             windows[alias] = _Window(frame, sum(s.rows for s in (*chosen, *carried)), carried)
         return windows
-
-    def _complete_until(self, unit: Unit, positions: Mapping[str, Any]) -> int | None:
-        """The last time of which all tuples are here; None if an input has not begun."""
-        ready = FOREVER
-        for name in unit.streams:
-            row = self.catalog.stream(name)
-            position = positions[stream_log(name)]
-            assert row is not None
-            if row.ended and position["seq"] >= row.next_seq - 1:
-                continue
-            if position["watermark"] is None:
-                return None
-            ready = min(ready, position["watermark"] - 1)
-        return ready
 
     def _read_panes(self, unit: Unit, plan: Panes, paths: Sequence[str]) -> DataFrame:
         if unit.panes_schema is None:

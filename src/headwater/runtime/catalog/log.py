@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from headwater.errors import CatalogError
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
-from headwater.runtime.catalog.journal import keep_rejects, keep_statistics
+from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
     Cursors,
@@ -99,6 +99,7 @@ class Log(Store):
         rejects: Sequence[Rejects] = (),
         ended: str | None = None,
         removed: Sequence[int] = (),
+        profiles: Mapping[str, Json] | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
@@ -115,11 +116,12 @@ class Log(Store):
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(removed)))
             move_cursors(transaction, cursors or {})
             keep_statistics(transaction, statistics or {})
+            keep_profiles(transaction, profiles or {})
             keep_rejects(transaction, rejects)
             if stream_progress is not None:
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:
-                _change_stream(transaction.connection, ended, ended=True)
+                _change_stream(transaction.connection, ended, ended=True, reopens=False)
             return self._whole(kept)
 
     def segments(
@@ -262,6 +264,15 @@ class Log(Store):
     def cursor(self, owner: str, input: str) -> Json:
         """How far the owner has come in that input, or None."""
         return self.cursors(owner).get(input)
+
+    def readers(self, log: str) -> dict[str, Json]:
+        """How far each reader of a log has come, by owner."""
+        table = schema.cursors
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(table.c.owner, table.c.position).where(table.c.input == log)
+            )
+            return {row.owner: row.position for row in found}
 
     def cursors(self, owner: str) -> dict[str, Json]:
         """How far the owner has come, by input."""

@@ -46,9 +46,18 @@ def table_input(name: str) -> str:
     return f"table:{name.lower()}"
 
 
+def plan_owner(unit_id: str) -> str:
+    """Whose profile the measured plan of a unit is."""
+    return f"plan:{unit_id}"
+
+
 @dataclass(frozen=True)
 class StreamRow:
-    """A declared stream and how far it has come."""
+    """A declared stream and how far it has come.
+
+    An ended one that `reopens` does so when its source has more. What was told on the strength of
+    its end stays told: of times up to `closed_until`, nothing more is taken in.
+    """
 
     name: str
     spelled: str
@@ -60,12 +69,23 @@ class StreamRow:
     malformed: int
     late: int
     created_at: float
+    reopens: bool
+    closed_until: int | None
     next_seq: int
 
     @property
     def watermark(self) -> int | None:
-        """The largest event time seen minus the lateness; None before the first tuple."""
-        return None if self.max_event_time is None else self.max_event_time - self.lateness
+        """The least time of a tuple that is not late; None before the first tuple."""
+        return self.watermark_at(self.max_event_time)
+
+    def watermark_at(self, largest: int | None) -> int | None:
+        """The watermark when `largest` is the largest event time: that minus the lateness, or what
+        follows the times that are closed."""
+        closed = None if self.closed_until is None else self.closed_until + 1
+        if largest is None:
+            return closed
+        mark = largest - self.lateness
+        return mark if closed is None else max(mark, closed)
 
 
 @dataclass(frozen=True)
@@ -118,11 +138,12 @@ class NewQuery:
     sink: Json = None
     start_at: int | None = None
     end_at: int | None = None
+    lifetime: int | None = None
 
 
 @dataclass(frozen=True)
 class QueryRow:
-    """An accepted query."""
+    """An accepted query; the end of one with a lifetime is not known before its first data."""
 
     name: str
     spelled: str
@@ -136,6 +157,12 @@ class QueryRow:
     sink: Json
     error: str
     accepted_at: float
+    lifetime: int | None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it has an end that is not known yet."""
+        return self.lifetime is not None and self.end_at is None
 
 
 @dataclass(frozen=True)
@@ -264,6 +291,14 @@ class Statistic:
     """A measured value and when it was last written."""
 
     value: float
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was last measured of an owner in detail, and when."""
+
+    value: Json
     updated_at: float
 
 
