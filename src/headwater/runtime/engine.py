@@ -37,9 +37,11 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, compiled
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.delivery import sink_owner
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
 from headwater.runtime.push import append, segment, stream_folder
-from headwater.runtime.sources import MALFORMED, Source, open_source, read_table
+from headwater.runtime.sinks import Sinks
+from headwater.runtime.sources import MALFORMED, Source, Sources, read_table
 from headwater.runtime.sparksql import quoted
 from headwater.runtime.steps import Input, delta_step, instants_step, overlapping
 
@@ -92,7 +94,10 @@ class Engine:
         self.definitions = Definitions(self.catalog)
         self._leases: dict[str, Lease] = {}
         self._units: dict[str, Unit] = {}
-        self._sources: dict[str, Source] = {}
+        self._sources = Sources()
+        self.sinks = Sinks(
+            self.catalog, self.definitions, self.spark, lambda point: self.at_point(point)
+        )
         self._unread: dict[str, str] = {}
 
     # ---- the loop
@@ -121,19 +126,29 @@ class Engine:
                 time.sleep(max(0.0, interval - (time.monotonic() - begun)))
 
     def _waits(self) -> bool:
-        """Whether a unit that failed is to be tried again."""
+        """Whether more is to come: from a source, or from a unit or sink that is tried again."""
+        if self._sources.waiting or self.sinks.undelivered():
+            return True
         now = time.time()
         return any(row.state == "running" and row.not_before > now for row in self.catalog.units())
 
     def tick(self) -> bool:
-        """One round: every stream takes in, every unit steps. Returns whether anything was done."""
+        """One round: every stream takes in, every unit steps, every sink gets what is new. Returns
+        whether anything was done."""
+        self._sources.keep(set(self.definitions.streams))
         worked = self._all(self._try_ingest, list(self.definitions.streams))
         ready = [
             row
             for row in self.catalog.units()
             if row.state == "running" and row.not_before <= time.time()
         ]
-        return self._all(self._try_step, ready) or worked
+        worked = self._all(self._try_step, ready) or worked
+        return self._all(self.deliver, self.sinks.ready()) or worked
+
+    def deliver(self, query: str) -> bool:
+        """Send a query's new results to its sink; returns whether there were any."""
+        lease = self._lease(sink_owner(query))
+        return lease is not None and self.sinks.deliver(query, lease)
 
     def _all(self, work: Callable[[Any], bool], items: Sequence[Any]) -> bool:
         """The work for all items, several at once; whether any of it was worth it."""
@@ -220,12 +235,7 @@ class Engine:
         return True
 
     def _source(self, name: str) -> Source | None:
-        if name not in self._sources:
-            declared = self.definitions.streams[name]
-            if declared.source is None:
-                return None
-            self._sources[name] = open_source(declared.source, declared.stream.schema)
-        return self._sources[name]
+        return self._sources.of(name, self.definitions.streams[name])
 
     # ---- units
 
@@ -427,7 +437,8 @@ class Engine:
         return lease
 
     def release(self) -> None:
-        """Give back all leases, so that another process may go on at once."""
+        """Give back all leases, so that another process may go on at once, and close the sources."""
+        self._sources.keep(set())
         for lease in self._leases.values():
             self.catalog.release(lease)
         self._leases.clear()
