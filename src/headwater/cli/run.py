@@ -214,9 +214,10 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
 
     asked.say(f"starting Spark on {asked.master}")
     log = asked.state / SPARK_LOG
+    settings = headwater.session_settings()
     try:
         with _output_to(log):
-            spark = open_session(asked.master)
+            spark = open_session(asked.master, settings=settings)
     except RuntimeFailure as error:
         raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
     return SteeredEngine(headwater.catalog, headwater.state, spark)

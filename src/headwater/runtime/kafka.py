@@ -40,7 +40,8 @@ def check_connector(spark: SparkSession) -> None:
     except Py4JError as error:
         raise InputError(
             "this Spark session was started without the Kafka connector: end Headwater and run it "
-            "again, the connector comes with the session if a Kafka source or sink is declared"
+            "again, now that Kafka is declared; if the connector could not be fetched, "
+            "python -m headwater.runtime.jars connector says why"
         ) from error
 
 
