@@ -76,10 +76,18 @@ class Topic:
         """Delete the messages of a partition before an offset, as retention does."""
         wanted = self.spark._jvm.java.util.HashMap()
         place = self.spark._jvm.org.apache.kafka.common.TopicPartition(self.name, partition)
-        records = self.spark._jvm.org.apache.kafka.clients.admin.RecordsToDelete
-        wanted.put(place, records.beforeOffset(before))
+        wanted.put(place, self._before(before))
         with self.admin() as admin:
             admin.client.deleteRecords(wanted).all().get()
+
+    def _before(self, offset: int) -> Any:
+        """Found by its signature: a method of the same name hides it from Py4J."""
+        lang, gateway = self.spark._jvm.java.lang, self.spark.sparkContext._gateway
+        loader = lang.Thread.currentThread().getContextClassLoader()
+        kind = loader.loadClass("org.apache.kafka.clients.admin.RecordsToDelete")
+        types, values = gateway.new_array(lang.Class, 1), gateway.new_array(lang.Object, 1)
+        types[0], values[0] = lang.Long.TYPE, offset
+        return kind.getMethod("beforeOffset", types).invoke(None, values)
 
     def messages(self) -> list[tuple[str, str]]:
         """All keys and values."""
