@@ -44,10 +44,12 @@ check: $(INSTALLED)  ## format, lint, types, layers and the fast tests; about a 
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -m "$(FAST)" -n $(WORKERS) --maxprocesses 8
 
-# The PostgreSQL tests are skipped, and say so, where its server cannot be had.
+# The PostgreSQL and Kafka tests are skipped, and say so, where these cannot be had, unless
+# HEADWATER_REQUIRE_POSTGRESQL=1 or HEADWATER_REQUIRE_KAFKA=1 says that they have to run.
 test: check  ## everything but the slow tests
 	@scripts/ensure java
 	@scripts/ensure postgresql || true
+	@scripts/ensure kafka || true
 	$(PYTEST) -m "$(REST)"
 
 soak: $(INSTALLED)  ## the slow tests

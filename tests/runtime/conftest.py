@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import kafka_broker
 import postgres
 import pytest
 from catalog_helpers import Clock
@@ -26,6 +27,19 @@ def postgresql() -> Iterator[postgres.Server]:
             started = stack.enter_context(postgres.server("fsync=off", "full_page_writes=off"))
         except postgres.Missing as reason:
             if os.environ.get(postgres.REQUIRED):
+                pytest.fail(str(reason))
+            pytest.skip(str(reason))
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[kafka_broker.Broker]:
+    """A broker of its own; the connector has to be there before the Spark session."""
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(kafka_broker.broker())
+        except kafka_broker.Missing as reason:
+            if os.environ.get(kafka_broker.REQUIRED):
                 pytest.fail(str(reason))
             pytest.skip(str(reason))
         yield started
@@ -60,9 +74,13 @@ def stream(catalog: Catalog) -> Catalog:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """The one Spark session of a test run."""
+    """The one Spark session of a test run; with the Kafka connector where that was fetched."""
+    from headwater.runtime.jars import beside_spark, jars
     from headwater.runtime.session import open_session
 
-    session = open_session("local[2]", "headwater tests", {"spark.driver.memory": "2g"})
+    settings = {"spark.driver.memory": "2g"}
+    if found := beside_spark(jars("connector")):
+        settings["spark.jars"] = ",".join(str(path) for path in found)
+    session = open_session("local[2]", "headwater tests", settings)
     yield session
     session.stop()

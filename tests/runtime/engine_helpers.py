@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,10 +14,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
 from headwater.algebra.times import to_days, to_micros
 from headwater.cql import Connector, CreateQuery, CreateStream, CreateTable, unparse
 from headwater.reference import evaluate
+from headwater.reference.data import to_json
 from headwater.reference.values import normal_row, row_order
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.engine import Engine
@@ -130,3 +134,26 @@ def stop_at(point: str, after: int) -> Callable[[str], None]:
                 raise Stop(point)
 
     return at_point
+
+
+def json_lines(stream: Stream, rows: list[Any]) -> str:
+    """The tuples of a stream as JSON lines."""
+    return "".join(
+        json.dumps(
+            {
+                column.name: to_json(value, column.type)
+                for column, value in zip(stream.schema, row, strict=True)
+            }
+        )
+        + "\n"
+        for row in rows
+    )
+
+
+def tick_until(headwater: Headwater, done: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Step until something is so; fails the test if it never is."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not come to that"
+        if not headwater.engine.tick():
+            time.sleep(0.02)

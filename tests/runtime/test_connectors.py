@@ -6,53 +6,152 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cql import Connector
+from headwater.algebra.catalog import Stream
+from headwater.cql import Connector, CreateStream, parse
 from headwater.errors import HeadwaterError, InputError
 from headwater.runtime.api import open_state
-from headwater.runtime.connectors import FileOptions, file_options
+from headwater.runtime.connectors import (
+    EXAMPLES,
+    FileOptions,
+    FileSinkOptions,
+    KafkaOptions,
+    KafkaSinkOptions,
+    Options,
+    RateOptions,
+    ReplayOptions,
+    SinkOptions,
+    SocketOptions,
+    sink_options,
+    source_options,
+)
+
+DECLARED = "CREATE STREAM s (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
 
 
-def files(**options: object) -> Connector:
-    return Connector("files", tuple(options.items()))  # type: ignore[arg-type]
+def stream(text: str = DECLARED) -> Stream:
+    (statement,) = parse(text)
+    assert isinstance(statement, CreateStream)
+    return statement.stream
+
+
+def of(kind: str, **options: object) -> Connector:
+    return Connector(kind, tuple(options.items()))  # type: ignore[arg-type]
+
+
+AT = {"servers": "a:9092, b:9093", "topic": "t"}
 
 
 @pytest.mark.parametrize(
     "source, options",
     [
-        (files(path="in"), FileOptions("in", "json")),
-        (files(path="in/x.csv"), FileOptions("in/x.csv", "csv")),
-        (files(path="in/x.jsonl"), FileOptions("in/x.jsonl", "json")),
-        (files(path="in", format="PARQUET", files_per_step=3), FileOptions("in", "parquet", 3)),
+        (of("files", path="in"), FileOptions("in", "json")),
+        (of("files", path="in/x.csv"), FileOptions("in/x.csv", "csv")),
+        (of("files", path="in/x.jsonl"), FileOptions("in/x.jsonl", "json")),
+        (
+            of("files", path="in", format="PARQUET", files_per_step=3),
+            FileOptions("in", "parquet", 3),
+        ),
+        (of("kafka", **AT), KafkaOptions("a:9092,b:9093", "t")),
+        (
+            of("kafka", **AT, format="CSV", start="latest", rows_per_step=7),
+            KafkaOptions("a:9092,b:9093", "t", "csv", "latest", 7),
+        ),
+        (of("rate", rows_per_second=5), RateOptions(5)),
+        (of("socket", host="h", port=80), SocketOptions("h", 80)),
+        (of("replay", path="x.parquet", speed=10), ReplayOptions("x.parquet", "parquet", 10.0)),
     ],
 )
-def test_options_of_files(source: Connector, options: FileOptions) -> None:
-    assert file_options(source) == options
+def test_options_of_sources(source: Connector, options: Options) -> None:
+    assert source_options(source, stream()) == options
 
 
 @pytest.mark.parametrize(
     "source, said",
     [
-        (files(), "needs a path"),
-        (files(path="in", formt="csv"), "no option formt; did you mean format"),
-        (files(path="in", format="xml"), "cannot read xml"),
-        (files(path="in", files_per_step=0), "from 1 on, not 0"),
-        (Connector("kafka", (("topic", "t"),)), r"kafka\(..\) cannot be read yet"),
+        (of("files"), "needs a path"),
+        (of("files", path="in", formt="csv"), "no option formt; did you mean format"),
+        (of("files", path="in", format="xml"), "cannot read xml"),
+        (of("files", path="in", files_per_step=0), "from 1 on, not 0"),
+        (of("kafka", topic="t"), "kafka needs servers: kafka"),
+        (of("kafka", servers="a", topic="t"), "host:port, with commas between them, not 'a'"),
+        (of("kafka", servers="a:99999", topic="t"), "host:port"),
+        (of("kafka", servers="a:9092", topic="a b"), "no topic"),
+        (of("kafka", **AT, format="parquet"), "cannot read parquet; there is: csv, json"),
+        (of("kafka", **AT, start="first"), "no start first; there is: earliest, latest"),
+        (of("kafka", **AT, sart="latest"), "no option sart; did you mean start"),
+        (of("rate"), "rate needs rows_per_second"),
+        (of("rate", rows_per_second="5"), "a whole number from 1 to 1000000, not '5'"),
+        (of("rate", rows_per_second=True), "not True"),
+        (of("socket", host="h"), "socket needs port"),
+        (of("socket", host="h", port=70000), "from 1 to 65535, not 70000"),
+        (of("socket", host=7, port=80), "needs a host"),
+        (of("replay", path="x", speed=0), "a number above 0, not 0"),
+        (of("replay", path="x", sped=2), "did you mean speed"),
+        (of("kafak"), "no source kafak; did you mean kafka"),
     ],
 )
-def test_options_that_do_not_fit(source: Connector, said: str) -> None:
+def test_options_of_sources_that_do_not_fit(source: Connector, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        file_options(source)
+        source_options(source, stream())
+
+
+def test_rate_makes_a_time_and_numbers() -> None:
+    other = stream("CREATE STREAM s (a STRING, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
+    with pytest.raises(InputError, match=r"s\.a is STRING, and can only be BIGINT"):
+        source_options(of("rate", rows_per_second=1), other)
+
+
+@pytest.mark.parametrize(
+    "sink, options",
+    [
+        (of("files", path="out"), FileSinkOptions("out")),
+        (of("files", path="out", format="csv"), FileSinkOptions("out", "csv")),
+        (of("kafka", **AT), KafkaSinkOptions("a:9092,b:9093", "t")),
+    ],
+)
+def test_options_of_sinks(sink: Connector, options: SinkOptions) -> None:
+    assert sink_options(sink) == options
+
+
+@pytest.mark.parametrize(
+    "sink, said",
+    [
+        (of("files"), "needs a path"),
+        (of("files", path="hdfs://x/y"), "a folder of this machine"),
+        (of("files", path="out", format="avro"), "avro; there is: csv, json, parquet"),
+        (of("files", path="out", files_per_step=1), "no option files_per_step"),
+        (of("kafka", **AT, start="latest"), "no option start"),
+        (of("rate", rows_per_second=1), "no sink rate"),
+    ],
+)
+def test_options_of_sinks_that_do_not_fit(sink: Connector, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        sink_options(sink)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_the_examples_in_messages_are_right(kind: type, tmp_path: Path) -> None:
+    with open_state(tmp_path / "state") as headwater:
+        if kind in (FileSinkOptions, KafkaSinkOptions):
+            headwater.execute(f"{DECLARED}; CREATE QUERY q TO {EXAMPLES[kind]} AS SELECT n FROM s")
+            assert headwater.query("q").row.sink is not None
+        else:
+            headwater.execute(DECLARED.replace("CLIENT", EXAMPLES[kind]))
+            assert headwater.definitions.streams["s"].source is not None
 
 
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM kafka(topic => 't')", "kafka"),
+        (DECLARED.replace("CLIENT", "kafka(topic => 't')"), "kafka needs servers"),
         ("CREATE TABLE t (a INT) FROM files(pth => 'x')", "did you mean path"),
         (
-            "CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
-            "CREATE QUERY q TO files(path => 'out') AS SELECT a FROM s",
-            "cannot be written yet",
+            "CREATE TABLE t (a INT) FROM kafka(topic => 't')",
+            r"read from files\(..\), not from kafka",
+        ),
+        (
+            f"{DECLARED}; CREATE QUERY q TO files(path => 'out', format => 'pdf') AS SELECT n FROM s",
+            "there is: csv, json, parquet",
         ),
     ],
 )

@@ -190,15 +190,20 @@ def queries(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
     observer = Observer(catalog)
     for row in rows:
         if _wanted(name, row.name):
+            view = observer.query(row)
             yield {
                 "query": row.spelled,
                 "state": row.state,
-                "rows": observer.results(row),
+                "rows": view.rows,
                 "unit": row.unit_id,
                 "digest": row.digest,
                 "start": instant(row.start_at),
                 "end": instant(row.end_at),
-                "error": row.error or None,
+                "sink": None
+                if row.sink is None
+                else _connector(row.sink["kind"], row.sink["options"]),
+                "undelivered": view.undelivered,
+                "error": row.error or view.sink_error or None,
                 "definition": row.definition,
             }
 
@@ -287,8 +292,12 @@ def _source(definition: str) -> str:
     assert isinstance(statement, CreateStream | CreateTable)
     if statement.source is None:
         return "client"
-    where = next((str(value) for _, value in statement.source.options), "")
-    return f"{statement.source.kind} {where}".strip()
+    return _connector(statement.source.kind, dict(statement.source.options))
+
+
+def _connector(kind: str, options: dict[str, Any]) -> str:
+    """The kind and its first option."""
+    return f"{kind} {next((str(value) for value in options.values()), '')}".strip()
 
 
 # ---- status
@@ -325,6 +334,7 @@ def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str
         "steps": sum(view.steps for view in overview.units),
         "step": max((view.seconds or 0.0 for view in overview.units), default=0.0),
         "rows_out": sum(view.rows for view in overview.queries),
+        "undelivered": overview.undelivered,
         "bytes": sum(v.bytes for v in overview.streams) + sum(v.bytes for v in overview.units),
         "events": [_event(event) for event in catalog.events(limit=5)],
     }
@@ -356,6 +366,11 @@ def _in_words(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
     for view in overview.units:
         if view.row.error:
             yield "", f"unit {view.row.id} ({names(view.queries)}) failed: {view.row.error}"
+    if any(view.row.sink is not None for view in overview.queries):
+        yield "sinks", f"{counted(record['undelivered'], 'row')} to deliver"
+    for query in overview.queries:
+        if query.sink_error:
+            yield "", f"the sink of {query.row.spelled} failed: {query.sink_error}"
     for event in record["events"]:
         detail = ", ".join(f"{key}: {value}" for key, value in event["detail"].items())
         yield "event", f"{event['at']} {event['kind']} {event['subject']} {detail}".rstrip()

@@ -10,10 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from headwater.algebra.expressions import Column
-from headwater.algebra.types import Type, Value
 from headwater.cli.files import fail
 from headwater.cli.formats import RowFormat
 from headwater.cli.rows import TAU, Answer, check_columns, show
@@ -41,7 +38,7 @@ class Reading:
     def read(self, catalog: Catalog) -> list[Result]:
         """The results after those read before."""
         table, self.after = results.read(catalog, self.row, self.after)
-        found = typed(table, self.columns)
+        found = results.typed(table.sort_by(TAU), self.columns) if table.num_rows else []
         if self.left is not None:
             found = found[: self.left]
             self.left -= len(found)
@@ -98,23 +95,3 @@ def reading(definitions: Definitions, row: QueryRow, limit: int | None) -> Readi
     assert isinstance(statement, CreateQuery)
     check_columns(row.spelled, statement.query.columns)
     return Reading(row, statement.query.columns, limit)
-
-
-def typed(table: pa.Table, columns: Sequence[Column]) -> list[Result]:
-    """The rows of a table of results as the algebra has them, in the order of `_tau`."""
-    if not table.num_rows:
-        return []
-    table = table.sort_by(TAU)
-    tau = table[TAU].cast(pa.int64()).to_pylist()
-    values = [_values(table[column.name], column.type) for column in columns]
-    return [Result(t, row) for t, row in zip(tau, zip(*values, strict=True), strict=True)]
-
-
-def _values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
-    if type_.is_decimal:
-        column = column.cast(pa.decimal128(type_.precision, type_.scale))
-    elif type_.name in ("TIMESTAMP", "INTERVAL"):
-        column = column.cast(pa.int64())
-    elif type_.name == "DATE":
-        column = column.cast(pa.int32())
-    return list(column.to_pylist())

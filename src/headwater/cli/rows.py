@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -14,7 +14,7 @@ from headwater.cli.files import WRONG, fail
 from headwater.cli.formats import RowFormat, counted, json_line
 from headwater.cli.tables import console, table
 from headwater.reference import Result
-from headwater.reference.data import to_json, to_text
+from headwater.reference.data import csv_line, to_json, to_text
 
 TAU, QUERY = "_tau", "_query"
 
@@ -85,18 +85,9 @@ def _show_json(answer: Answer) -> None:
 
 
 def _show_csv(answer: Answer, heading: bool) -> None:
-    """A heading, then the rows; NULL is an empty field, and an empty text has quotes."""
+    """A heading, then the rows."""
     if heading:
-        _print_csv([*(column.name for column in answer.columns), TAU, QUERY])
+        sys.stdout.write(csv_line([*(column.name for column in answer.columns), TAU, QUERY]))
     for result in answer.results:
-        _print_csv([*_texts(answer, result), format_timestamp(result.tau), answer.name])
-
-
-def _print_csv(fields: Iterable[str | None]) -> None:
-    sys.stdout.write(",".join("" if text is None else _quoted(text) for text in fields) + "\n")
-
-
-def _quoted(text: str) -> str:
-    if text and not set(text) & set(',"\r\n') and text == text.strip():
-        return text
-    return '"' + text.replace('"', '""') + '"'
+        fields = [*_texts(answer, result), format_timestamp(result.tau), answer.name]
+        sys.stdout.write(csv_line(fields))

@@ -213,9 +213,10 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
 
     asked.say(f"starting Spark on {asked.master}")
     log = asked.state / SPARK_LOG
+    settings = headwater.session_settings()
     try:
         with _output_to(log):
-            spark = open_session(asked.master)
+            spark = open_session(asked.master, settings=settings)
     except OSError as error:
         raise RuntimeFailure(
             f"{log} cannot be written: {error.strerror}; give this user permission to write in "
@@ -284,8 +285,15 @@ def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -
     )
     if now.pending:
         asked.say(f"{counted(now.pending, 'row')} left to work on; {_go_on(asked)}")
-    elif engine.stop.is_set():
+    elif engine.stop.is_set() and not now.undelivered:
         asked.say(f"nothing is left to work on; {_go_on(asked)}")
+    if now.undelivered:
+        asked.say(f"{counted(now.undelivered, 'row')} left to deliver; {_go_on(asked)}")
+    for query in now.queries:
+        if query.sink_error:
+            typer.echo(
+                f"headwater: the sink of {query.row.spelled} failed: {query.sink_error}", err=True
+            )
     failed = [view for view in now.units if view.row.error]
     for view in failed:
         typer.echo(

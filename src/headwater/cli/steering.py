@@ -32,6 +32,9 @@ class SteeredEngine(Engine):
                 self.steps += 1
         return worked
 
+    def deliver(self, query: str) -> bool:
+        return not self.stop.is_set() and super().deliver(query)
+
     def tick(self) -> bool:
         self._round_at = time.time()
         worked = super().tick()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -366,3 +366,14 @@ def to_json(value: Value, type_: Type) -> bool | int | float | str | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else _float_text(value)
     return value if type_.is_integer else _moment_text(value, type_)
+
+
+def csv_line(fields: Iterable[str | None]) -> str:
+    """A line of CSV: NULL is an empty field, and an empty text has quotes."""
+    return ",".join("" if text is None else _quoted(text) for text in fields) + "\n"
+
+
+def _quoted(text: str) -> str:
+    if text and not set(text) & set(',"\r\n') and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'

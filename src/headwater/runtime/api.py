@@ -13,6 +13,7 @@ with headwater.open("state") as hw:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.types import Value
-from headwater.errors import HeadwaterError, nearest
+from headwater.errors import HeadwaterError, RuntimeFailure, nearest
 from headwater.runtime import results
 from headwater.runtime.analysis import Analysis, analysis, explained, lines
 from headwater.runtime.catalog import Catalog, QueryRow
@@ -32,6 +33,7 @@ from headwater.runtime.push import push
 from headwater.runtime.scripts import execute
 
 STATE = ".headwater"
+log = logging.getLogger("headwater")
 
 
 class Headwater:
@@ -54,9 +56,33 @@ class Headwater:
             from headwater.runtime.engine import Engine
             from headwater.runtime.session import open_session
 
-            spark = open_session(self._master, settings=self._settings)
+            spark = open_session(self._master, settings=self.session_settings())
             self._engine = Engine(self.catalog, self.state, spark)
         return self._engine
+
+    def session_settings(self) -> dict[str, str]:
+        """What a Spark session needs for all that is declared: with Kafka, also the connector.
+
+        Where that cannot be fetched it is said, and streams from elsewhere go on without it.
+        """
+        settings = dict(self._settings)
+        if self._uses_kafka():
+            from headwater.runtime.jars import beside_spark, fetch
+
+            try:
+                found = [str(path) for path in beside_spark(fetch("connector"))]
+                given = [settings["spark.jars"]] if settings.get("spark.jars") else []
+                settings["spark.jars"] = ",".join([*given, *found])
+            except RuntimeFailure as error:
+                log.warning("%s", error)
+        return settings
+
+    def _uses_kafka(self) -> bool:
+        sources = [declared.source for declared in self.definitions.streams.values()]
+        sinks = [query.sink for query in self.catalog.queries()]
+        return any(source is not None and source.kind == "kafka" for source in sources) or any(
+            sink is not None and sink["kind"] == "kafka" for sink in sinks
+        )
 
     def execute(self, text: str) -> list[str]:
         """Carry out the statements of a text, none if one is wrong; a sentence about each.

@@ -1,16 +1,27 @@
-"""What a source says of itself, checked when it is declared and not when it is first read."""
+"""What a source or sink says of itself, checked when it is declared and not when it is first used.
+
+Each kind has a frozen dataclass whose fields are its options, and a function that reads them from the
+statement and raises InputError with what would have been possible.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+from headwater.algebra.catalog import Stream
 from headwater.cql.statements import Connector
 from headwater.errors import InputError, nearest
 
 FORMATS = ("json", "csv", "parquet")
-KINDS = ("files",)
-"""The sources that the engine reads."""
+LINE_FORMATS = ("json", "csv")
+STARTS = ("earliest", "latest")
+ROWS_PER_STEP = 100_000
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True)
@@ -22,34 +33,258 @@ class FileOptions:
     files_per_step: int = 64
 
 
+@dataclass(frozen=True)
+class KafkaOptions:
+    """A topic, the form of its messages, and where to begin in it."""
+
+    servers: str
+    topic: str
+    format: str = "json"
+    start: str = "earliest"
+    rows_per_step: int = ROWS_PER_STEP
+
+
+@dataclass(frozen=True)
+class RateOptions:
+    """How many tuples are made in a second."""
+
+    rows_per_second: int
+    rows_per_step: int = ROWS_PER_STEP
+
+
+@dataclass(frozen=True)
+class SocketOptions:
+    """A server that sends lines, and their form."""
+
+    host: str
+    port: int
+    format: str = "json"
+    rows_per_step: int = ROWS_PER_STEP
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Files with all of the input, and how much faster than it happened they are fed."""
+
+    path: str
+    format: str
+    speed: float = 1.0
+    rows_per_step: int = ROWS_PER_STEP
+
+
+@dataclass(frozen=True)
+class FileSinkOptions:
+    """The folder that results are written to, and their form."""
+
+    path: str
+    format: str = "json"
+
+
+@dataclass(frozen=True)
+class KafkaSinkOptions:
+    """The topic that results are sent to."""
+
+    servers: str
+    topic: str
+
+
+Options = FileOptions | KafkaOptions | RateOptions | SocketOptions | ReplayOptions
+SinkOptions = FileSinkOptions | KafkaSinkOptions
+
+EXAMPLES: dict[type, str] = {
+    FileOptions: "files(path => 'in/flights', format => 'json')",
+    KafkaOptions: "kafka(servers => 'localhost:9092', topic => 'flights', format => 'json')",
+    RateOptions: "rate(rows_per_second => 10)",
+    SocketOptions: "socket(host => 'localhost', port => 9999, format => 'json')",
+    ReplayOptions: "replay(path => 'in/flights.csv', speed => 10)",
+    FileSinkOptions: "files(path => 'out/gates', format => 'json')",
+    KafkaSinkOptions: "kafka(servers => 'localhost:9092', topic => 'gates')",
+}
+
+
+# ---- reading options
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The options of a connector as they were written, read one by one."""
+
+    kind: str
+    values: dict[str, Any]
+    target: type
+
+    @classmethod
+    def of(cls, connector: Connector, target: type) -> _Given:
+        """Raises InputError for an option that is unknown, or needed and not there."""
+        given = dict(connector.options)
+        known = [field.name for field in fields(target)]
+        for name in given:
+            if name not in known:
+                raise InputError(f"{connector.kind} has no option {name}; {nearest(name, known)}")
+        return cls(connector.kind, given, target)
+
+    def text(self, name: str) -> str:
+        value = self.values.get(name)
+        if not isinstance(value, str) or not value:
+            what = name if name.endswith("s") else f"a {name}"
+            raise InputError(f"{self.kind} needs {what}: {EXAMPLES[self.target]}")
+        return value
+
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        chosen = str(self.values.get(name, default)).lower()
+        if chosen not in known:
+            verb = "cannot read" if name == "format" else f"has no {name}"
+            raise InputError(f"{self.kind} {verb} {chosen}; {nearest(chosen, known)}")
+        return chosen
+
+    def whole(self, name: str, largest: int | None = None) -> int:
+        default = next(field.default for field in fields(self.target) if field.name == name)
+        value = self.values.get(name, None if default is MISSING else default)
+        if value is None:
+            raise InputError(f"{self.kind} needs {name}: {EXAMPLES[self.target]}")
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not fits or (largest is not None and value > largest):
+            to = f" to {largest}" if largest is not None else " on"
+            raise InputError(f"{name} is a whole number from 1{to}, not {value!r}")
+        return int(value)
+
+    def factor(self, name: str) -> float:
+        value = self.values.get(name, 1)
+        if not isinstance(value, int | float | Decimal) or isinstance(value, bool) or value <= 0:
+            raise InputError(f"{name} is a number above 0, not {value!r}")
+        return float(value)
+
+    def servers(self) -> str:
+        value = self.text("servers")
+        for server in value.split(","):
+            split_server(server)
+        return value.replace(" ", "")
+
+    def topic(self) -> str:
+        value = self.text("topic")
+        if not TOPIC.fullmatch(value) or value in (".", ".."):
+            raise InputError(f"{value!r} is no topic: letters, digits, dots, dashes, underscores")
+        return value
+
+
+def split_server(server: str) -> tuple[str, int]:
+    """Host and port of `host:port`; raises InputError."""
+    host, _, port = server.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise InputError(f"servers are named host:port, with commas between them, not {server!r}")
+    return host.strip("[]"), int(port)
+
+
+def _guessed(path: str) -> str:
+    """The format that the name of a file speaks of; JSON lines if it says nothing."""
+    suffix = Path(path).suffix.lstrip(".").replace("jsonl", "json")
+    return suffix if suffix in FORMATS else "json"
+
+
+# ---- sources
+
+
 def file_options(source: Connector) -> FileOptions:
     """The options of a `files(..)`; raises InputError, naming what there is."""
-    if source.kind not in KINDS:
-        raise InputError(
-            f"{source.kind}(..) cannot be read yet; {nearest(source.kind, KINDS)}; "
-            "or declare the stream FROM CLIENT and push to it"
-        )
-    given = dict(source.options)
-    known = tuple(FileOptions.__dataclass_fields__)
-    for name in given:
-        if name not in known:
-            raise InputError(f"files has no option {name}; {nearest(name, known)}")
-    path = given.get("path")
-    if not isinstance(path, str):
-        raise InputError("files needs a path: files(path => 'in/flights', format => 'json')")
-    guessed = Path(path).suffix.lstrip(".").replace("jsonl", "json")
-    chosen = str(given.get("format", guessed if guessed in FORMATS else "json")).lower()
-    if chosen not in FORMATS:
-        raise InputError(f"files cannot read {chosen}; {nearest(chosen, FORMATS)}")
-    count = given.get("files_per_step", 64)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InputError(f"files_per_step is a whole number from 1 on, not {count!r}")
-    return FileOptions(path, chosen, count)
+    given = _Given.of(source, FileOptions)
+    path = given.text("path")
+    chosen = given.choice("format", FORMATS, _guessed(path))
+    return FileOptions(path, chosen, given.whole("files_per_step"))
+
+
+def _kafka_options(source: Connector) -> KafkaOptions:
+    given = _Given.of(source, KafkaOptions)
+    return KafkaOptions(
+        given.servers(),
+        given.topic(),
+        given.choice("format", LINE_FORMATS, "json"),
+        given.choice("start", STARTS, "earliest"),
+        given.whole("rows_per_step"),
+    )
+
+
+def _rate_options(source: Connector) -> RateOptions:
+    given = _Given.of(source, RateOptions)
+    return RateOptions(given.whole("rows_per_second", 1_000_000), given.whole("rows_per_step"))
+
+
+def _socket_options(source: Connector) -> SocketOptions:
+    given = _Given.of(source, SocketOptions)
+    return SocketOptions(
+        given.text("host"),
+        given.whole("port", 65535),
+        given.choice("format", LINE_FORMATS, "json"),
+        given.whole("rows_per_step"),
+    )
+
+
+def _replay_options(source: Connector) -> ReplayOptions:
+    given = _Given.of(source, ReplayOptions)
+    path = given.text("path")
+    chosen = given.choice("format", FORMATS, _guessed(path))
+    return ReplayOptions(path, chosen, given.factor("speed"), given.whole("rows_per_step"))
+
+
+_SOURCES: dict[str, Callable[[Connector], Options]] = {
+    "files": file_options,
+    "kafka": _kafka_options,
+    "rate": _rate_options,
+    "socket": _socket_options,
+    "replay": _replay_options,
+}
+
+
+def source_options(source: Connector, stream: Stream) -> Options:
+    """The options of a stream's source; raises InputError if they do not fit."""
+    if source.kind not in _SOURCES:
+        raise InputError(f"there is no source {source.kind}; {nearest(source.kind, _SOURCES)}")
+    options = _SOURCES[source.kind](source)
+    if isinstance(options, RateOptions):
+        _check_rate_columns(stream)
+    return options
+
+
+def _check_rate_columns(stream: Stream) -> None:
+    for column in stream.schema:
+        if column.name.lower() != stream.time.lower() and column.type.name != "BIGINT":
+            raise InputError(
+                f"rate makes a time and numbers: {stream.name}.{column.name} is {column.type}, "
+                "and can only be BIGINT"
+            )
+
+
+def check_source(source: Connector | None, stream: Stream) -> None:
+    """Raises InputError if a stream cannot be read from there."""
+    if source is not None:
+        source_options(source, stream)
+
+
+def check_table(source: Connector) -> None:
+    """Raises InputError if a table cannot be read from there."""
+    if source.kind != "files":
+        raise InputError(f"a table is read from files(..), not from {source.kind}(..)")
+    file_options(source)
+
+
+# ---- sinks
+
+
+def sink_options(sink: Connector) -> SinkOptions:
+    """The options of a query's sink; raises InputError if they do not fit."""
+    match sink.kind:
+        case "files":
+            given = _Given.of(sink, FileSinkOptions)
+            path = given.text("path")
+            if "://" in path:
+                raise InputError(f"results are written to a folder of this machine, not to {path}")
+            return FileSinkOptions(path, given.choice("format", FORMATS, "json"))
+        case "kafka":
+            given = _Given.of(sink, KafkaSinkOptions)
+            return KafkaSinkOptions(given.servers(), given.topic())
+    raise InputError(f"there is no sink {sink.kind}; {nearest(sink.kind, ('files', 'kafka'))}")
 
 
 def check_sink(sink: Connector | None) -> None:
     """Raises InputError if results cannot be sent there."""
     if sink is not None and sink.kind != "none":
-        raise InputError(
-            f"TO {sink.kind}(..) cannot be written yet; leave it out and read the results"
-        )
+        sink_options(sink)

@@ -33,6 +33,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.claims import Claims, this_process
 from headwater.runtime.compile import ARRIVAL, FOREVER, TIME, Delta, compiled
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
 from headwater.runtime.lifecycle import (
@@ -45,7 +46,8 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter, Watch
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
-from headwater.runtime.sources import MALFORMED, Files, Source, open_source
+from headwater.runtime.sinks import Sinks
+from headwater.runtime.sources import MALFORMED, Files, Source, Sources
 from headwater.runtime.sparksql import quoted
 from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
@@ -95,7 +97,8 @@ class Engine:
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
-        self._sources: dict[str, Source] = {}
+        self._sources = Sources()
+        self.sinks = Sinks(self.catalog, self.definitions, self.spark, self._at_point)
         self._unread: dict[str, Unread] = {}
         self._told = ""
         self._base = self.limits
@@ -157,8 +160,10 @@ class Engine:
             log.exception("housekeeping failed, and is tried again")
 
     def _waits(self) -> bool:
-        """Whether there may be more to do without any new input: something that failed is to be
-        tried again, or another process is at work."""
+        """Whether there may be more to do without any new input: a source is to bring more,
+        what failed is to be tried again, or another process is at work."""
+        if self._sources.waiting or self.sinks.undelivered():
+            return True
         others = self.claims.others()
         if others:
             name, holder = min(others.items())
@@ -175,9 +180,11 @@ class Engine:
         )
 
     def tick(self) -> bool:
-        """One round: every stream takes in, every unit steps. Returns whether anything was done."""
+        """One round: every stream takes in, every unit steps, every sink gets what is new. Returns
+        whether anything was done."""
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
+        self._sources.keep(set(self.definitions.streams))
         worked = self._all(self._try_ingest, list(self.definitions.streams))
         settle_ends(self.catalog)
         ready = [
@@ -185,7 +192,18 @@ class Engine:
             for row in self.catalog.units()
             if row.state == "running" and row.not_before <= time.time()
         ]
-        return self._all(self._try_step, ready) or worked
+        worked = self._all(self._try_step, ready) or worked
+        return self._all(self.deliver, self.sinks.ready()) or worked
+
+    def deliver(self, query: str) -> bool:
+        """Send a query's new results to its sink; returns whether there were any."""
+        owner = sink_owner(query)
+        lease = self._lease(owner)
+        try:
+            return lease is not None and self.sinks.deliver(query, lease)
+        except LeaseLost:
+            self.claims.lost(owner)
+            return False
 
     def _all(self, work: Callable[[Any], bool], items: Sequence[Any]) -> bool:
         """The work for all items, several at once; whether any of it was worth it."""
@@ -219,9 +237,8 @@ class Engine:
         for unit in set(self._units) - units:
             del self._units[unit]
         self.meter.forget_all_but(units)
-        for name in set(self._sources) - set(self.definitions.streams):
-            del self._sources[name]
-            self._waiting.pop(name, None)
+        for name in set(self._waiting) - set(self.definitions.streams):
+            del self._waiting[name]
         self.claims.forget(lambda name: name.startswith("unit:") and name[5:] not in units)
 
     def end_finite_streams(self) -> bool:
@@ -366,12 +383,7 @@ class Engine:
         return waits
 
     def _source(self, name: str) -> Source | None:
-        if name not in self._sources:
-            declared = self.definitions.streams[name]
-            if declared.source is None:
-                return None
-            self._sources[name] = open_source(declared.source, declared.stream.schema)
-        return self._sources[name]
+        return self._sources.of(name, self.definitions.streams[name])
 
     # ---- units
 
@@ -467,7 +479,8 @@ class Engine:
         return self.claims.take(name)
 
     def release(self) -> None:
-        """Give back all leases, so that another process may go on at once."""
+        """Give back all leases, so that another process may go on at once, and close the sources."""
+        self._sources.keep(set())
         self.claims.release()
 
 

@@ -27,6 +27,7 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.claims import is_dead
+from headwater.runtime.delivery import delivery
 from headwater.runtime.measure import decayed
 from headwater.runtime.pacing import WAITS
 
@@ -72,10 +73,13 @@ class UnitView:
 
 @dataclass(frozen=True)
 class QueryView:
-    """A query and the number of its results."""
+    """A query, the number of its results, and of those that its sink has not got (`undelivered`),
+    with the reason if sending them fails."""
 
     row: QueryRow
     rows: int
+    undelivered: int = 0
+    sink_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,11 @@ class Overview:
     def pending(self) -> int:
         """The rows of all streams that a running unit has not taken in yet."""
         return sum(stream.pending for stream in self.streams)
+
+    @property
+    def undelivered(self) -> int:
+        """The results that sinks have not got yet."""
+        return sum(query.undelivered for query in self.queries)
 
 
 @dataclass
@@ -119,16 +128,25 @@ class Observer:
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
             tuple(map(unit, rows)),
-            tuple(QueryView(row, self.results(row)) for row in self.catalog.queries()),
+            tuple(self.query(row) for row in self.catalog.queries()),
         )
 
-    def results(self, query: QueryRow) -> int:
-        """How many results a query has; only segments across its start or end are looked into."""
+    def query(self, row: QueryRow) -> QueryView:
+        """A query as it stands."""
+        if row.sink is None:
+            return QueryView(row, self.results(row))
+        sent = delivery(self.catalog, row)
+        error = str(sent.failure.get("error", ""))
+        return QueryView(row, self.results(row), self.results(row, sent.seq), error)
+
+    def results(self, query: QueryRow, after: int = 0) -> int:
+        """How many results a query has after a sequence number; only segments across its start or
+        end are looked into."""
         if query.unsettled:
             return 0
         return sum(
             self._within(segment, query.start_at, query.end_at)
-            for segment in self.segments(unit_log(query.unit_id))
+            for segment in self.segments(unit_log(query.unit_id), after)
         )
 
     def _within(self, segment: Segment, start: int | None, end: int | None) -> int:

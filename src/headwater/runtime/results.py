@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.algebra.types import Value
+from headwater.algebra.expressions import Column
+from headwater.algebra.types import Type, Value
+from headwater.reference import Result
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, QueryRow, unit_log
+from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
 
 Row = dict[str, Value]
 
@@ -22,7 +24,7 @@ def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, i
         if query.unsettled:
             return pa.table({}), after
     segments = catalog.segments(unit_log(query.unit_id), after)
-    tables = [_shown(query, files.read_arrow(s.path)) for s in segments if s.rows]
+    tables = [read_segment(query, s) for s in segments if s.rows]
     end = segments[-1].seq if segments else after
     return (pa.concat_tables(tables) if tables else pa.table({}), end)
 
@@ -33,7 +35,28 @@ def rows(table: pa.Table) -> Iterator[Row]:
         yield from batch.to_pylist()
 
 
-def _shown(query: QueryRow, table: pa.Table) -> pa.Table:
+def typed(table: pa.Table, columns: Sequence[Column]) -> list[Result]:
+    """The rows of a table of results as the algebra has them, in the order of the table."""
+    if not table.num_rows:
+        return []
+    tau = table["_tau"].cast(pa.int64()).to_pylist()
+    values = [_values(table[column.name], column.type) for column in columns]
+    return [Result(t, row) for t, row in zip(tau, zip(*values, strict=True), strict=True)]
+
+
+def _values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
+    if type_.is_decimal:
+        column = column.cast(pa.decimal128(type_.precision, type_.scale))
+    elif type_.name in ("TIMESTAMP", "INTERVAL"):
+        column = column.cast(pa.int64())
+    elif type_.name == "DATE":
+        column = column.cast(pa.int32())
+    return list(column.to_pylist())
+
+
+def read_segment(query: QueryRow, segment: Segment) -> pa.Table:
+    """The rows of a segment of the unit's log that are results of the query."""
+    table = files.read_arrow(segment.path)
     tau = table["_tau"]
     kept = None
     if query.start_at is not None:

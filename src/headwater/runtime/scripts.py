@@ -35,7 +35,7 @@ from headwater.cql.tokens import cut, word
 from headwater.errors import CqlError, HeadwaterError, nearest
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.compile import compiled
-from headwater.runtime.connectors import check_sink, file_options
+from headwater.runtime.connectors import check_sink, check_source, check_table
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.limits import checked as check_option
 from headwater.runtime.submit import carry_out
@@ -97,10 +97,12 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
     for statement in statements:
         new = True
         match statement:
-            case CreateStream() | CreateTable():
+            case CreateStream():
                 new = _declares(statement, sources)
-                if statement.source is not None:
-                    file_options(statement.source)
+                check_source(statement.source, statement.stream)
+            case CreateTable():
+                new = _declares(statement, sources)
+                check_table(statement.source)
             case CreateQuery():
                 new = _declares(statement, queries)
                 check_sink(statement.sink)

@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater.runtime.faults import is_full, is_gone, reason
-from headwater.runtime.sources import ASIDE, Files, Position, mark
+from headwater.runtime.sources import Files, Position
+from headwater.runtime.sources.files import ASIDE, mark
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,4 @@
-"""Where tuples come from: a source says what is new since a position, as a DataFrame.
-
-A source keeps nothing itself. Its position is JSON that the catalog stores in the same transaction
-in which it registers the segment made of the batch, so a batch is taken in once, whatever happens.
-Every batch has the stream's columns, `_arrival` (place in the source's own order) and `_malformed`
-(the reason and the record, where a record could not be read).
-"""
+"""Files of a folder as a stream, and files as a table: JSON lines, CSV with a header, Parquet."""
 
 from __future__ import annotations
 
@@ -12,10 +6,9 @@ import csv
 import functools
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,44 +21,15 @@ from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.pacing import within_rows
+from headwater.runtime.sources.base import MALFORMED, Batch, Position
+from headwater.runtime.sources.lines import parsed
 from headwater.runtime.sparksql import quoted, spark_type
 
-MALFORMED = "_malformed"
 SMALL_BYTES = 16_000_000
 """A batch of at most so many bytes passes through the driver, which is quicker."""
 
 ASIDE = "aside"
 """Where a position keeps the files that cannot be read, each with its mark."""
-
-Position = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Tuples that are new, and the position behind them."""
-
-    frame: DataFrame
-    position: Position
-    small: bool
-
-
-class Source(Protocol):
-    """What a stream reads from."""
-
-    @property
-    def finite(self) -> bool:
-        """Whether a source that has nothing new may be taken as ended when all is idle."""
-
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        """What came since the position; None if nothing did. Raises InputError."""
-
-
-def open_source(source: Connector, schema: Schema) -> Source:
-    """The source of a stream as declared; raises InputError for options that do not fit."""
-    return Files(file_options(source), schema)
-
-
-# ---- files
 
 
 @dataclass(frozen=True)
@@ -76,13 +40,14 @@ class Files:
     schema: Schema
     finite: bool = True
     rows_per_step: int | None = None
+    waits: bool = False
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
         fresh = within_rows(self.fresh(position), self.rows_per_step)
         if not fresh:
             return None
         first = int(position.get("next", 0))
-        numbered = _with_arrival(self.read(spark, fresh), fresh, first)
+        numbered = with_arrival(self.read(spark, fresh), fresh, first)
         present = set(list_files(self.options.path))
         names = sorted((set(position.get("files", ())) & present) | set(fresh))
         small = sum(Path(f).stat().st_size for f in fresh) <= SMALL_BYTES
@@ -102,6 +67,9 @@ class Files:
     def read(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
         """The records of these files, each with the name of its file."""
         return READERS[self.options.format](spark, names, self.schema)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 def mark(name: str) -> list[int] | None:
@@ -140,7 +108,7 @@ def list_files(path: str) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
+def with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
     """Rows of a file are in one partition and in order, so file and row make the arrival."""
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
     numbers = F.create_map(
@@ -152,19 +120,9 @@ def _with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFra
 
 
 def _read_json(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
-    columns = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in schema)
     lines = spark.read.option("maxPartitionBytes", str(1 << 40)).text(list(files))
     lines = lines.selectExpr("value", "_metadata.file_path AS _file").where("trim(value) <> ''")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
-    parsed = lines.select(
-        F.from_json("value", f"{columns}, {MALFORMED} STRING", options).alias("r"), "value", "_file"
-    )
-    broken = F.when(F.col(f"r.{MALFORMED}").isNotNull() | F.col("r").isNull(), F.col("value"))
-    return (
-        parsed.select("r.*", "_file", broken.alias("_raw"))
-        .drop(MALFORMED)
-        .withColumnRenamed("_raw", MALFORMED)
-    )
+    return parsed(lines, "json", schema)
 
 
 def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
@@ -263,4 +221,4 @@ def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFr
     if not found:
         raise InputError(f"the table's path {options.path} holds no file")
     frame = READERS[options.format](spark, found, schema)
-    return _with_arrival(frame.where(f"{MALFORMED} IS NULL").drop(MALFORMED), found, 0)
+    return with_arrival(frame.where(f"{MALFORMED} IS NULL").drop(MALFORMED), found, 0)

@@ -1,0 +1,247 @@
+"""Where results go by themselves: each query with a sink has its rows sent there, segment by segment.
+
+A sink follows the log of the query's unit with a cursor of its own, under a lease of its own. The rows
+are out before the cursor moves. A file is named by the number of its segment, so sending a segment
+again puts the same file in its place: files hold every row once. Kafka may get a row again, under the
+same key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from headwater.algebra.expressions import Column
+from headwater.algebra.times import format_timestamp
+from headwater.cql import CreateQuery, parse
+from headwater.cql.statements import Connector
+from headwater.errors import CatalogUnavailable, InputError, LeaseLost
+from headwater.reference import Result
+from headwater.reference.data import csv_line, to_json, to_text
+from headwater.runtime import results
+from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, unit_log
+from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.delivery import behind, delivery
+from headwater.runtime.kafka import check_connector, reach
+
+log = logging.getLogger("headwater")
+
+ROWS_AT_ONCE = 100_000
+LONGEST_WAIT = 60.0
+
+
+@dataclass
+class Sinks:
+    """Sends the results of the queries of one catalog to their sinks."""
+
+    catalog: Catalog
+    definitions: Definitions
+    spark: SparkSession
+    at_point: Callable[[str], None]
+    backoff: float = 1.0
+    _columns: dict[tuple[str, float], tuple[Column, ...]] = field(default_factory=dict)
+
+    def ready(self) -> list[str]:
+        """The queries that have something to send, and did not fail a moment ago."""
+        now = time.time()
+        return [
+            one.query.name
+            for one in behind(self.catalog)
+            if one.failure.get("not_before", 0.0) <= now
+        ]
+
+    def undelivered(self) -> bool:
+        """Whether results of a query that is not paused are still to be sent."""
+        return bool(behind(self.catalog))
+
+    def deliver(self, name: str, lease: Lease) -> bool:
+        """Send what is new of a query; a failure is told and tried again later."""
+        query = self.catalog.query(name)
+        if query is None or query.state == "dropped":
+            return False
+        try:
+            return self._deliver(query, lease)
+        except (LeaseLost, CatalogUnavailable):
+            raise
+        except Exception as error:
+            known = self.catalog.query(name)
+            if known is not None and known.accepted_at == query.accepted_at:
+                self._note(query, lease, error)
+            return False
+
+    def _deliver(self, query: QueryRow, lease: Lease) -> bool:
+        sent = delivery(self.catalog, query)
+        chosen = _first(self.catalog.segments(unit_log(query.unit_id), sent.seq))
+        if not chosen:
+            return False
+        pieces = [Piece(query, s, results.read_segment(query, s)) for s in chosen if s.rows]
+        self._send(query, [piece for piece in pieces if piece.table.num_rows])
+        self.at_point("sink: written")
+        self.catalog.commit(lease, cursors=sent.moved(chosen[-1].seq))
+        self.at_point("sink: committed")
+        return True
+
+    def _send(self, query: QueryRow, pieces: Sequence[Piece]) -> None:
+        sink = Connector(query.sink["kind"], tuple(query.sink["options"].items()))
+        columns = self._columns_of(query)
+        match sink_options(sink):
+            case FileSinkOptions() as options:
+                for piece in pieces:
+                    write_file(options, piece, columns)
+            case KafkaSinkOptions() as options:
+                send_messages(self.spark, options, pieces, columns)
+
+    def _columns_of(self, query: QueryRow) -> tuple[Column, ...]:
+        key = (query.name, query.accepted_at)
+        if key not in self._columns:
+            (statement,) = parse(query.definition, self.definitions.names)
+            assert isinstance(statement, CreateQuery)
+            self._columns[key] = statement.query.columns
+        return self._columns[key]
+
+    def _note(self, query: QueryRow, lease: Lease, error: Exception) -> None:
+        """Keep the failure where `show` finds it, and wait longer each time."""
+        message = (str(error) or type(error).__name__).split("\n")[0][:500]
+        sent = delivery(self.catalog, query)
+        if sent.failure.get("error") != message:
+            log.exception("the sink of query %s failed", query.spelled)
+            self.catalog.record_event("sink failed", query.spelled, error=message)
+        retries = int(sent.failure.get("retries", 0)) + 1
+        wait = min(LONGEST_WAIT, self.backoff * 2 ** min(retries - 1, 16))
+        self.catalog.commit(lease, cursors=sent.failed(message, retries, time.time() + wait))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of a query in one segment."""
+
+    query: QueryRow
+    segment: Segment
+    table: pa.Table
+
+    @property
+    def name(self) -> str:
+        """The same whenever the segment is sent, and no other segment's."""
+        return f"{self.query.name}-{self.query.unit_id}-{self.segment.first_seq:09}"
+
+    def row_ids(self) -> list[str]:
+        """A name for each row that stays the same when it is sent again."""
+        start = f"{self.query.name}:{self.query.unit_id}:{self.segment.first_seq}"
+        return [f"{start}:{row}" for row in range(self.table.num_rows)]
+
+    def rows(self, columns: Sequence[Column]) -> list[Result]:
+        return results.typed(self.table, columns)
+
+
+def _first(segments: Sequence[Segment]) -> list[Segment]:
+    """The first segments, as many as are sent at once."""
+    chosen: list[Segment] = []
+    rows = 0
+    for segment in segments:
+        rows += segment.rows
+        if chosen and rows > ROWS_AT_ONCE:
+            break
+        chosen.append(segment)
+    return chosen
+
+
+# ---- forms
+
+
+def json_line(result: Result, columns: Sequence[Column]) -> str:
+    """A row as `headwater results` prints it, without the name of the query."""
+    values = {
+        column.name: to_json(value, column.type)
+        for value, column in zip(result.values, columns, strict=True)
+    }
+    return json.dumps({**values, "_tau": format_timestamp(result.tau)}, ensure_ascii=False)
+
+
+def _csv(rows: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
+    yield csv_line([*(column.name for column in columns), "_tau"])
+    for result in rows:
+        texts = [
+            None if value is None else to_text(value, column.type)
+            for value, column in zip(result.values, columns, strict=True)
+        ]
+        yield csv_line([*texts, format_timestamp(result.tau)])
+
+
+# ---- files
+
+
+def write_file(options: FileSinkOptions, piece: Piece, columns: Sequence[Column]) -> None:
+    """Put the rows of a segment into the folder, as one file that appears complete."""
+    folder = Path(options.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{piece.name}.{options.format}"
+    hidden = folder / f".{target.name}.{os.getpid()}"
+    try:
+        with hidden.open("wb") as file:
+            if options.format == "parquet":
+                pq.write_table(piece.table, file)
+            else:
+                rows = piece.rows(columns)
+                lines = (
+                    _csv(rows, columns)
+                    if options.format == "csv"
+                    else (json_line(row, columns) + "\n" for row in rows)
+                )
+                file.writelines(line.encode() for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(target)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        hidden.unlink(missing_ok=True)
+    _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# ---- Kafka
+
+
+def send_messages(
+    spark: SparkSession,
+    options: KafkaSinkOptions,
+    pieces: Sequence[Piece],
+    columns: Sequence[Column],
+) -> None:
+    """Send each row as a message, in order; returns when the brokers have them all."""
+    if not pieces:
+        return
+    check_connector(spark)
+    reach(options.servers)
+    keys = [key for piece in pieces for key in piece.row_ids()]
+    values = [json_line(row, columns) for piece in pieces for row in piece.rows(columns)]
+    table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
+    writer = spark.createDataFrame(table).coalesce(1).write.format("kafka")
+    writer.options(
+        **{
+            "kafka.bootstrap.servers": options.servers,
+            "topic": options.topic,
+            "kafka.acks": "all",
+            "kafka.max.block.ms": "5000",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.delivery.timeout.ms": "10000",
+        }
+    ).save()

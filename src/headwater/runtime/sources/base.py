@@ -1,0 +1,46 @@
+"""What a source is: it says what is new since a position, as a DataFrame.
+
+A source keeps no record of progress itself. Its position is JSON that the catalog stores in the same
+transaction in which it registers the segment made of the batch, so a batch is taken in once, whatever
+happens. Every batch has the stream's columns, `_arrival` (place in the source's own order) and
+`_malformed` (the record, where it could not be read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+MALFORMED = "_malformed"
+
+Position = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tuples that are new, and the position behind them; few tuples pass through the driver."""
+
+    frame: DataFrame
+    position: Position
+    small: bool = True
+
+
+class Source(Protocol):
+    """What a stream reads from."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether a source that has nothing new may be taken as ended when all is idle."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether more is sure to come by itself, so that a pause is no end."""
+
+    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+        """What came since the position; None if nothing did. Raises InputError."""
+
+    def close(self) -> None:
+        """Give up what is held open; the next poll opens it again."""
