@@ -8,6 +8,7 @@ are swept when they are old enough not to be a step's that is under way.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ MERGED_ROWS = 250_000
 
 MERGED_AT_LEAST = 8
 """Fewer neighbours than this are not worth a merge."""
+
+MERGED_GROUP_ROWS = 25_000
+"""Rows of a merged segment that are read or passed over together: they lie by their join key."""
 
 GRACE_SECONDS = 600.0
 
@@ -152,6 +156,16 @@ def mergeable(segments: Sequence[Segment]) -> list[Segment]:
     return run if len(run) >= MERGED_AT_LEAST else []
 
 
+def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
+    """The column of a stream by which most of its readers join it, if any does."""
+    votes: Counter[str] = Counter()
+    for reader in readers:
+        if isinstance(reader.plan, Delta | Panes):
+            own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
+            votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
+    return [name for name, _ in votes.most_common(1)]
+
+
 def compact(
     catalog: Catalog,
     stream: StreamRow,
@@ -167,7 +181,9 @@ def compact(
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, (TIME, TIME))
+    order = [(name, "ascending") for name in (*join_keys(log, readers), TIME)]
+    merged = pa.concat_tables(tables).sort_by(order)
+    written = files.write_arrow(merged, folder, (TIME, TIME), MERGED_GROUP_ROWS)
     assert written is not None
     at_point("compact: written")
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))

@@ -99,6 +99,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
         least_time=written.least_time,
         largest_time=written.largest_time,
         watermark=watermark,
+        keys={name: list(span) for name, span in written.ranges.items()} or None,
         on_disk=True,
     )
 

@@ -302,7 +302,7 @@ class Stepper:
         if written is None:
             return []
         kept = segment(panes_log(unit.row.id), written, None)
-        step.segments.append(replace(kept, keys=None if scan is None else {"scan": scan}))
+        step.segments.append(replace(kept, keys={"scan": scan}))
         return [written.path]
 
     def _write(
