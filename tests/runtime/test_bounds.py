@@ -81,7 +81,7 @@ def test_a_long_run_leaves_no_more_than_a_short_one(
         for number in range(2 * ROUNDS):
             one_round(headwater, engine, number)
             seen.append(sizes(tmp_path))
-            held = (engine._units, engine.meter._units, engine._leases)
+            held = (engine._units, engine.meter._units, engine.claims._held)
             assert all(len(known) < 10 for known in held)
         early, late = seen[ROUNDS - 10 : ROUNDS], seen[-10:]
         for table in seen[-1]:

@@ -19,6 +19,7 @@ from headwater.runtime.catalog import (
     LogEnd,
     NewQuery,
     NewUnit,
+    panes_log,
     stream_log,
     unit_log,
 )
@@ -262,6 +263,7 @@ class Both:
 
     def compare(self) -> None:
         ends = {name: LogEnd(log.end, None) for name, log in self.logs.items()}
+        ends |= {panes_log(unit): LogEnd(0, None) for unit in self.units}
         assert self.catalog.log_ends() == ends
         streams = {name for name in self.logs if name.startswith("stream:")}
         assert {stream_log(stream.name) for stream in self.catalog.streams()} == streams

@@ -16,15 +16,18 @@ from headwater.errors import nearest
 from headwater.runtime.analysis import analysis, lines
 
 
-def explain_measured(what: Path, names: Sequence[str], state: Path, format: Format) -> None:
+def explain_measured(
+    what: Path, names: Sequence[str], state: Path, url: str | None, format: Format
+) -> None:
     """Print what was measured of a query by name, or of the queries of a file."""
-    if not exists(state):
+    if not exists(state, url):
+        again = run_again(state, url, "FILE.cql")
         fail(
             f"--analyze shows what was measured while queries ran, and there is no state in "
-            f"{state}: {run_again(state, 'FILE.cql')}, then headwater explain NAME --analyze"
+            f"{state}: {again}, then headwater explain NAME --analyze"
         )
     wanted = _names(what, names)
-    with opened(state) as catalog:
+    with opened(state, url) as catalog:
         known = {row.name: row for row in catalog.queries()}
         for name in wanted:
             if name.lower() not in known:

@@ -15,7 +15,7 @@ from headwater import __version__
 from headwater.cli import runtime
 from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, read
 from headwater.cli.formats import Format, RowFormat, counted, json_line
-from headwater.cli.state import DEFAULT, State, failures
+from headwater.cli.state import DEFAULT, CatalogUrl, State, failures
 from headwater.errors import CqlError
 
 app = typer.Typer(
@@ -134,6 +134,7 @@ def explain(
         bool, typer.Option("--analyze", help="What was measured while the queries of a state ran.")
     ] = False,
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
     """Show what each query means: its tree, its canonical form, and which queries are the same."""
@@ -141,7 +142,7 @@ def explain(
         with failures():
             from headwater.cli.analyze import explain_measured
 
-        explain_measured(file, query or [], state, format)
+        explain_measured(file, query or [], state, catalog_url, format)
         return
     from headwater.cli.explain import explain_file
 

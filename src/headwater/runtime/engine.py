@@ -43,7 +43,7 @@ from headwater.runtime.lifecycle import (
     stopped_for_good,
 )
 from headwater.runtime.limits import Limits, effective
-from headwater.runtime.measure import UNMEASURED, Measured, Meter, Watch
+from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.sinks import Sinks
@@ -443,7 +443,6 @@ class Engine:
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
-        unit.watch = Watch()
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
@@ -451,6 +450,7 @@ class Engine:
         if step is None:
             return False
         measured = self.meter.step(unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran)
+        unit.watch.skip()
         self._commit(lease, step, measured)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
