@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import itertools
 import random
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import Rows, expected, feed, opened, settle, told
-from test_engine import KINDS, sample
+from engine_helpers import Rows, as_csv_keeps, expected, feed, opened, settle, told
+from engine_helpers import declare as declare_with_tables
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from test_engine import KINDS, QUIET, sample
 
-from headwater.algebra.nodes import Query
+from headwater.algebra.nodes import Query, Scan, relations
 from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
 from headwater.cql.statements import Connector
 from headwater.errors import CatalogError, InputError
@@ -28,7 +32,7 @@ from headwater.runtime.lifecycle import (
     settle_ends,
     stopped_for_good,
 )
-from strategies import ASKS, BIDS, SOURCES
+from strategies import ASKS, BIDS, SOURCES, queries, streams, tables
 
 SECOND = 1_000_000
 
@@ -294,6 +298,45 @@ def test_lifetimes_that_begin_with_the_data(
                 feed(headwater, random.Random(seed), data)
             assert told(headwater, "q", query) == wanted
             assert headwater.query("q").row.state == "finished"
+
+
+def check_lifetime(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    """A query with a lifetime, accepted before any data, in random pieces."""
+    tables = as_csv_keeps(tables)
+    note(unparse(query))
+    read = {node.stream.lower() for node in relations(query.root) if isinstance(node, Scan)}
+    times = [row[-1] for name, rows in streams.items() if name.lower() in read for row in rows]
+    end = min(times) + lifetime if times else None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        opened(Path(folder) / "state", spark) as headwater,
+    ):
+        declare_with_tables(headwater, Path(folder) / "items", tables)
+        headwater.execute(unparse(CreateQuery("q", query, lifetime=lifetime)))
+        feed(headwater, random.Random(seed), streams)
+        assert told(headwater, "q", query) == expected(query, streams, tables, end=end)
+        assert headwater.query("q").row.state == "finished"
+
+
+@pytest.mark.spark
+@given(queries(), streams(), tables(), st.integers(1, 10 * SECOND), st.integers(0, 2**32))
+@settings(QUIET, max_examples=4)
+def test_random_lifetimes(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    check_lifetime(spark, query, streams, tables, lifetime, seed)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@given(queries(), streams(), tables(), st.integers(1, 10 * SECOND), st.integers(0, 2**32))
+@settings(QUIET, max_examples=200)
+def test_random_lifetimes_in_the_long_run(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    check_lifetime(spark, query, streams, tables, lifetime, seed)
 
 
 @pytest.mark.spark
