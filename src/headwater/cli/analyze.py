@@ -21,10 +21,9 @@ def explain_measured(
 ) -> None:
     """Print what was measured of a query by name, or of the queries of a file."""
     if not exists(state, url):
-        again = run_again(state, url, "FILE.cql")
         fail(
             f"--analyze shows what was measured while queries ran, and there is no state in "
-            f"{state}: {again}, then headwater explain NAME --analyze"
+            f"{state}: {run_again(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
         )
     wanted = _names(what, names)
     with opened(state, url) as catalog:
