@@ -264,6 +264,22 @@ def test_results_wait_until_the_end_is_known(headwater: Headwater) -> None:
     assert Observer(headwater.catalog).results(row) == 0
 
 
+def test_a_sink_gets_nothing_before_the_end_is_known(headwater: Headwater, tmp_path: Path) -> None:
+    from headwater.runtime.delivery import behind
+
+    headwater.execute(f"""
+        CREATE QUERY sent LIFETIME 10 SECONDS TO files(path => '{tmp_path / "out"}', format => 'json')
+        AS SELECT v FROM a WHERE v > 0;
+    """)
+    row = headwater.query("sent").row
+    segment = NewSegment(f"unit:{row.unit_id}", "x.parquet", 1, 1, 5 * SECOND, 5 * SECOND)
+    headwater.catalog.commit(None, segments=[segment])
+    assert behind(headwater.catalog) == []
+    push(headwater, "a", 5, 9)
+    settle_ends(headwater.catalog)
+    assert [one.query.name for one in behind(headwater.catalog)] == ["sent"]
+
+
 # ---- on Spark, against the reference
 
 
