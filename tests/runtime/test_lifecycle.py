@@ -7,12 +7,13 @@ import itertools
 import random
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import Rows, as_csv_keeps, expected, feed, opened, settle, told
+from engine_helpers import Rows, Stop, as_csv_keeps, expected, feed, opened, settle, stop_at, told
 from engine_helpers import declare as declare_with_tables
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -480,3 +481,30 @@ def test_without_instants_only_lateness_refuses(spark: Any, tmp_path: Path) -> N
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, {}), name
         assert sum(row.late for row in headwater.catalog.streams()) == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("point", ["ingest: written", "ingest: committed", "unit: committed"])
+def test_a_crash_while_a_stream_is_reopened(spark: Any, tmp_path: Path, point: str) -> None:
+    data = sample(6, 40)
+    folders = Folders(tmp_path / "in")
+    found = {kind: parse_query(KINDS[kind], SOURCES) for kind in ("join", "aggregate")}
+    bounds = [0, 6 * SECOND, 100 * SECOND]
+    for low, high in itertools.pairwise(bounds):
+        folders.add({n: [r for r in rows if low <= r[-1] < high] for n, rows in data.items()})
+        crash = stop_at(point, 1) if low else lambda met: None
+        with opened(tmp_path / "state", spark, at_point=crash, holder=f"h{low}") as headwater:
+            if not low:
+                folders.declare(headwater)
+                for name, query in found.items():
+                    headwater.execute(unparse(CreateQuery(name, query)))
+            with pytest.raises(Stop) if low else nullcontext():
+                headwater.run(until_idle=True)
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.run(until_idle=True)
+        taken = accepted(headwater)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, taken, {}), name
+        assert {row.state for row in headwater.catalog.queries()} == {"finished"}
+        late = sum(row.late for row in headwater.catalog.streams())
+        assert sum(map(len, taken.values())) + late == sum(map(len, data.values()))
