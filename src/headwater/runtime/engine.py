@@ -13,14 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from headwater.algebra.canonical import canonicalize
-from headwater.algebra.catalog import Stream
 from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
@@ -31,11 +29,12 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import ARRIVAL, FOREVER, TIME, Delta, compiled
+from headwater.runtime.compile import FOREVER, Delta, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
 from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
+from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import (
     finish,
     reopen,
@@ -47,14 +46,12 @@ from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.sinks import Sinks
-from headwater.runtime.sources import MALFORMED, Files, Source, Sources
-from headwater.runtime.sparksql import quoted
+from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
 
-REJECTS_KEPT_PER_BATCH = 1_000
 TIDY_SECONDS = 30.0
 LONGEST_BACKOFF = 60.0
 KEPT_DROPPED = 1_000
@@ -180,20 +177,21 @@ class Engine:
         )
 
     def tick(self) -> bool:
-        """One round: every stream takes in, every unit steps, every sink gets what is new. Returns
-        whether anything was done."""
+        """One round: every stream takes in while every unit steps, then every sink gets what is new.
+        Returns whether anything was done."""
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
         self._sources.keep(set(self.definitions.streams))
-        worked = self._all(self._try_ingest, list(self.definitions.streams))
         settle_ends(self.catalog)
-        ready = [
-            row
+        now = time.time()
+        jobs = [partial(self._try_ingest, name) for name in self.definitions.streams]
+        jobs += [
+            partial(self._try_step, row)
             for row in self.catalog.units()
-            if row.state == "running" and row.not_before <= time.time()
+            if row.state == "running" and row.not_before <= now
         ]
-        worked = self._all(self._try_step, ready) or worked
-        return self._all(self.deliver, self.sinks.ready()) or worked
+        worked = self._all(jobs)
+        return self._all([partial(self.deliver, query) for query in self.sinks.ready()]) or worked
 
     def deliver(self, query: str) -> bool:
         """Send a query's new results to its sink; returns whether there were any."""
@@ -205,12 +203,12 @@ class Engine:
             self.claims.lost(owner)
             return False
 
-    def _all(self, work: Callable[[Any], bool], items: Sequence[Any]) -> bool:
-        """The work for all items, several at once; whether any of it was worth it."""
-        if len(items) < 2:
-            return any(work(item) for item in items)
-        with ThreadPoolExecutor(min(len(items), self.limits.at_once)) as pool:
-            return any(list(pool.map(work, items)))
+    def _all(self, jobs: Sequence[Callable[[], bool]]) -> bool:
+        """All the jobs, several at once; whether any of them was worth it."""
+        if len(jobs) < 2:
+            return any(job() for job in jobs)
+        with ThreadPoolExecutor(min(len(jobs), self.limits.at_once)) as pool:
+            return any(list(pool.map(lambda job: job(), jobs)))
 
     def tidy(self) -> None:
         """Drop what is no longer needed, merge what is small, sweep what nobody names."""
@@ -352,23 +350,9 @@ class Engine:
         if row.ended:
             row = reopen(self.catalog, row)
         stream = self.definitions.streams[row.name].stream
-        flagged = _flagged(batch.frame, stream, row.watermark)
-        seen = Observation()
-        flagged = flagged.observe(
-            seen,
-            F.count(F.when(F.col("_reason") == "late", 1)).alias("late"),
-            F.count(F.when(F.col("_reason").isNotNull(), 1)).alias("refused"),
-        )
-        good = flagged.where("_reason IS NULL").drop("_reason", MALFORMED)
-        written = files.write(good, stream_folder(self.state, row.name), (TIME, TIME), batch.small)
+        folder = stream_folder(self.state, row.name)
+        written, refused = taken_in(batch, stream, row.watermark, folder)
         self.at_point("ingest: written")
-        counted = seen.get
-        refused = Rejects(
-            row.name,
-            counted["refused"] - counted["late"],
-            counted["late"],
-            tuple(_refused_records(flagged, stream)) if counted["refused"] else (),
-        )
         append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
         self.at_point("ingest: committed")
         return True
@@ -482,31 +466,3 @@ class Engine:
         """Give back all leases, so that another process may go on at once, and close the sources."""
         self._sources.keep(set())
         self.claims.release()
-
-
-def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:
-    """The batch with event times in microseconds, and for each refused tuple the reason."""
-    time_ = F.unix_micros(F.col(quoted(stream.time)))
-    reason = F.when(F.col(MALFORMED).isNotNull(), F.lit("malformed"))
-    for column in stream.schema:
-        if not column.nullable:
-            reason = reason.when(
-                F.col(quoted(column.name)).isNull(), F.lit(f"{column.name} is NULL")
-            )
-    if watermark is not None:
-        reason = reason.when(time_ < F.lit(watermark), F.lit("late"))
-    names = [F.col(quoted(f.name)) for f in stream.schema]
-    return frame.select(
-        *names, time_.alias(TIME), F.col(ARRIVAL), F.col(MALFORMED), reason.alias("_reason")
-    )
-
-
-def _refused_records(flagged: DataFrame, stream: Stream) -> list[tuple[str, str]]:
-    names = ", ".join(quoted(f.name) for f in stream.schema)
-    rows = (
-        flagged.where("_reason IS NOT NULL")
-        .selectExpr("_reason", f"coalesce({MALFORMED}, to_json(struct({names}))) AS record")
-        .limit(REJECTS_KEPT_PER_BATCH)
-        .collect()
-    )
-    return [(row["_reason"], row["record"]) for row in rows]
