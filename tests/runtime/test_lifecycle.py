@@ -21,7 +21,7 @@ from test_engine import KINDS, QUIET, sample
 
 from headwater.algebra.nodes import Query, Scan, relations
 from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
-from headwater.cql.statements import Connector
+from headwater.cql.statements import EARLIEST, Connector
 from headwater.errors import CatalogError, InputError
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import NewSegment, stream_log
@@ -29,6 +29,7 @@ from headwater.runtime.lifecycle import (
     FOREVER,
     complete_until,
     finish,
+    inputs_of,
     reopen,
     settle_ends,
     stopped_for_good,
@@ -80,7 +81,8 @@ def ended(headwater: Headwater, name: str, told: int | None = FOREVER, idle: boo
     """The names that finish, and the states of the query and its unit after."""
     unit = headwater.catalog.unit(headwater.query(name).row.unit_id)
     assert unit is not None
-    names = finish(headwater.catalog, unit, told, idle)
+    streams = inputs_of(headwater.catalog, unit)
+    names = finish(headwater.catalog, unit, streams, told, idle)
     after = headwater.catalog.unit(unit.id)
     assert after is not None
     return names, headwater.query(name).row.state, after.state
@@ -155,6 +157,31 @@ def test_a_unit_that_stopped_for_good_takes_no_new_query(headwater: Headwater) -
     ended(headwater, "short")
     headwater.execute("CREATE QUERY fresh AS SELECT v FROM a")
     assert headwater.query("fresh").row.unit_id != headwater.query("short").row.unit_id
+
+
+def test_an_end_that_comes_during_a_step_finishes_nothing_yet(headwater: Headwater) -> None:
+    """The step knew nothing of it, so that it found nothing to do says nothing."""
+    push(headwater, "a", 1)
+    read_all(headwater, "long")
+    unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
+    assert unit is not None
+    before = inputs_of(headwater.catalog, unit)
+    headwater.execute("END STREAM a")
+    assert finish(headwater.catalog, unit, before, None, idle=True) == []
+    after = inputs_of(headwater.catalog, unit)
+    assert finish(headwater.catalog, unit, after, None, idle=True) == ["long", "short"]
+    assert headwater.query("short").row.end_at == 11 * SECOND
+
+
+def test_nothing_is_appended_to_an_ended_stream(headwater: Headwater) -> None:
+    """Not by a batch either that was on its way when the end was declared."""
+    row = headwater.catalog.stream("a")
+    assert row is not None
+    headwater.execute("END STREAM a")
+    segment = NewSegment(stream_log("a"), "x.parquet", 1, 1, SECOND, SECOND, SECOND)
+    with pytest.raises(CatalogError, match="it has ended"):
+        headwater.catalog.commit(None, segments=[segment], stream_progress=("a", SECOND))
+    assert headwater.catalog.segments(stream_log("a")) == []
 
 
 def test_a_query_is_finished_when_all_its_streams_ended(headwater: Headwater) -> None:
@@ -508,3 +535,24 @@ def test_a_crash_while_a_stream_is_reopened(spark: Any, tmp_path: Path, point: s
         assert {row.state for row in headwater.catalog.queries()} == {"finished"}
         late = sum(row.late for row in headwater.catalog.streams())
         assert sum(map(len, taken.values())) + late == sum(map(len, data.values()))
+
+
+@pytest.mark.spark
+def test_a_query_that_is_new_when_a_stream_is_reopened(spark: Any, tmp_path: Path) -> None:
+    """It would find the stream ended, if it stepped before the stream is reopened."""
+    data = sample(2, 40)
+    folders = Folders(tmp_path / "in")
+    found = {kind: parse_query(KINDS[kind], SOURCES) for kind in ("join", "changes", "global")}
+    with opened(tmp_path / "state", spark) as headwater:
+        folders.declare(headwater)
+        for (name, query), low in zip(found.items(), (0, 4, 8), strict=True):
+            headwater.execute(unparse(CreateQuery(name, query, start=EARLIEST)))
+            bounds = (low * SECOND, (low + 4) * SECOND if low < 8 else 100 * SECOND)
+            folders.add(
+                {n: [r for r in rows if bounds[0] <= r[-1] < bounds[1]] for n, rows in data.items()}
+            )
+            headwater.run(until_idle=True)
+        taken = accepted(headwater)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, taken, {}), name
+        assert {row.state for row in headwater.catalog.queries()} == {"finished"}
