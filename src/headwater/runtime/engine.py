@@ -25,6 +25,7 @@ from headwater.runtime.catalog import (
     Catalog,
     Lease,
     Rejects,
+    StreamRow,
     UnitRow,
     stream_log,
 )
@@ -37,12 +38,13 @@ from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, 
 from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import (
     finish,
+    inputs_of,
     reopen,
     settle_ends,
     stopped_for_good,
 )
 from headwater.runtime.limits import Limits, effective
-from headwater.runtime.measure import UNMEASURED, Measured, Meter, Watch
+from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.sinks import Sinks
@@ -183,6 +185,7 @@ class Engine:
         self.stepper = replace(self.stepper, limits=self.limits)
         self._sources.keep(set(self.definitions.streams))
         settle_ends(self.catalog)
+        self._reopen_streams()
         now = time.time()
         jobs = [partial(self._try_ingest, name) for name in self.definitions.streams]
         jobs += [
@@ -258,6 +261,32 @@ class Engine:
         return changed
 
     # ---- streams
+
+    def _reopen_streams(self) -> None:
+        """Open the streams that were taken as ended and have more.
+
+        No unit that reads them may step meanwhile, as if they had not; so its lease is held.
+        """
+        for row in self.catalog.streams():
+            if not (row.ended and row.reopens and self._has_more(row.name)):
+                continue
+            log = stream_log(row.name)
+            readers = [unit.id for unit in self.catalog.units() if log in unit.inputs]
+            if all(self._lease(f"unit:{unit}") is not None for unit in readers):
+                reopen(self.catalog, row)
+
+    def _has_more(self, name: str) -> bool:
+        """Whether a source has a batch; one that cannot be read is left to those who tell it."""
+        source = self._source(name)
+        if source is None or self._lease(f"ingest:{name}") is None:
+            return False
+        try:
+            position = self.catalog.cursor(f"ingest:{name}", "source") or {}
+            return source.poll(self.spark, position) is not None
+        except CatalogUnavailable:
+            raise
+        except Exception:
+            return False
 
     def _try_ingest(self, name: str) -> bool:
         """Take in one batch; what cannot be read is told, and the other streams go on."""
@@ -345,10 +374,8 @@ class Engine:
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
         batch = source.poll(self.spark, position)
-        if batch is None:
-            return False
-        if row.ended:
-            row = reopen(self.catalog, row)
+        if batch is None or row.ended:
+            return batch is not None  # an ended stream is reopened with the next round
         stream = self.definitions.streams[row.name].stream
         folder = stream_folder(self.state, row.name)
         written, refused = taken_in(batch, stream, row.watermark, folder)
@@ -375,8 +402,9 @@ class Engine:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
             unit = self._unit(row)
+            streams = inputs_of(self.catalog, row)
             worked = self.step(unit)
-            self._finish(unit, idle=not worked)
+            self._finish(unit, streams, idle=not worked)
             return worked
         except CatalogUnavailable:
             raise
@@ -406,11 +434,11 @@ class Engine:
             )
         return False
 
-    def _finish(self, unit: Unit, idle: bool) -> None:
+    def _finish(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
         at_once = isinstance(unit.plan, Delta)
         told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
-        finish(self.catalog, unit.row, told, idle)
+        finish(self.catalog, unit.row, streams, told, idle)
 
     def _unit(self, row: UnitRow) -> Unit:
         if row.id not in self._units:
@@ -427,7 +455,6 @@ class Engine:
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
-        unit.watch = Watch()
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
@@ -435,6 +462,7 @@ class Engine:
         if step is None:
             return False
         measured = self.meter.step(unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran)
+        unit.watch.skip()
         self._commit(lease, step, measured)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:

@@ -430,8 +430,12 @@ def _later(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:
 
 def _advance(connection: Connection, stream: str, event_time: int) -> None:
     """The largest event time of a stream only grows."""
-    largest = _later(schema.streams.c.max_event_time, event_time)
-    _change_stream(connection, stream, max_event_time=largest)
+    table = schema.streams
+    largest = _later(table.c.max_event_time, event_time)
+    same = sa.and_(table.c.name == stream.lower(), sa.not_(table.c.ended))
+    change = sa.update(table).where(same).values(max_event_time=largest)
+    if connection.execute(change).rowcount != 1:
+        raise CatalogError(f"there is no stream {stream} any more, or it has ended")
 
 
 def _change_stream(connection: Connection, name: str, **values: object) -> None:
