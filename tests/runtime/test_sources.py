@@ -56,10 +56,15 @@ def sample(seed: int, size: int = 60) -> list[Any]:
     ]
 
 
-def declare(headwater: Headwater, kind: str, **options: Any) -> None:
-    """Bids from that source, and a query over them."""
+def declare_bids(headwater: Headwater, kind: str, **options: Any) -> None:
+    """Bids from that source."""
     source = Connector(kind, tuple(options.items()))
     headwater.execute(unparse(CreateStream(replace(BIDS, lateness=HOUR), source)))
+
+
+def declare(headwater: Headwater, kind: str, **options: Any) -> None:
+    """Bids from that source, and a query over them."""
+    declare_bids(headwater, kind, **options)
     submit(headwater, "q", QUERY)
 
 
@@ -175,7 +180,8 @@ def test_replay_goes_on_after_a_crash(spark: Any, tmp_path: Path, point: str) ->
     data = sample(5, 50)
     (tmp_path / "in").mkdir()
     write_csv(tmp_path / "in" / "1.csv", data[:30])
-    write_csv(tmp_path / "in" / "2.csv", data[30:])
+    write_csv(tmp_path / "in" / "2.csv", [])
+    write_csv(tmp_path / "in" / "3.csv", data[30:])
     crashes = 0
     for after in (1, 2, 1, 10**6):
         crash = stop_at(point, after)

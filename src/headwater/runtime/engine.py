@@ -212,6 +212,9 @@ class Engine:
         batch = source.poll(self.spark, position)
         if batch is None:
             return False
+        if batch.frame is None:
+            self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
+            return True
         stream = self.definitions.streams[row.name].stream
         flagged = _flagged(batch.frame, stream, row.watermark)
         seen = Observation()

@@ -46,7 +46,7 @@ class Kafka:
         there = self._spans(spark)
         if "offsets" not in position and self.options.start == "latest":
             ends = {str(n): span.end for n, span in there.items()}
-            return Batch(self._frame(spark, {}, {}), {"offsets": ends})
+            return Batch(None, {"offsets": ends})
         known = {int(n): int(at) for n, at in position.get("offsets", {}).items()}
         gone = self._gone(known, there)
         begins = {n: max(known.get(n, 0), span.first) for n, span in there.items()}

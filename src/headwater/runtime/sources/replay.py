@@ -66,7 +66,8 @@ class Replay:
         after = {"files": done, "rows": rows + due.num_rows, "clock": clock, "largest": largest}
         if staged.ends_at(rows + due.num_rows):
             after |= {"files": [*done, left[0]], "rows": 0}
-        return Batch(spark.createDataFrame(due).drop(TIME), after)
+        frame = spark.createDataFrame(due).drop(TIME) if due.num_rows else None
+        return Batch(frame, after)
 
     def _stage(self, spark: SparkSession, file: str, number: int) -> Staged:
         if self._staged is None or self._staged.file != file:

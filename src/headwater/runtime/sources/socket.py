@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import BinaryIO
@@ -68,7 +69,8 @@ class Reader:
             self._closed = True
             self._changed.notify()
             if self._connection is not None:
-                self._connection.close()
+                with suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
         host, port = self.address
@@ -78,7 +80,8 @@ class Reader:
                     connection.settimeout(None)
                     self._connection = connection
                     self.trouble = ""
-                    self._read(connection.makefile("rb"))
+                    with connection.makefile("rb") as file:
+                        self._read(file)
                 self.trouble = f"the server at {host}:{port} closed the connection"
             except OSError as error:
                 self.trouble = f"no lines from {host}:{port}: {error}"
