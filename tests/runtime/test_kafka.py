@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +212,31 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
         tick_until(headwater, lambda: taken_in(headwater) == len(data) - 3)
         (refused,) = headwater.catalog.rejects("bids")
         assert refused.record == f"offsets 4 to 6 of {into.name}/0 were deleted unread"
+
+
+def test_a_server_that_never_answers(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """It takes connections, and that is all."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        opened(tmp_path / "state", spark) as headwater,
+    ):
+        servers = f"127.0.0.1:{mute.getsockname()[1]}"
+        declare_bids(headwater, "kafka", servers=servers, topic="t")
+        with pytest.raises(InputError, match=f"Kafka at {servers} gave no answer within"):
+            headwater.engine.ingest("bids")
+
+
+def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+            CREATE QUERY q TO kafka(servers => '{kafka.servers}', topic => 'none')
+              AS SELECT ts FROM s [NOW];
+            """)
+        headwater.push("s", [(0,), (1,)])
+        settle(headwater)
+        (waiting,) = behind(headwater.catalog)
+        assert waiting.failure["error"] == f"there is no topic none at {kafka.servers}"
 
 
 def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ class Engine:
 
     def _waits(self) -> bool:
         """Whether more is to come: from a source, or from a unit or sink that is tried again."""
-        if self._sources.waiting or self.sinks.undelivered():
+        unended = {row.name for row in self.catalog.streams() if not row.ended}
+        if self._sources.waiting(unended) or self.sinks.undelivered():
             return True
         now = time.time()
         return any(row.state == "running" and row.not_before > now for row in self.catalog.units())

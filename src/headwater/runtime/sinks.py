@@ -32,7 +32,7 @@ from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, unit_lo
 from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
-from headwater.runtime.kafka import check_connector, reach
+from headwater.runtime.kafka import check_connector, reach, spans
 
 log = logging.getLogger("headwater")
 
@@ -233,7 +233,7 @@ def send_messages(
     values = [json_line(row, columns) for piece in pieces for row in piece.rows(columns)]
     table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
     writer = spark.createDataFrame(table).coalesce(1).write.format("kafka")
-    writer.options(
+    writer = writer.options(
         **{
             "kafka.bootstrap.servers": options.servers,
             "topic": options.topic,
@@ -242,4 +242,9 @@ def send_messages(
             "kafka.request.timeout.ms": "5000",
             "kafka.delivery.timeout.ms": "10000",
         }
-    ).save()
+    )
+    try:
+        writer.save()
+    except Exception:
+        spans(spark, options.servers, options.topic)  # which has clearer words for what is missing
+        raise

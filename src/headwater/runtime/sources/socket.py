@@ -45,8 +45,9 @@ class Line:
 class Reader:
     """Fills a buffer of bounded size with lines from a server."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, most: int = BUFFERED_BYTES) -> None:
         self.address = (host, port)
+        self.most = most
         self.trouble = ""
         self._lines: deque[Line] = deque()
         self._bytes = 0
@@ -54,6 +55,11 @@ class Reader:
         self._closed = False
         self._connection: socket.socket | None = None
         Thread(target=self._run, name=f"socket {host}:{port}", daemon=True).start()
+
+    @property
+    def buffered(self) -> int:
+        """How much is waiting to be taken."""
+        return self._bytes
 
     def take(self, count: int) -> list[Line]:
         """Up to so many lines, which leave the buffer."""
@@ -102,7 +108,7 @@ class Reader:
 
     def _put(self, line: Line) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._bytes < BUFFERED_BYTES)
+            self._changed.wait_for(lambda: self._closed or self._bytes < self.most)
             self._lines.append(line)
             self._bytes += len(line.text)
 
