@@ -58,7 +58,7 @@ soak: $(INSTALLED)  ## the slow tests
 
 bench: $(INSTALLED)  ## the benchmarks; the last line of each is its ratio
 	@scripts/ensure java
-	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do \
+	@set -e; for file in $(sort $(wildcard benchmarks/[a-z]*.py)); do \
 		echo "== $$file"; $(BIN)/python $$file; done
 	@$(if $(wildcard benchmarks/*.py),,echo "no benchmarks yet")
 

@@ -8,6 +8,7 @@ HeadwaterError
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── RuntimeFailure     Spark that cannot be started or reached
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
+    ├── NoCatalog             there is none yet, and it was not to be made
     ├── CatalogUnavailable    locked, full or out of reach: the same call may succeed later
     └── LeaseLost             the claim passed to another holder: its work must not be kept
 """
@@ -36,6 +37,10 @@ class EvaluationError(HeadwaterError):
 
 class CatalogError(HeadwaterError):
     """A catalog that cannot be opened or read, or a change that it refuses."""
+
+
+class NoCatalog(CatalogError):
+    """There is no catalog in that place."""
 
 
 class CatalogUnavailable(CatalogError):

@@ -65,7 +65,7 @@ class Made:
             }
             columns["_tau"] = pa.array([result.tau for result in results], pa.int64())
             folder = headwater.state / "log" / "units" / row.unit_id
-            written = files.write_arrow(pa.table(columns), folder, "_tau")
+            written = files.write_arrow(pa.table(columns), folder, ("_tau", "_tau"))
             assert written is not None
             cursors = {
                 (row.unit_id, stream_log(stream)): {

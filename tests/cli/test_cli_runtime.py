@@ -19,6 +19,7 @@ from command_line import ROOT, Run
 from runtime_states import ROWS, TEXT, Made, Rows, make
 
 from headwater.algebra.times import parse_timestamp
+from headwater.errors import CatalogError
 from headwater.runtime.api import open_state
 from headwater.runtime.delivery import delivery
 
@@ -208,6 +209,8 @@ def test_show_streams(run: Run, filled: Made) -> None:
     (shown,) = lines(done.out)
     assert shown.pop("bytes")
     assert str(shown.pop("definition")).startswith("CREATE STREAM s (")
+    for rate in ("rate", "bytes_rate"):
+        assert float(str(shown.pop(rate))) > 0
     assert shown == {
         "stream": "s",
         "rows": 3,
@@ -217,6 +220,7 @@ def test_show_streams(run: Run, filled: Made) -> None:
         "late": 0,
         "malformed": 0,
         "state": "open",
+        "waits_for": [],
         "source": "client",
     }
 
@@ -469,13 +473,47 @@ def test_a_locked_catalog_is_told(run: Run, made: Made, monkeypatch: pytest.Monk
     assert "is locked by another process" in done.err
 
 
-def test_a_state_that_was_moved_is_not_touched(run: Run, filled: Made, tmp_path: Path) -> None:
+def test_a_state_may_be_moved(run: Run, filled: Made, tmp_path: Path) -> None:
+    before = run("results", "-f", "json", "--state", filled.path).out
+    moved = tmp_path / "elsewhere"
+    shutil.move(filled.path, moved)
+    assert run("results", "-f", "json", "--state", moved).out == before != ""
+    assert run("clean", "--older-than", "0", "--state", moved).out == "removed 0 files, 0 B\n"
+    assert run("results", "-f", "json", "--state", moved).out == before
+
+
+def test_a_copy_of_a_state_leaves_the_original_alone(
+    run: Run, filled: Made, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(filled.path, copy)
+    for query in ("big", "large", "total"):
+        assert run("drop", query, "--state", copy).status == 0
+    assert "removed 1 file" in run("clean", "--older-than", "0", "--state", copy).out
+    assert run("results", "big", "-f", "json", "--state", filled.path).out
+    assert len(list(filled.path.rglob("*.parquet"))) == 2
+
+
+def test_a_moved_state_with_whole_paths_is_not_touched(
+    run: Run, filled: Made, tmp_path: Path
+) -> None:
+    """As the first release kept them."""
+    catalog = sqlite3.connect(filled.path / "catalog.sqlite")
+    with catalog:
+        catalog.execute("UPDATE segments SET path = ? || '/' || path", [str(filled.path)])
+    catalog.close()
+    before = run("results", "-f", "json", "--state", filled.path).out
+    assert before
     moved = tmp_path / "elsewhere"
     shutil.move(filled.path, moved)
     done = run("clean", "--older-than", "0", "--state", moved)
     assert done.status == 2
     assert f"was moved: its segments are in {filled.path}" in done.err
+    with pytest.raises(CatalogError, match="was moved"):
+        open_state(moved)
     assert list(moved.rglob("*.parquet"))
+    shutil.move(moved, filled.path)
+    assert run("results", "-f", "json", "--state", filled.path).out == before
 
 
 @pytest.mark.parametrize("package", ["pyspark", "sqlalchemy"])
@@ -493,7 +531,8 @@ def test_java_that_is_missing_is_told(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = run("run", "--state", made.path)
     assert done.status == 2
-    assert "Spark needs Java and there is none: install Java 17" in done.err
+    assert "Spark needs Java and there is none in JAVA_HOME" in done.err
+    assert "install Java 17" in done.err
     assert "does not run" in run("status", "--state", made.path).out
 
 

@@ -57,13 +57,6 @@ def test_nothing_is_begun_after_the_word_to_stop(
     assert engine.steps == 1
 
 
-def test_seconds_of_a_step_are_kept(engine: SteeredEngine, steps: Callable[[Step], None]) -> None:
-    steps(lambda this, unit: engine.steps < 2)
-    engine.go(until_idle=True, patience=0, interval=0.01)
-    for unit in engine.catalog.units():
-        assert engine.catalog.statistic(unit.id, "step_seconds") is not None
-
-
 def test_patience_waits_for_more(engine: SteeredEngine, steps: Callable[[Step], None]) -> None:
     begun = time.monotonic()
     late = iter([False, False, False, False, True])  # two units: nothing in the first two rounds

@@ -30,9 +30,11 @@ HOUR = 3_600_000_000
 
 
 @contextmanager
-def opened(state: Path, spark: Any, **options: Any) -> Iterator[Headwater]:
+def opened(
+    state: Path, spark: Any, catalog: str | None = None, **options: Any
+) -> Iterator[Headwater]:
     """A state directory whose engine uses the session of the tests."""
-    with open_state(state) as headwater:
+    with open_state(state, catalog=catalog) as headwater:
         headwater._engine = Engine(headwater.catalog, headwater.state, spark, **options)
         yield headwater
 

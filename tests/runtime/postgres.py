@@ -31,10 +31,43 @@ class Missing(Exception):
 class Server:
     """A running server; every catalog gets a schema of its own."""
 
-    def __init__(self, directory: Path, user: str) -> None:
+    def __init__(
+        self, directory: Path, user: str, settings: tuple[str, ...], identity: dict[str, Any]
+    ) -> None:
         self.directory = directory
         self.user = user
         self._schemas = 0
+        self._settings = settings
+        self._identity = identity
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin, or begin again with what was there; raises Missing."""
+        log = self.directory / "log"
+        options = [f"-c{setting}" for setting in ("listen_addresses=", *self._settings)]
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [
+                    programs() / "postgres",
+                    "-D",
+                    self.directory / "data",
+                    "-k",
+                    self.directory,
+                    *options,
+                ],
+                stdout=output,
+                stderr=output,
+                cwd=self.directory,
+                **self._identity,
+            )
+        _wait(self, self._process, log)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """End all connections and the server; what was committed is kept."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(timeout=20)
+            self._process = None
 
     def url(self, schema: str | None = None) -> str:
         """The URL of a catalog that is new unless its schema is named."""
@@ -71,8 +104,16 @@ def server(*settings: str) -> Iterator[Server]:
     directory = Path(tempfile.mkdtemp(prefix="headwater-pg-"))
     try:
         identity, user = _identity(directory)
-        data, log = directory / "data", directory / "log"
-        initdb = [programs() / "initdb", "-D", data, "-A", "trust", "-U", user, "--no-sync"]
+        initdb = [
+            programs() / "initdb",
+            "-D",
+            directory / "data",
+            "-A",
+            "trust",
+            "-U",
+            user,
+            "--no-sync",
+        ]
         made = subprocess.run(
             [*initdb, "-E", "UTF8", "--locale=C"],
             capture_output=True,
@@ -82,22 +123,12 @@ def server(*settings: str) -> Iterator[Server]:
         )
         if made.returncode:
             raise Missing(f"initdb failed: {made.stderr.strip()}")
-        options = [f"-c{setting}" for setting in ("listen_addresses=", *settings)]
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [programs() / "postgres", "-D", data, "-k", directory, *options],
-                stdout=output,
-                stderr=output,
-                cwd=directory,
-                **identity,
-            )
-        started = Server(directory, user)
+        started = Server(directory, user, settings, identity)
         try:
-            _wait(started, process, log)
+            started.start()
             yield started
         finally:
-            process.send_signal(signal.SIGQUIT)  # at once: nothing here is worth keeping
-            process.wait(timeout=20)
+            started.stop(signal.SIGQUIT)  # at once: nothing here is worth keeping
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from catalog_helpers import S, accept, segment
@@ -242,3 +244,38 @@ class TestSegments:
         assert seqs(stream.segments(S)) == [(1, 8), (9, 9), (10, 10)]
         removed = stream.remove_segments([whole.id, *(s.id for s in kept)])
         assert len(removed) == 11 and stream.segments(S) == []
+
+
+class TestFiles:
+    def test_files_beside_an_sqlite_catalog_move_with_it(self, tmp_path: Path) -> None:
+        inside, outside = tmp_path / "a" / "log" / "1", tmp_path / "2"
+        with Catalog.open(tmp_path / "a" / "catalog.sqlite") as catalog:
+            catalog.declare_stream("s", "")
+            new = [NewSegment(S, str(path), 1, 1, 0, 0) for path in (inside, outside)]
+            kept = catalog.commit(None, segments=new)
+            assert [s.path for s in kept] == [str(inside), str(outside)]
+            assert catalog.segments(S) == kept
+        (tmp_path / "a").rename(tmp_path / "b")
+        moved = str(tmp_path / "b" / "log" / "1")
+        with Catalog.open(tmp_path / "b" / "catalog.sqlite") as catalog:
+            assert [s.path for s in catalog.segments(S)] == [moved, str(outside)]
+            assert catalog.all_paths() == {moved, str(outside)}
+            whole = catalog.replace_segments(
+                None, [s.id for s in catalog.segments(S)], NewSegment(S, moved, 2, 1, 0, 0)
+            )
+            assert whole.path == moved
+            removed = catalog.remove_segments([whole.id])
+            assert [s.path for s in removed] == [moved, str(outside), moved]
+
+    def test_a_file_that_was_swept_is_not_registered(self, stream: Catalog, tmp_path: Path) -> None:
+        """A step may stand still for as long as it likes between its write and its commit."""
+        file = tmp_path / "step.parquet"
+        file.touch()
+        written = NewSegment(S, str(file), 1, 1, 0, 0, on_disk=True)
+        assert stream.unnamed([str(file)], os.remove) == [str(file)]
+        with pytest.raises(CatalogError, match="was removed before it could be registered"):
+            stream.commit(None, segments=[written])
+        assert stream.segments(S) == []
+        file.touch()
+        stream.commit(None, segments=[written])
+        assert stream.unnamed([str(file)], os.remove) == [] and file.exists()

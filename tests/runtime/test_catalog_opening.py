@@ -74,7 +74,7 @@ class TestMigrations:
             with Catalog.open(where, create=False) as catalog:
                 assert catalog.streams() == [made]
         with changed(where, sa.select(schema.meta.c.version)) as connection:
-            assert connection.scalar(sa.select(schema.meta.c.version)) == 2
+            assert connection.scalar(sa.select(schema.meta.c.version)) == len(migrations.MIGRATIONS)
 
     def test_a_migration_is_all_or_nothing(
         self, where: str, monkeypatch: pytest.MonkeyPatch
@@ -289,7 +289,7 @@ class TestUrls:
 
     def test_without_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
-        with pytest.raises(CatalogError, match=r"pip install 'headwater\[postgresql\]'"):
+        with pytest.raises(CatalogError, match=r"pip install 'headwater\[postgres\]'"):
             Catalog.open("postgresql://host/db")
 
     def test_a_server_that_is_not_there(self) -> None:

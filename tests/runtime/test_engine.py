@@ -41,12 +41,14 @@ QUIET = settings(
 """Without shrinking: a case takes seconds."""
 
 
-def check(spark: Any, query: Query, streams: Rows, tables: Rows, seed: int) -> None:
+def check(
+    spark: Any, query: Query, streams: Rows, tables: Rows, seed: int, catalog: str | None = None
+) -> None:
     tables = as_csv_keeps(tables)
     note(unparse(query))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
-        with opened(state / "state", spark) as headwater:
+        with opened(state / "state", spark, catalog) as headwater:
             declare(headwater, state / "items", tables)
             submit(headwater, "q", query)
             feed(headwater, random.Random(seed), streams)
@@ -119,9 +121,13 @@ TABLES: Rows = {"Items": [(0, "zero"), (1, "one"), (1, "uno"), (None, "none")]}
 
 
 def test_every_kind_of_query_at_once(spark: Any, tmp_path: Path) -> None:
+    check_every_kind(spark, tmp_path)
+
+
+def check_every_kind(spark: Any, tmp_path: Path, catalog: str | None = None) -> None:
     data = sample(7)
     found = {name: parse_query(text, SOURCES) for name, text in KINDS.items()}
-    with opened(tmp_path / "state", spark) as headwater:
+    with opened(tmp_path / "state", spark, catalog) as headwater:
         declare(headwater, tmp_path / "items", TABLES)
         for name, query in found.items():
             submit(headwater, name, query)
@@ -136,12 +142,16 @@ POINTS = ["unit: written", "unit: committed"]
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_loses_and_doubles_nothing(spark: Any, tmp_path: Path, point: str) -> None:
+    check_crashes(spark, tmp_path, point)
+
+
+def check_crashes(spark: Any, tmp_path: Path, point: str, catalog: str | None = None) -> None:
     data = sample(11)
     kinds = ("join", "aggregate", "anti")
     found = {name: parse_query(KINDS[name], SOURCES) for name in kinds}
     rng = random.Random(point)
     left = pieces(rng, data)
-    with opened(tmp_path / "state", spark) as headwater:
+    with opened(tmp_path / "state", spark, catalog) as headwater:
         declare(headwater, tmp_path / "items", TABLES)
         for name, query in found.items():
             submit(headwater, name, query)
@@ -149,14 +159,15 @@ def test_a_crash_loses_and_doubles_nothing(spark: Any, tmp_path: Path, point: st
     while left:
         name, rows = left.pop(0)
         crash = stop_at(point, rng.randint(1, 3))
-        with opened(tmp_path / "state", spark, at_point=crash, holder=f"h{len(left)}") as headwater:
+        options = {"at_point": crash, "holder": f"h{len(left)}"}
+        with opened(tmp_path / "state", spark, catalog, **options) as headwater:
             headwater.push(name, rows)
             try:
                 settle(headwater)
             except Stop:
                 crashes += 1
     assert crashes
-    with opened(tmp_path / "state", spark) as headwater:
+    with opened(tmp_path / "state", spark, catalog) as headwater:
         headwater.execute("END STREAM bids; END STREAM asks")
         settle(headwater)
         for name, query in found.items():

@@ -35,7 +35,7 @@ def clean(catalog: Catalog, state: Path, older_than: float) -> Cleaned:
     known = catalog.all_paths()
     young = len(list(files.orphans(log, known, time.time() + 1)))
     orphans = list(files.orphans(log, known, time.time() - older_than))
-    removed += _remove(orphans)
+    catalog.unnamed(map(str, orphans), lambda path: removed.extend(_remove([Path(path)])))
     for folder in log.glob("*/*"):
         if folder in gone or not _needed(catalog, folder):
             _remove_if_empty(folder)

@@ -15,6 +15,7 @@ from headwater import __version__
 from headwater.cli import runtime
 from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, read
 from headwater.cli.formats import Format, RowFormat, counted, json_line
+from headwater.cli.state import DEFAULT, CatalogUrl, State, failures
 from headwater.errors import CqlError
 
 app = typer.Typer(
@@ -120,12 +121,29 @@ def format(
 
 @app.command()
 def explain(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.cql|NAME",
+            help="Statements in CQL, - reads stdin; with --analyze also the name of a query.",
+        ),
+    ],
     query: Names = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each query.")] = False,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="What was measured while the queries of a state ran.")
+    ] = False,
+    state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
     """Show what each query means: its tree, its canonical form, and which queries are the same."""
+    if analyze:
+        with failures():
+            from headwater.cli.analyze import explain_measured
+
+        explain_measured(file, query or [], state, catalog_url, format)
+        return
     from headwater.cli.explain import explain_file
 
     source = read(file)

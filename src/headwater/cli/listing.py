@@ -48,6 +48,11 @@ def seconds(number: float | None) -> str:
     return "" if number is None else f"{number:,.1f} s"
 
 
+def rate(number: float) -> str:
+    """Rows in a second."""
+    return f"{number:,.0f}/s"
+
+
 def text(value: object) -> str:
     return "" if value is None else str(value)
 
@@ -80,12 +85,14 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
     What.streams: (
         Shown("stream"),
         Shown("rows", True, count),
+        Shown("rate", True, rate),
         Shown("pending", True, count),
         Shown("watermark"),
         Shown("lag", True, seconds),
         Shown("late", True, count),
         Shown("malformed", True, count),
         Shown("state"),
+        Shown("waits_for", False, names),
         Shown("source"),
     ),
     What.tables: (Shown("table"), Shown("version", True), Shown("source")),
@@ -103,8 +110,10 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
         Shown("state"),
         Shown("queries", False, names),
         Shown("pending", True, count),
+        Shown("lag", True, seconds),
         Shown("rows", True, count),
         Shown("bytes", True, size),
+        Shown("steps", True, count),
         Shown("step", True, seconds),
         Shown("error"),
     ),
@@ -151,9 +160,12 @@ def streams(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 "pending": view.pending,
                 "watermark": instant(view.row.watermark),
                 "lag": view.lag / 1e6,
+                "rate": view.rate,
+                "bytes_rate": view.bytes_rate,
                 "late": view.row.late,
                 "malformed": view.row.malformed,
-                "state": "ended" if view.row.ended else "open",
+                "state": view.state,
+                "waits_for": list(view.waits_for),
                 "source": _source(view.row.definition),
                 "definition": view.row.definition,
             }
@@ -203,12 +215,15 @@ def units(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
         if _wanted(name, view.row.id):
             yield {
                 "unit": view.row.id,
-                "state": view.row.state,
+                "state": view.state,
                 "queries": list(view.queries),
                 "pending": view.pending,
+                "lag": view.lag / 1e6,
                 "rows": view.rows,
                 "bytes": view.bytes,
+                "steps": view.steps,
                 "step": view.seconds,
+                "last_step": view.last,
                 "inputs": list(view.row.inputs),
                 "digest": view.row.digest,
                 "error": view.row.error or None,
@@ -311,8 +326,13 @@ def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str
         "malformed": sum(view.row.malformed for view in overview.streams),
         "tables": len(catalog.tables()),
         "queries": Counter(view.row.state for view in overview.queries),
-        "units": Counter(view.row.state for view in overview.units),
+        "units": Counter(view.state for view in overview.units),
         "pending": overview.pending,
+        "rate": sum(view.rate for view in overview.streams),
+        "lag": max((view.lag / 1e6 for view in overview.streams), default=0.0),
+        "waits": {v.row.spelled: list(v.waits_for) for v in overview.streams if v.waits_for},
+        "steps": sum(view.steps for view in overview.units),
+        "step": max((view.seconds or 0.0 for view in overview.units), default=0.0),
         "rows_out": sum(view.rows for view in overview.queries),
         "undelivered": overview.undelivered,
         "bytes": sum(v.bytes for v in overview.streams) + sum(v.bytes for v in overview.units),
@@ -338,6 +358,11 @@ def _in_words(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
     yield "tables", str(record["tables"])
     yield "queries", f"{states(record['queries'])}: {counted(record['rows_out'], 'row')}"
     yield "units", f"{states(record['units'])}: {counted(record['pending'], 'row')} to work on"
+    if record["steps"]:
+        longest = f"in the slowest unit {seconds(record['step'])} each"
+        yield "steps", f"{count(record['steps'])}, {longest}"
+    for stream, waited_for in record["waits"].items():
+        yield "waits", f"{stream}, until {names(waited_for)} caught up"
     for view in overview.units:
         if view.row.error:
             yield "", f"unit {view.row.id} ({names(view.queries)}) failed: {view.row.error}"

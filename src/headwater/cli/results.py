@@ -63,11 +63,12 @@ def print_results(
         _print(one, one.read(catalog), format)
     while follow and readings:
         seen = catalog.changes()
+        going = [one for one in readings if one.more(catalog)]
         for one in readings:
             found = one.read(catalog)
             if found:
                 _print(one, found, format)
-        readings = [one for one in readings if one.more(catalog)]
+        readings = [one for one in going if one.left != 0]
         if readings:
             catalog.watch(seen, WAIT, poll=0.2)
 

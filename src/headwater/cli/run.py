@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -32,7 +31,8 @@ from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.overview import Observer, holders, is_dead
+from headwater.runtime.claims import is_dead, this_process
+from headwater.runtime.overview import Observer, holders
 from headwater.runtime.scripts import Outcome, execute
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ class Run:
     """What was asked for on the command line."""
 
     state: Path
+    catalog: str | None
     until_idle: bool
     patience: float
-    interval: float
     master: str
     quiet: bool
+    limits: Mapping[str, int | float] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -64,27 +65,25 @@ def run(source: Source | None, asked: Run) -> None:
     """Run the statements of a file, or what the state holds already; ends with an exit status."""
     with states.failures(source):
         _check(source, asked)
-        with open_state(asked.state, master=asked.master) as headwater:
-            states.check_place(headwater.catalog, asked.state)
-            with claimed(headwater.catalog), _logged(asked.state):
-                if source is not None:
-                    _execute(headwater, source, asked)
-                _warn_of_missing_files(headwater)
-                try:
-                    engine = _start(headwater, asked)
-                except KeyboardInterrupt:
-                    typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
-                    raise typer.Exit(INTERRUPTED) from None
-                _work(engine, asked)
+        opened = open_state(asked.state, catalog=asked.catalog, master=asked.master)
+        with opened as headwater, claimed(headwater.catalog), _logged(asked.state):
+            if source is not None:
+                _execute(headwater, source, asked)
+            _warn_of_missing_files(headwater)
+            try:
+                engine = _start(headwater, asked)
+            except KeyboardInterrupt:
+                typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
+                raise typer.Exit(INTERRUPTED) from None
+            _work(engine, asked)
 
 
 def _check(source: Source | None, asked: Run) -> None:
     """End the command before anything is made, if nothing can come of it."""
-    if states.exists(asked.state):
+    if states.exists(asked.state, asked.catalog):
         return
     if source is None:
-        again = states.run_again(asked.state, "FILE.cql")
-        fail(f"there is no state in {asked.state}: {again} creates it")
+        states.no_state(asked.state, asked.catalog)
     parse(source.text)
 
 
@@ -136,7 +135,7 @@ def claimed(catalog: Catalog) -> Iterator[None]:
             catalog.release(lease)
     for holder, left in holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
-    mine = catalog.acquire("run", f"{socket.gethostname()}:{os.getpid()}", CLAIM_SECONDS)
+    mine = catalog.acquire("run", this_process(), CLAIM_SECONDS)
     if mine is None:
         fail("another process has just begun to run this state: stop it first")
     done = Event()
@@ -218,9 +217,14 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
     try:
         with _output_to(log):
             spark = open_session(asked.master, settings=settings)
+    except OSError as error:
+        raise RuntimeFailure(
+            f"{log} cannot be written: {error.strerror}; give this user permission to write in "
+            f"{asked.state}, or name another directory with --state"
+        ) from error
     except RuntimeFailure as error:
         raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
-    return SteeredEngine(headwater.catalog, headwater.state, spark)
+    return SteeredEngine(headwater.catalog, headwater.state, spark, given=asked.limits)
 
 
 def _work(engine: SteeredEngine, asked: Run) -> None:
@@ -228,7 +232,7 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
     observer = Observer(engine.catalog)
     try:
         with _signals(engine), shown(observer, asked.quiet):
-            engine.go(asked.until_idle, asked.patience, asked.interval)
+            engine.go(asked.until_idle, asked.patience)
     except HeadwaterError:
         engine.release()
         raise
@@ -297,9 +301,12 @@ def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -
             f"{counted(view.row.retries, 'failure')}: {view.row.error}",
             err=True,
         )
-    if failed:
+    troubles = engine.troubles()
+    for trouble in troubles:
+        typer.echo(f"headwater: {trouble}", err=True)
+    if failed or troubles:
         raise typer.Exit(FAILED)
 
 
 def _go_on(asked: Run) -> str:
-    return f"{states.run_again(asked.state)} goes on from there"
+    return f"{states.run_again(asked.state, asked.catalog)} goes on from there"

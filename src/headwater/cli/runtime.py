@@ -12,7 +12,7 @@ import typer
 
 from headwater.cli.files import Source, fail, read
 from headwater.cli.formats import Format, RowFormat, What, counted, json_line
-from headwater.cli.state import DEFAULT, State, opened
+from headwater.cli.state import DEFAULT, CatalogUrl, State, opened
 
 app = typer.Typer()
 
@@ -31,6 +31,7 @@ def run(
         ),
     ] = None,
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when all input is used up.")
     ] = False,
@@ -39,8 +40,28 @@ def run(
         typer.Option(min=0, help="With --until-idle: seconds without input that count as its end."),
     ] = 0.0,
     interval: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between two looks for new input.")
-    ] = 1.0,
+        float | None,
+        typer.Option(min=0.01, help="Seconds between two looks for new input.", show_default="1"),
+    ] = None,
+    rows_per_step: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows that one step takes on.", show_default="500000"),
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Units that step together.", show_default="4")
+    ] = None,
+    rows_ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows that a stream may be ahead of its slowest unit.",
+            show_default="5000000",
+        ),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(min=0, help="Failures after which a unit is parked.", show_default="5"),
+    ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
@@ -52,7 +73,15 @@ def run(
         from headwater.cli.run import Run
         from headwater.cli.run import run as start
 
-    start(source, Run(state, until_idle, patience, interval, master, quiet))
+    flags = {
+        "interval": interval,
+        "rows_per_step": rows_per_step,
+        "at_once": at_once,
+        "rows_ahead": rows_ahead,
+        "retries": retries,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given))
 
 
 @app.command()
@@ -64,12 +93,13 @@ def submit(
         str | None, typer.Option("--execute", "-e", metavar="CQL", help="Statements, right here.")
     ] = None,
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
 ) -> None:
     """Carry out statements on a state, whether or not an engine runs on it now."""
     if (file is None) == (execute is None):
         fail("name a file with statements, or give them with --execute")
     source = read(file) if file else Source("--execute", execute or "", Path("-"))
-    with opened(state, source) as catalog:
+    with opened(state, catalog_url, source) as catalog:
         from headwater.runtime.definitions import Definitions
         from headwater.runtime.scripts import execute as carry_out
 
@@ -82,9 +112,9 @@ def submit(
 
 
 @app.command()
-def drop(name: Name, state: State = DEFAULT) -> None:
+def drop(name: Name, state: State = DEFAULT, catalog_url: CatalogUrl = None) -> None:
     """Drop a query; its results go with it, unless another query has the same."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.runtime.submit import drop as drop_query
 
         gone = drop_query(catalog, name)
@@ -92,9 +122,9 @@ def drop(name: Name, state: State = DEFAULT) -> None:
 
 
 @app.command()
-def pause(name: Name, state: State = DEFAULT) -> None:
+def pause(name: Name, state: State = DEFAULT, catalog_url: CatalogUrl = None) -> None:
     """Let a query rest; nothing of its input is lost meanwhile."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.runtime.submit import pause as pause_query
 
         pause_query(catalog, name)
@@ -102,9 +132,9 @@ def pause(name: Name, state: State = DEFAULT) -> None:
 
 
 @app.command()
-def resume(name: Name, state: State = DEFAULT) -> None:
+def resume(name: Name, state: State = DEFAULT, catalog_url: CatalogUrl = None) -> None:
     """Let a query go on that was paused, or whose unit was parked after failures."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.runtime.submit import resume as resume_query
 
         resume_query(catalog, name)
@@ -118,10 +148,11 @@ def show(
         str | None, typer.Argument(metavar="[NAME]", help="This stream, query or unit only.")
     ] = None,
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
     """List streams, tables, queries, units, segments or rejected records."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.cli import listing
 
         listing.show(catalog, what, name, format)
@@ -139,12 +170,13 @@ def results(
         int | None, typer.Option(min=0, help="At most so many rows of each query.")
     ] = None,
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     format: Annotated[
         RowFormat, typer.Option("--format", "-f", help="For people or for programs.")
     ] = RowFormat.table,
 ) -> None:
     """Print the rows that queries have given so far."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.cli.results import print_results
 
         try:
@@ -154,9 +186,11 @@ def results(
 
 
 @app.command()
-def status(state: State = DEFAULT, format: AsFormat = Format.table) -> None:
+def status(
+    state: State = DEFAULT, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
+) -> None:
     """Say how everything stands, in a few lines."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url) as catalog:
         from headwater.cli import listing
 
         listing.status(catalog, state, format)
@@ -165,6 +199,7 @@ def status(state: State = DEFAULT, format: AsFormat = Format.table) -> None:
 @app.command()
 def clean(
     state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
     older_than: Annotated[
         float,
         typer.Option(min=0, metavar="SECONDS", help="Leave files that were touched since."),
@@ -172,7 +207,7 @@ def clean(
     format: AsFormat = Format.table,
 ) -> None:
     """Remove the files of what was dropped, and those that a killed process left behind."""
-    with opened(state) as catalog:
+    with opened(state, catalog_url, files=True) as catalog:
         from headwater.cli.cleaning import clean as clean_state
         from headwater.cli.listing import size
 

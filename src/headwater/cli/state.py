@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from headwater.errors import (
     CqlError,
     HeadwaterError,
     InputError,
+    NoCatalog,
     RuntimeFailure,
 )
 
@@ -35,6 +36,17 @@ State = Annotated[
         envvar="HEADWATER_STATE",
         show_envvar=False,
         help="Holds the catalog and the log; HEADWATER_STATE names another default.",
+    ),
+]
+
+CatalogUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL",
+        envvar="HEADWATER_CATALOG",
+        show_envvar=False,
+        help="A catalog on PostgreSQL instead; HEADWATER_CATALOG names one too.",
     ),
 ]
 
@@ -59,36 +71,56 @@ def failures(source: Source | None = None) -> Iterator[None]:
         fail(f"{source.name}: {error}" if source else str(error), WRONG)
 
 
-def exists(state: Path) -> bool:
-    """Whether the directory holds a catalog."""
+def exists(state: Path, url: str | None = None) -> bool:
+    """Whether the directory holds a catalog, or there is one at the URL."""
+    from headwater.runtime.catalog import Catalog
     from headwater.runtime.catalog.database import FILE
 
-    return (state / FILE).is_file()
+    try:
+        if url is None:
+            return (state / FILE).is_file()
+        Catalog.open(url, create=False).close()
+    except NoCatalog:
+        return False
+    except OSError as error:
+        raise CatalogError(f"{state} cannot be read: {error.strerror}; name another one") from error
+    return True
 
 
 @contextmanager
-def opened(state: Path, source: Source | None = None) -> Iterator[Catalog]:
-    """The catalog of a state directory; ends the command if there is none, or on a failure."""
-    with failures(source):
-        if not exists(state):
-            fail(f"there is no state in {state}: {run_again(state, 'FILE.cql')} creates it")
-        from headwater.runtime.catalog import Catalog
+def opened(
+    state: Path, url: str | None = None, source: Source | None = None, files: bool = False
+) -> Iterator[Catalog]:
+    """The catalog of a state; ends the command if there is none, or on a failure.
 
-        with Catalog.open(state, create=False) as catalog:
-            check_place(catalog, state)
+    `files` is for commands that touch the log: its directory has to be the right one.
+    """
+    with failures(source):
+        if not exists(state, url):
+            no_state(state, url)
+        from headwater.runtime.catalog import Catalog
+        from headwater.runtime.place import check_place
+
+        with Catalog.open(url or state, create=False) as catalog:
+            if files or url is None:
+                check_place(catalog, state)
             yield catalog
 
 
-def check_place(catalog: Catalog, state: Path) -> None:
-    """End the command if the directory was moved: its segments are known by their whole paths."""
-    paths = catalog.all_paths()
-    here = state.resolve()
-    if paths and not any(Path(path).is_relative_to(here) for path in paths):
-        log = next((p for p in Path(min(paths)).parents if p.name == "log"), Path(min(paths)))
-        fail(f"{state} was moved: its segments are in {log.parent}; move it back there")
+def no_state(state: Path, url: str | None) -> NoReturn:
+    """End the command, and say how a state is made."""
+    from headwater.runtime.catalog.database import without_password
+
+    again = run_again(state, url, "FILE.cql")
+    where = f"catalog in {without_password(url)}" if url else f"state in {state}"
+    fail(f"there is no {where}: {again} creates it")
 
 
-def run_again(state: Path, *words: str) -> str:
+def run_again(state: Path, url: str | None = None, *words: str) -> str:
     """The command line of `headwater run` on this state."""
+    from headwater.runtime.catalog.database import without_password
+
     place = [] if state == DEFAULT else ["--state", shlex.quote(str(state))]
+    if url is not None:
+        place += ["--catalog", shlex.quote(without_password(url))]
     return " ".join(["headwater run", *words, *place])

@@ -1,12 +1,12 @@
-"""The engine as `headwater run` drives it: it can be stopped between two steps, and tells how long
-each took."""
+"""The engine as `headwater run` drives it: it can be stopped between two steps, and counts them."""
 
 from __future__ import annotations
 
 import time
 from threading import Event, Lock
 
-from headwater.runtime.engine import Engine, Unit
+from headwater.runtime.engine import Engine
+from headwater.runtime.stepping import Unit
 
 
 class SteeredEngine(Engine):
@@ -26,11 +26,8 @@ class SteeredEngine(Engine):
     def step(self, unit: Unit) -> bool:
         if self.stop.is_set():
             return False
-        begun = time.monotonic()
         worked = super().step(unit)
         if worked:
-            spent = time.monotonic() - begun
-            self.catalog.set_statistics({(unit.row.id, "step_seconds"): spent})
             with self._counting:
                 self.steps += 1
         return worked
@@ -48,7 +45,7 @@ class SteeredEngine(Engine):
     def end_finite_streams(self) -> bool:
         return not self.stop.is_set() and super().end_finite_streams()
 
-    def go(self, until_idle: bool, patience: float, interval: float) -> None:
+    def go(self, until_idle: bool, patience: float, interval: float | None = None) -> None:
         """Run until told to stop, or until nothing came for so many seconds and all is done."""
         if not until_idle or patience:
             self.run(
@@ -64,7 +61,11 @@ class SteeredEngine(Engine):
 
     def _next_retry(self) -> float | None:
         """When a unit that failed is to be tried again, if one was not tried in the last round."""
-        waiting = [row.not_before for row in self.catalog.units() if row.state == "running"]
+        waiting = [
+            row.not_before
+            for row in self.catalog.units()
+            if row.state == "running" and row.retries <= self.limits.retries
+        ]
         return min((at for at in waiting if at > self._round_at), default=None)
 
     def _idle_for(self, patience: float) -> bool:

@@ -6,7 +6,6 @@ Both read the catalog in a thread of their own, so they move on while a long ste
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,27 +16,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from headwater.cli.listing import count, instant, names, seconds
+from headwater.cli.listing import count, instant, names, rate, seconds, size
 from headwater.cli.tables import console, table
 from headwater.errors import HeadwaterError
-from headwater.runtime.overview import Observer, Overview
+from headwater.runtime.overview import Observer, Overview, StreamView
 
 LINE_SECONDS = 5.0
-RATE_SECONDS = 10.0
-
-
-@dataclass
-class Pace:
-    """How fast a number grows, over the last seconds."""
-
-    seen: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def rate(self, number: int, now: float) -> float:
-        self.seen.append((now, number))
-        while len(self.seen) > 2 and self.seen[1][0] <= now - RATE_SECONDS:
-            self.seen.popleft()
-        (then, before), (last, after) = self.seen[0], self.seen[-1]
-        return (after - before) / (last - then) if last > then else 0.0
 
 
 @dataclass
@@ -46,7 +30,6 @@ class View:
 
     observer: Observer
     begun: float = field(default_factory=time.monotonic)
-    paces: dict[str, Pace] = field(default_factory=dict)
     last: Overview = field(default_factory=lambda: Overview((), (), ()))
 
     def look(self) -> Overview:
@@ -54,10 +37,6 @@ class View:
         with suppress(HeadwaterError):
             self.last = self.observer.overview()
         return self.last
-
-    def rate(self, name: str, number: int) -> str:
-        pace = self.paces.setdefault(name, Pace())
-        return f"{pace.rate(number, time.monotonic()):,.0f}/s"
 
     @property
     def elapsed(self) -> str:
@@ -70,7 +49,8 @@ class View:
         now = self.look()
         rows = sum(view.rows for view in now.streams)
         out = sum(view.rows for view in now.queries)
-        return f"{count(rows)} rows in, {count(now.pending)} to work on, {count(out)} rows out"
+        line = f"{count(rows)} rows in, {count(now.pending)} to work on, {count(out)} rows out"
+        return "; ".join([line, *map(waiting, (v for v in now.streams if v.waits_for))])
 
     # ---- the live view
 
@@ -97,35 +77,46 @@ class View:
             [
                 view.row.spelled,
                 count(view.rows),
-                self.rate(view.row.name, view.rows),
+                rate(view.rate),
+                f"{size(round(view.bytes_rate))}/s",
+                count(view.pending),
                 f"{view.lag / 1e6:,.0f} s",
                 (instant(view.row.watermark) or "")[11:19],
-                "ended" if view.row.ended else "",
+                waiting(view) if view.waits_for else "ended" if view.row.ended else "",
             ]
             for view in now.streams
         ]
-        heading = [("stream", False), ("rows", True), ("rate", True), ("lag", True)]
-        return table("", [*heading, ("watermark", False), ("", False)], rows)
+        heading = [("stream", False), ("rows", True), ("rate", True), ("", True)]
+        heading += [("pending", True), ("lag", True), ("watermark", False), ("", False)]
+        return table("", heading, rows)
 
     def _units(self, now: Overview, most: int) -> RenderableType:
         rows = [
             [
                 names(view.queries),
                 count(view.pending),
+                f"{view.lag / 1e6:,.0f} s",
                 count(view.rows),
                 seconds(view.seconds),
-                view.row.error[:60] or ("" if view.row.state == "running" else view.row.state),
+                seconds(view.last),
+                view.row.error[:60] or ("" if view.state == "running" else view.state),
             ]
             for view in now.units[:most]
         ]
         if len(now.units) > most:
-            rows.append([f"and {len(now.units) - most} more", "", "", "", ""])
-        heading = [("unit of", False), ("pending", True), ("rows out", True), ("last step", True)]
-        return table("", [*heading, ("", False)], rows)
+            rows.append([f"and {len(now.units) - most} more", *[""] * 6])
+        heading = [("unit of", False), ("pending", True), ("lag", True), ("rows out", True)]
+        heading += [("step", True), ("last", True), ("", False)]
+        return table("", heading, rows)
 
     def _queries(self, now: Overview) -> Text:
         words = (f"{view.row.spelled} {count(view.rows)}" for view in now.queries)
         return Text("rows of queries: " + " · ".join(words), style="dim", overflow="ellipsis")
+
+
+def waiting(view: StreamView) -> str:
+    """That a stream takes nothing in, and why."""
+    return f"{view.row.spelled} waits for {names(view.waits_for)}"
 
 
 @contextmanager

@@ -25,11 +25,14 @@ import pyarrow as pa
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, RuntimeFailure, nearest
 from headwater.runtime import results
+from headwater.runtime.analysis import Analysis, analysis, explained, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.place import check_place, made
 from headwater.runtime.push import push
 from headwater.runtime.scripts import execute
 
+STATE = ".headwater"
 log = logging.getLogger("headwater")
 
 
@@ -140,24 +143,49 @@ class QueryHandle:
         return results.read(self.catalog, self.row)[0]
 
     def results(self, follow: bool = False, poll: float = 0.5) -> Iterator[results.Row]:
-        """Results so far; with `follow` also those to come, for ever."""
+        """Results so far; with `follow` also those to come, until it is finished or dropped."""
         at = 0
         while True:
+            known = self.catalog.query(self.row.name)
+            over = known is None or known.state in ("finished", "dropped")
             table, at = results.read(self.catalog, self.row, at)
             yield from results.rows(table)
-            if not follow:
+            if not follow or over:
                 return
             time.sleep(poll)
 
+    def explain(self, analyze: bool = False) -> str:
+        """What the query means, as a tree; with `analyze` also what it was measured to do."""
+        if analyze:
+            return "\n".join(lines(self.analysis()))
+        return "\n".join(explained(self.catalog, self.row))
+
+    def analysis(self) -> Analysis:
+        """What the query was measured to do, as `headwater explain --analyze --format json` has it."""
+        known = self.catalog.query(self.row.name)
+        return analysis(self.catalog, known or self.row)
+
 
 def open_state(
-    where: str | Path = ".headwater",
+    where: str | Path = STATE,
     *,
     catalog: str | None = None,
+    state: str | Path | None = None,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> Headwater:
-    """Open a state directory, made if it is not there; `catalog` names another database."""
-    state = Path(where)
-    state.mkdir(parents=True, exist_ok=True)
-    return Headwater(Catalog.open(catalog or state), state.resolve(), master, settings or {})
+    """Open a state directory, made if it is not there, or by its URL a catalog on PostgreSQL.
+
+    With a catalog elsewhere the state directory (`state`, `.headwater` if not said) holds the log
+    alone. Raises RuntimeFailure if the directory cannot be made, CatalogError for the catalog.
+    """
+    if isinstance(where, str) and "://" in where:
+        catalog, where = where, state or STATE
+    place = made(Path(where))
+    opened = Catalog.open(catalog or place)
+    try:
+        check_place(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return Headwater(opened, place, master, settings or {})

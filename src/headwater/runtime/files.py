@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,45 +37,74 @@ class Written:
     largest_time: int
 
 
-def write(frame: DataFrame, folder: Path, time: str, small: bool) -> Written | None:
-    """The rows of a frame as a new file below the folder; None if there are no rows."""
+Times = tuple[str, str]
+"""The columns with the least and the largest times of rows: often the same one."""
+
+
+def write(
+    frame: DataFrame,
+    folder: Path,
+    times: Times,
+    small: bool,
+    lap: Callable[[str], None] = lambda part: None,
+) -> Written | None:
+    """The rows of a frame as a new file below the folder; None if there are no rows.
+
+    `lap` is called when the rows are there; where tasks write them, that is when they are written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if small:
-        return write_arrow(frame.toArrow(), folder, time)
+        table = frame.toArrow()
+        lap("run")
+        return write_arrow(table, folder, times)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    frame.write.parquet(str(path))
-    written = describe(path, time)
+    with _removed_on_failure(path):
+        frame.write.parquet(str(path))
+        lap("run")
+        written = describe(path, times)
     if written is None:
         remove(str(path))
     return written
 
 
-def write_arrow(table: pa.Table, folder: Path, time: str) -> Written | None:
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    """What was written in part is removed at once: the failure may be a disk that is full."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):
+            remove(str(path))
+        raise
+
+
+def write_arrow(table: pa.Table, folder: Path, times: Times) -> Written | None:
     """The rows of a table as a new file below the folder; None if there are none."""
     if not table.num_rows:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    pq.write_table(table, path, compression="snappy")
-    span = pc.min_max(table[time])
-    size = path.stat().st_size
-    return Written(str(path), table.num_rows, size, span["min"].as_py(), span["max"].as_py())
+    with _removed_on_failure(path):
+        pq.write_table(table, path, compression="snappy")
+    least, largest = pc.min(table[times[0]]).as_py(), pc.max(table[times[1]]).as_py()
+    return Written(str(path), table.num_rows, path.stat().st_size, least, largest)
 
 
-def describe(path: Path, time: str) -> Written | None:
+def describe(path: Path, times: Times) -> Written | None:
     """What the footers of a file, or of a folder of part files, say; None if there are no rows."""
     rows = size = 0
-    times: list[int] = []
+    least: list[int] = []
+    largest: list[int] = []
     for part in parts(path):
         footer = pq.read_metadata(part)
         rows += footer.num_rows
         size += part.stat().st_size
-        at = footer.schema.names.index(time)
-        for group in range(footer.num_row_groups):
-            statistics = footer.row_group(group).column(at).statistics
-            if statistics is not None and statistics.has_min_max:
-                times += [statistics.min, statistics.max]
-    return Written(str(path), rows, size, min(times), max(times)) if times else None
+        first, last = (footer.schema.names.index(name) for name in times)
+        for at in range(footer.num_row_groups):
+            group = footer.row_group(at)
+            least.append(group.column(first).statistics.min)
+            largest.append(group.column(last).statistics.max)
+    return Written(str(path), rows, size, min(least), max(largest)) if rows else None
 
 
 def parts(path: Path) -> list[Path]:
@@ -103,5 +133,14 @@ def orphans(root: Path, known: Iterable[str], older_than: float) -> Iterator[Pat
     if not root.is_dir():
         return
     for entry in sorted(root.glob("*/*/*")):
-        if entry.resolve() not in registered and entry.stat().st_mtime < older_than:
+        if entry.resolve() not in registered and _touched(entry) < older_than:
             yield entry
+
+
+def _touched(path: Path) -> float:
+    """When a file, or anything in a folder, was last written; infinity if it is gone."""
+    try:
+        inside = path.rglob("*") if path.is_dir() else ()
+        return float(max(entry.stat().st_mtime for entry in (path, *inside)))
+    except FileNotFoundError:
+        return float("inf")

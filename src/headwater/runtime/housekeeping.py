@@ -9,16 +9,18 @@ whole: results are read from them, and sinks send them by the numbers of their s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from headwater.algebra.nodes import Scan
+from headwater.algebra.windows import Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Instants, window_start
+from headwater.runtime.compile import TIME, Delta, Panes, Plan, window_start
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -30,11 +32,15 @@ MERGED_AT_LEAST = 8
 GRACE_SECONDS = 600.0
 
 
+def nowhere(point: str) -> None:
+    """Called at the named points of housekeeping, where nobody wants to stop the process."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """A unit as the streams see it: its plan and how far it has come."""
 
-    plan: Delta | Instants
+    plan: Plan
     cursors: Mapping[str, Any]
 
     def reached(self, log: str) -> int:
@@ -45,13 +51,23 @@ class Reader:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
         if isinstance(self.plan, Delta):
             return self._delta_needs(self.plan, log)
-        instant = self.cursors.get("instant")
-        starts = [
-            None if instant is None else window_start(scan, instant)
-            for _, scan in self.plan.scans
+        instant: int | None = self.cursors.get("instant")
+        if isinstance(self.plan, Panes) and self.plan.are_kept:
+            return _least([self._delta_needs(self.plan.delta, log), instant])
+        return _least(
+            self._window_needs(alias, scan, instant)
+            for alias, scan in self.plan.scans
             if stream_log(scan.stream) == log
-        ]
-        return _least(starts)
+        )
+
+    def _window_needs(self, alias: str, scan: Scan, instant: int | None) -> int | None:
+        """Windows are read again from their start, or from where they were written down."""
+        if instant is None:
+            return None
+        if not isinstance(scan.window, Rows):
+            return window_start(scan, instant)
+        carried: int | None = self.cursors.get(f"carried:{alias}")
+        return carried
 
     def _delta_needs(self, plan: Delta, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
@@ -102,14 +118,21 @@ def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
     return [r for r in readers if any(stream_log(s.stream) == log for _, s in r.plan.scans)]
 
 
-def retain(catalog: Catalog, readers: Sequence[Reader], lease: Lease | None) -> int:
+def retain(
+    catalog: Catalog,
+    readers: Sequence[Reader],
+    lease: Lease | None,
+    at_point: Callable[[str], None] = nowhere,
+) -> int:
     """Remove the expired segments of all streams with their files; returns how many."""
     removed = 0
     for stream in catalog.streams():
         log = stream_log(stream.name)
         gone = expired(stream, catalog.segments(log), readers_of(log, readers))
         if gone:
-            for old in catalog.remove_segments([s.id for s in gone], lease):
+            forgotten = catalog.remove_segments([s.id for s in gone], lease)
+            at_point("retain: forgotten")
+            for old in forgotten:
                 files.remove(old.path)
             removed += len(gone)
     return removed
@@ -136,6 +159,7 @@ def compact(
     readers: Sequence[Reader],
     folder: Path,
     lease: Lease | None,
+    at_point: Callable[[str], None] = nowhere,
 ) -> bool:
     """Merge one run of small neighbours that every reader has taken in; whether there was one."""
     log = stream_log(stream.name)
@@ -144,17 +168,19 @@ def compact(
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, TIME)
+    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, (TIME, TIME))
     assert written is not None
+    at_point("compact: written")
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
-    for piece in catalog.remove_segments([s.id for s in run], lease):
+    at_point("compact: replaced")
+    pieces = catalog.remove_segments([s.id for s in run], lease)
+    at_point("compact: forgotten")
+    for piece in pieces:
         files.remove(piece.path)
     return True
 
 
 def sweep(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:
     """Delete files of the log that no segment names and that are older than the grace."""
-    swept = list(files.orphans(state / "log", catalog.all_paths(), time.time() - grace))
-    for path in swept:
-        files.remove(str(path))
-    return swept
+    found = files.orphans(state / "log", catalog.all_paths(), time.time() - grace)
+    return [Path(path) for path in catalog.unnamed(map(str, found), files.remove)]

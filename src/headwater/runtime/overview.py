@@ -6,10 +6,8 @@ that is replayed at any speed.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,36 +20,55 @@ from headwater.runtime.catalog import (
     Lease,
     QueryRow,
     Segment,
+    Statistic,
     StreamRow,
     UnitRow,
     stream_log,
     unit_log,
 )
+from headwater.runtime.claims import is_dead
 from headwater.runtime.delivery import delivery
+from headwater.runtime.measure import decayed
+from headwater.runtime.pacing import WAITS
 
 
 @dataclass(frozen=True)
 class StreamView:
-    """A stream: what came, and what of it the slowest unit has not taken in yet: how many rows
-    (`pending`), and how many microseconds of event time (`lag`)."""
+    """A stream: what came, how much comes in a second now, and what of it the slowest unit has not
+    taken in yet: how many rows (`pending`), and how many microseconds of event time (`lag`).
+
+    `waits_for` are the queries whose unit is so far behind that nothing is taken in.
+    """
 
     row: StreamRow
     rows: int
     bytes: int
     pending: int
     lag: int
+    rate: float
+    bytes_rate: float
+    waits_for: tuple[str, ...]
+
+    @property
+    def state(self) -> str:
+        return "ended" if self.row.ended else "waits" if self.waits_for else "open"
 
 
 @dataclass(frozen=True)
 class UnitView:
-    """A unit: its queries, the rows it has not taken in yet, and those it has put out."""
+    """A unit: its queries, what it has not taken in yet (rows, and microseconds of event time), the
+    rows it has put out, and of its steps the number, the usual seconds and those of the last."""
 
     row: UnitRow
+    state: str
     queries: tuple[str, ...]
     pending: int
+    lag: int
     rows: int
     bytes: int
+    steps: int
     seconds: float | None
+    last: float | None
 
 
 @dataclass(frozen=True)
@@ -95,14 +112,22 @@ class Observer:
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
         streams = {stream_log(row.name): row for row in self.catalog.streams()}
+        measured = self.catalog.all_statistics()
+        members = {row.id: self.catalog.members(row.id) for row in rows}
         backlogs = _Backlogs(self)
         running = [row for row in rows if row.state == "running"]
+
+        def stream(log: str, row: StreamRow) -> StreamView:
+            readers = {u.id: cursors[u.id] for u in running if log in u.inputs}
+            return self._stream(row, readers, members, measured.get(log, {}), backlogs)
+
+        def unit(row: UnitRow) -> UnitView:
+            found = measured.get(row.id, {})
+            return self._unit(row, members[row.id], cursors[row.id], streams, found, backlogs)
+
         return Overview(
-            tuple(
-                self._stream(row, [cursors[u.id] for u in running if log in u.inputs], backlogs)
-                for log, row in streams.items()
-            ),
-            tuple(self._unit(row, cursors[row.id], backlogs) for row in rows),
+            tuple(stream(log, row) for log, row in streams.items()),
+            tuple(map(unit, rows)),
             tuple(self.query(row) for row in self.catalog.queries()),
         )
 
@@ -117,6 +142,8 @@ class Observer:
     def results(self, query: QueryRow, after: int = 0) -> int:
         """How many results a query has after a sequence number; only segments across its start or
         end are looked into."""
+        if query.unsettled:
+            return 0
         return sum(
             self._within(segment, query.start_at, query.end_at)
             for segment in self.segments(unit_log(query.unit_id), after)
@@ -143,32 +170,66 @@ class Observer:
             return []
 
     def _stream(
-        self, row: StreamRow, cursors: Sequence[dict[str, Any]], backlogs: _Backlogs
+        self,
+        row: StreamRow,
+        readers: Mapping[str, Mapping[str, Any]],
+        members: Mapping[str, Sequence[QueryRow]],
+        measured: Mapping[str, Statistic],
+        backlogs: _Backlogs,
     ) -> StreamView:
         log = stream_log(row.name)
         stats = self.catalog.log_stats(log)
-        pending = max((backlogs.rows(log, cursor) for cursor in cursors), default=0)
-        mark = row.watermark
-        taken = [_reached(cursor, log).get("watermark") for cursor in cursors]
-        lag = 0 if mark is None else max((mark - t for t in taken if t is not None), default=0)
-        return StreamView(row, stats.total_rows, stats.bytes, pending, lag)
+        behind = {unit: backlogs.rows(log, cursors) for unit, cursors in readers.items()}
+        slowest = max(behind, key=lambda unit: behind[unit], default=None)
+        waits = WAITS in measured and measured[WAITS].value and slowest and behind[slowest]
+        now = time.time()
+        return StreamView(
+            row,
+            stats.total_rows,
+            stats.bytes,
+            max(behind.values(), default=0),
+            max((_lag(row, cursors) for cursors in readers.values()), default=0),
+            decayed(measured.get("rows_rate"), now),
+            decayed(measured.get("bytes_rate"), now),
+            tuple(q.spelled for q in members[slowest]) if waits and slowest else (),
+        )
 
-    def _unit(self, row: UnitRow, cursors: dict[str, Any], backlogs: _Backlogs) -> UnitView:
-        inputs = [name for name in row.inputs if name.startswith("stream:")]
+    def _unit(
+        self,
+        row: UnitRow,
+        members: Sequence[QueryRow],
+        cursors: Mapping[str, Any],
+        streams: Mapping[str, StreamRow],
+        measured: Mapping[str, Statistic],
+        backlogs: _Backlogs,
+    ) -> UnitView:
+        inputs = [name for name in row.inputs if name in streams]
         try:
             stats = self.catalog.log_stats(unit_log(row.id))
             rows, size = stats.total_rows, stats.bytes
         except CatalogError:  # dropped while we looked
             rows = size = 0
-        seconds = self.catalog.statistic(row.id, "step_seconds")
+        finished = bool(members) and all(query.state == "finished" for query in members)
+        values = {name: found.value for name, found in measured.items()}
         return UnitView(
             row,
-            tuple(query.spelled for query in self.catalog.members(row.id)),
+            "finished" if finished else row.state,
+            tuple(query.spelled for query in members),
             sum(backlogs.rows(name, cursors) for name in inputs),
+            max((_lag(streams[name], cursors) for name in inputs), default=0),
             rows,
             size,
-            None if seconds is None else seconds.value,
+            int(values.get("steps", 0)),
+            values.get("step_seconds"),
+            values.get("last_seconds"),
         )
+
+
+def _lag(stream: StreamRow, cursors: Mapping[str, Any]) -> int:
+    """How far a reader is behind the watermark of a stream; 0 if it has not begun."""
+    taken = _reached(cursors, stream_log(stream.name)).get("watermark")
+    mark = stream.watermark
+    return 0 if mark is None or taken is None else max(0, mark - taken)
 
 
 @dataclass
@@ -178,14 +239,14 @@ class _Backlogs:
     observer: Observer
     _known: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def rows(self, log: str, cursors: dict[str, Any]) -> int:
+    def rows(self, log: str, cursors: Mapping[str, Any]) -> int:
         key = (log, _reached(cursors, log).get("seq", 0))
         if key not in self._known:
             self._known[key] = sum(segment.rows for segment in self.observer.segments(*key))
         return self._known[key]
 
 
-def _reached(cursors: dict[str, Any], log: str) -> dict[str, Any]:
+def _reached(cursors: Mapping[str, Any], log: str) -> Mapping[str, Any]:
     return cursors.get(log) or {}
 
 
@@ -211,17 +272,3 @@ def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, floa
         if lease.expires_at > at and not is_dead(lease.holder):
             found[lease.holder] = max(found.get(lease.holder, 0.0), lease.expires_at - at)
     return found
-
-
-def is_dead(holder: str) -> bool:
-    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
-    host, _, pid = holder.rpartition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -24,6 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.measure import arrived
 
 Record = Mapping[str, object] | Sequence[object]
 
@@ -33,13 +35,15 @@ def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record
     rows = [_row(stream, record) for record in records]
     known = catalog.stream(stream.name)
     assert known is not None
+    if known.ended:
+        raise InputError(f"{stream.name} has ended: nothing more can be pushed to it")
     mark = known.watermark
     late = [] if mark is None else [row for row in rows if _time(stream, row) < mark]
     kept = [row for row in rows if mark is None or _time(stream, row) >= mark]
     owner = f"ingest:{known.name}"
     first = int(catalog.cursor(owner, "pushed") or 0)
     written = files.write_arrow(
-        arrow_table(stream, kept, first), stream_folder(state, known.name), TIME
+        arrow_table(stream, kept, first), stream_folder(state, known.name), (TIME, TIME)
     )
     append(
         catalog,
@@ -63,16 +67,23 @@ def append(
     """Register a stream's new segment, the position behind it and what was refused, at once."""
     segments = []
     progress = None
+    statistics = {}
     if written is not None:
+        log = stream_log(stream.name)
+        known = catalog.statistics(log)
+        values = arrived(known, written.rows, written.bytes, time.time())
+        statistics = {(log, name): value for name, value in values.items()}
         largest = written.largest_time
         if stream.max_event_time is not None:
             largest = max(largest, stream.max_event_time)
         progress = (stream.name, largest)
-        segments = [segment(stream_log(stream.name), written, largest - stream.lateness)]
+        mark = stream.watermark_at(largest)
+        segments = [segment(stream_log(stream.name), written, mark)]
     catalog.commit(
         lease,
         segments=segments,
         cursors=cursors,
+        statistics=statistics,
         stream_progress=progress,
         rejects=[refused] if refused.malformed or refused.late else [],
     )
@@ -88,6 +99,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
         least_time=written.least_time,
         largest_time=written.largest_time,
         watermark=watermark,
+        on_disk=True,
     )
 
 

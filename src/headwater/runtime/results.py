@@ -18,7 +18,11 @@ Row = dict[str, Value]
 
 def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
     """The results after a sequence number, columns as the query names them, then `_tau`; and the
-    number to go on from."""
+    number to go on from. While the end of a query is not known, there are none."""
+    if query.unsettled:
+        query = catalog.query(query.name) or query
+        if query.unsettled:
+            return pa.table({}), after
     segments = catalog.segments(unit_log(query.unit_id), after)
     tables = [read_segment(query, s) for s in segments if s.rows]
     end = segments[-1].seq if segments else after

@@ -32,6 +32,10 @@ SETTINGS = {
 """What every session of Headwater has; steps are small, so plans are kept simple."""
 
 
+OLDEST_JAVA = 17
+_ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+
+
 def open_session(
     master: str = "local[*]", name: str = "headwater", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -51,12 +55,21 @@ def open_session(
 
 
 def _check_java() -> None:
+    """Raises RuntimeFailure if there is no Java that Spark can use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    advice = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     if not java or not Path(java).exists():
-        raise RuntimeFailure(f"Spark needs Java and there is none: {advice}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found and int(found[1]) < 17:
-        raise RuntimeFailure(f"Spark needs Java 17 or later, this is {found[1]}: {advice}")
+        where = f" in JAVA_HOME, which is {home}" if home else ""
+        raise RuntimeFailure(f"Spark needs Java and there is none{where}: {_ADVICE}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise RuntimeFailure(f"{java} cannot be run: {error.strerror}; {_ADVICE}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    if said.returncode or not found:
+        words = (said.stderr.strip() or f"it ends with {said.returncode}").splitlines()[0]
+        raise RuntimeFailure(f"{java} does not work: {words}; {_ADVICE}")
+    if int(found[1]) < OLDEST_JAVA:
+        raise RuntimeFailure(
+            f"Spark needs Java {OLDEST_JAVA} or later, {java} is {found[1]}: {_ADVICE}"
+        )

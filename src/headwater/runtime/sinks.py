@@ -24,7 +24,7 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
 from headwater.cql import CreateQuery, parse
 from headwater.cql.statements import Connector
-from headwater.errors import InputError
+from headwater.errors import CatalogUnavailable, InputError, LeaseLost
 from headwater.reference import Result
 from headwater.reference.data import csv_line, to_json, to_text
 from headwater.runtime import results
@@ -71,6 +71,8 @@ class Sinks:
             return False
         try:
             return self._deliver(query, lease)
+        except (LeaseLost, CatalogUnavailable):
+            raise
         except Exception as error:
             known = self.catalog.query(name)
             if known is not None and known.accepted_at == query.accepted_at:

@@ -13,12 +13,15 @@ from itertools import count
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from headwater.algebra.expressions import columns_of, conjuncts
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import Schema
+from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, window_start
+from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes
+from headwater.runtime.compile.windows import UNTIL, opened
 from headwater.runtime.sparksql import quoted, spark_type
 
 BROADCAST_ROWS = 200_000
@@ -47,9 +50,12 @@ def stream_schema(schema: Schema) -> str:
 
 
 def delta_step(
-    spark: SparkSession, plan: Delta, inputs: Mapping[str, Input], tables: Mapping[str, DataFrame]
+    spark: SparkSession,
+    plan: Delta | Panes,
+    inputs: Mapping[str, Input],
+    tables: Mapping[str, DataFrame],
 ) -> DataFrame | None:
-    """The results that the delta brings; None if it brings none for certain."""
+    """The results or panes that the delta brings; None if it brings none for certain."""
     terms: list[str] = []
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
@@ -59,11 +65,12 @@ def delta_step(
                 continue
             views = dict(table_views)
             for other, scan in plan.scans:
-                views[other] = view(read(spark, scan.schema, chosen[other], inputs[other].since))
+                since = inputs[other].since
+                views[other] = view(read_delta(spark, scan.schema, chosen[other], since))
             rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
             order = _join_order(plan, alias, rows)
             terms.append(plan.term(order, views, _broadcast(order, rows)))
-        return spark.sql("\nUNION ALL\n".join(terms)) if terms else None
+        return spark.sql(plan.whole(terms)) if terms else None
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -73,7 +80,7 @@ def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
 
 
 def _term_segments(
-    plan: Delta, inputs: Mapping[str, Input], place: int
+    plan: Delta | Panes, inputs: Mapping[str, Input], place: int
 ) -> dict[str, tuple[Segment, ...]] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
     alias = plan.scans[place][0]
@@ -93,7 +100,7 @@ def _term_segments(
     return chosen
 
 
-def _join_order(plan: Delta, first: str, rows: Mapping[str, int]) -> list[str]:
+def _join_order(plan: Delta | Panes, first: str, rows: Mapping[str, int]) -> list[str]:
     """The delta first, then always the smallest source that a condition ties to what is there."""
     links = [
         {c.relation for c in columns_of(part)} for part in conjuncts(to_expr(plan.block.where))
@@ -108,37 +115,96 @@ def _join_order(plan: Delta, first: str, rows: Mapping[str, int]) -> list[str]:
     return order
 
 
-# ---- evaluation at instants
+# ---- telling
+
+
+def panes_step(
+    spark: SparkSession,
+    plan: Panes,
+    panes: DataFrame,
+    before: int | None,
+    instants: Sequence[int],
+) -> DataFrame:
+    """What is told of panes at those instants; `before` is the last instant that was told."""
+    with _views(spark) as view:
+        names = {"panes": view(panes)}
+        if plan.reads_instants:
+            names["instants"] = view(_instants(spark, before, instants))
+        return spark.sql(_with(names, plan.text(before, instants)))
+
+
+def merged_panes(spark: SparkSession, plan: Panes, panes: DataFrame, before: int) -> DataFrame:
+    """The panes that are still to be seen after that instant, as few as they can be."""
+    with _views(spark) as view:
+        return spark.sql(_with({"panes": view(panes)}, plan.merged(before)))
+
+
+def panes_schema(spark: SparkSession, plan: Panes) -> StructType:
+    """The columns of a unit's panes, as Spark has them."""
+    with _views(spark) as view:
+        views = {a: view(read(spark, scan.schema, [])) for a, scan in plan.scans}
+        for alias, table in plan.tables:
+            views[alias] = view(spark.createDataFrame([], stream_schema(table.schema)))
+        return spark.sql(plan.whole([plan.term(list(views), views, ())])).schema
+
+
+def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths)
+
+
+def made_panes(
+    spark: SparkSession,
+    plan: Panes,
+    windows: Mapping[str, DataFrame],
+    tables: Mapping[str, DataFrame],
+) -> DataFrame:
+    """The panes of what windows hold, of which some are by rows."""
+    with _views(spark) as view:
+        views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+        for alias, scan in plan.scans:
+            name = view(windows[alias])
+            views[alias] = opened(name, scan.window) if isinstance(scan.window, Rows) else name
+        order = _join_order(plan, plan.scans[0][0], {})
+        return spark.sql(plan.whole([plan.term(order, views, ())]))
 
 
 def instants_step(
     spark: SparkSession,
     plan: Instants,
-    segments: Mapping[str, tuple[Segment, ...]],
-    since: Mapping[str, int | None],
+    windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
     before: int | None,
     instants: Sequence[int],
 ) -> DataFrame:
     """What is told at those instants; `before` is the last instant that was evaluated already."""
-    shown = ([] if before is None else [before]) + list(instants)
+    with _views(spark) as view:
+        names = {"instants": view(_instants(spark, before, instants))}
+        names |= {name: view(frame) for name, frame in {**windows, **tables}.items()}
+        return spark.sql(_with(names, plan.text(instants[0] - 1)))
+
+
+def carry(spark: SparkSession, window: Rows, held: DataFrame, instant: int) -> DataFrame:
+    """The tuples that a window by rows holds after an instant, of those it held before and since."""
+    with _views(spark) as view:
+        rows = opened(view(held), window)
+        return spark.sql(f"SELECT * EXCEPT ({UNTIL}) FROM {rows} WHERE {UNTIL} > {instant}")
+
+
+def _instants(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:
+    """The instants with the one that follows each, the last one told among them."""
+    shown = [*([] if before is None else [before]), *instants]
     following: list[int | None] = [*shown[1:], None]
     table = pa.table({"t": pa.array(shown, pa.int64()), "next": pa.array(following, pa.int64())})
-    with _views(spark) as view:
-        names = {"instants": view(spark.createDataFrame(table))}
-        for name, scan in plan.scans:
-            low = window_start(scan, shown[0])
-            kept = overlapping(segments[name], low, shown[-1])
-            frame = read(spark, scan.schema, kept, since[name])
-            conditions = [f"{TIME} <= {shown[-1]}"]
-            if low is not None:
-                conditions.append(f"{TIME} >= {low}")
-            names[name] = view(frame.where(" AND ".join(conditions)))
-        names |= {name: view(tables[name]) for name, _ in plan.tables}
-        prelude = ", ".join(f"{name} AS (SELECT * FROM {v})" for name, v in names.items())
-        body = plan.text(instants[0] - 1)
-        more = body.startswith("WITH ")
-        return spark.sql(f"WITH {prelude}{',' if more else ''}\n{body.removeprefix('WITH ')}")
+    return spark.createDataFrame(table)
+
+
+def _with(names: Mapping[str, str], text: str) -> str:
+    """A query in which views go by the names that it has for them."""
+    prelude = ", ".join(f"{name} AS (SELECT * FROM {view})" for name, view in names.items())
+    more = "," if text.startswith("WITH ") else ""
+    return f"WITH {prelude}{more}\n{text.removeprefix('WITH ')}"
 
 
 # ---- segments
@@ -158,16 +224,29 @@ def overlapping(
 
 
 def read(
-    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None = None
+    spark: SparkSession,
+    schema: Schema,
+    paths: Sequence[str],
+    least: int | None = None,
+    largest: int | None = None,
+) -> DataFrame:
+    """Tuples of a stream's segments, of times between the two."""
+    columns = stream_schema(schema)
+    if not paths:
+        return spark.createDataFrame([], columns)
+    frame = spark.read.schema(columns).parquet(*paths)
+    conditions = [] if least is None else [f"{TIME} >= {least}"]
+    if largest is not None:
+        conditions.append(f"{TIME} <= {largest}")
+    return frame.where(" AND ".join(conditions)) if conditions else frame
+
+
+def read_delta(
+    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None
 ) -> DataFrame:
     """Tuples of a stream's segments, not older than `since`."""
-    columns = stream_schema(schema)
-    if not segments:
-        return spark.createDataFrame([], columns)
-    frame = spark.read.schema(columns).parquet(*(s.path for s in segments))
-    if since is not None and any(s.least_time is None or s.least_time < since for s in segments):
-        frame = frame.where(f"{TIME} >= {since}")
-    return frame
+    is_old = since is not None and any((s.least_time or 0) < since for s in segments)
+    return read(spark, schema, [s.path for s in segments], since if is_old else None)
 
 
 @contextmanager

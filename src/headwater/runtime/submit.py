@@ -32,8 +32,10 @@ from headwater.runtime.catalog import (
     stream_log,
     table_input,
 )
-from headwater.runtime.compile import Delta, Instants, compiled
+from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.lifecycle import settle, stopped_for_good
+from headwater.runtime.limits import Limits, checked
 
 
 def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
@@ -70,12 +72,20 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             resume(catalog, statement.name)
             return f"query {statement.name} runs again"
         case EndStream():
-            catalog.commit(None, ended=statement.name)
+            catalog.end_stream(statement.name)
             return f"stream {statement.name} has ended"
         case SetOption():
-            catalog.set_option(statement.name, str(statement.value))
-            return f"{statement.name} = {statement.value}"
+            return _set(catalog, statement)
     raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
+
+
+def _set(catalog: Catalog, statement: SetOption) -> str:
+    if statement.value is None:
+        catalog.set_option(statement.name, None)
+        return f"{statement.name} is as it was, {getattr(Limits(), statement.name)}"
+    value = checked(statement.name, statement.value)
+    catalog.set_option(statement.name, str(value))
+    return f"{statement.name} = {value}"
 
 
 def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -> QueryRow:
@@ -90,17 +100,18 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         name=statement.name,
         definition=unparse(statement),
         digest=canonical.digest,
+        lifetime=statement.lifetime,
         columns=[[name, at] for name, at in canonical.columns],
         sink=_sink(statement.sink),
         start_at=start,
         end_at=end,
     )
     for unit in catalog.units():
-        if unit.digest != canonical.digest or unit.state == "dropped":
+        if unit.digest != canonical.digest or stopped_for_good(catalog, unit):
             continue
         if _covers(catalog.cursor(unit.id, "start"), start, _looks_back(plan, definitions)):
             row = catalog.accept_query(query, unit.id)
-            _settle(catalog, row.unit_id)
+            settle(catalog, row.unit_id)
             return row
     unit_ = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
     cursors = {} if start is None else {(unit_.id, "start"): start}
@@ -112,7 +123,7 @@ def drop(catalog: Catalog, name: str) -> list[str]:
     known = catalog.query(name)
     gone = catalog.drop_query(name)
     if known is not None and known.unit_id not in gone:
-        _settle(catalog, known.unit_id)
+        settle(catalog, known.unit_id)
     return gone
 
 
@@ -131,22 +142,10 @@ def resume(catalog: Catalog, name: str) -> None:
 def _settle_unit_of(catalog: Catalog, name: str) -> None:
     row = catalog.query(name)
     if row is not None:
-        _settle(catalog, row.unit_id)
+        settle(catalog, row.unit_id)
 
 
-def _settle(catalog: Catalog, unit_id: str) -> None:
-    """A unit runs if and only if one of its queries does."""
-    unit = catalog.unit(unit_id)
-    if unit is None or unit.state == "dropped":
-        return
-    wanted = any(query.state == "running" for query in catalog.members(unit_id))
-    if wanted and unit.state != "running":
-        catalog.set_unit_state(unit_id, "running")
-    elif not wanted and unit.state == "running":
-        catalog.set_unit_state(unit_id, "paused")
-
-
-def _start(catalog: Catalog, plan: Delta | Instants, start: Start | None) -> int | None:
+def _start(catalog: Catalog, plan: Plan, start: Start | None) -> int | None:
     """The query's start in event time; None for all of the input."""
     if start is not None and start.kind == "EARLIEST":
         return None
@@ -167,7 +166,7 @@ def _covers(unit_start: int | None, start: int | None, bounded: bool) -> bool:
     return bounded and (unit_start is None or (start is not None and unit_start <= start))
 
 
-def _looks_back(plan: Delta | Instants, definitions: Definitions) -> bool:
+def _looks_back(plan: Plan, definitions: Definitions) -> bool:
     """Whether no window reaches further back than its stream's history, so that results after its
     start do not depend on the start."""
     for _, scan in plan.scans:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Table, event, exc
 from sqlalchemy.dialects import postgresql, sqlite
 
-from headwater.errors import CatalogError, CatalogUnavailable
+from headwater.errors import CatalogError, CatalogUnavailable, NoCatalog
 from headwater.runtime.catalog import migrations
 from headwater.runtime.catalog.faults import translated
 from headwater.runtime.catalog.schema import meta
@@ -55,8 +55,9 @@ class Database:
             url, self._schema = _parsed(str(where))
         else:
             url, self._schema = _file_url(Path(where)), ""
-        self.name = url.database or "" if self._sqlite(url) else url.render_as_string()
+        self.name = url.database or "" if self._sqlite(url) else _legible(url)
         self.path = Path(url.database or "") if self._sqlite(url) else None
+        self.root = self.path.parent.resolve() if self.path else None
         self._engine = self._engine_of(url)
 
     @staticmethod
@@ -78,7 +79,7 @@ class Database:
         except ModuleNotFoundError as error:
             raise CatalogError(
                 f"a catalog on PostgreSQL needs the package {error.name}: "
-                "pip install 'headwater[postgresql]'"
+                "pip install 'headwater[postgres]'"
             ) from error
         if self._sqlite(url):
             event.listen(engine, "connect", _prepare_sqlite)
@@ -110,7 +111,7 @@ class Database:
             with self._reading.connect() as connection, connection.begin():
                 version = self._version(connection)
             if version == 0 and not create:
-                raise CatalogError(f"there is no catalog in {self.name}: start Headwater with it")
+                raise NoCatalog(f"there is no catalog in {self.name}: start Headwater with it")
             if version < len(migrations.MIGRATIONS):
                 self._migrate()
 
@@ -120,7 +121,7 @@ class Database:
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.35 is needed: use a newer Python"
             )
         if not create and not path.exists():
-            raise CatalogError(f"there is no catalog {path}: start Headwater with it, or create it")
+            raise NoCatalog(f"there is no catalog {path}: start Headwater with it, or create it")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -227,12 +228,22 @@ class Database:
         self._engine.dispose()
 
 
+def without_password(url: str) -> str:
+    """A URL as it may be shown, whether or not it is one that can be used."""
+    hidden = re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
+
+
+def _legible(url: sa.URL) -> str:
+    return without_password(url.render_as_string())
+
+
 def _parsed(text: str) -> tuple[sa.URL, str]:
     """The URL with its driver, and on PostgreSQL the schema that `?schema=` names."""
     try:
         url = sa.make_url(text)
-    except (exc.ArgumentError, ValueError) as error:
-        raise CatalogError(f"{text} is not the URL of a database") from error
+    except (exc.ArgumentError, ValueError):
+        raise CatalogError(f"{without_password(text)} is not the URL of a database") from None
     backend = url.get_backend_name()
     if backend == "sqlite":
         if not url.database or url.database == ":memory:":

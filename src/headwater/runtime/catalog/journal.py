@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -12,6 +12,7 @@ from headwater.runtime.catalog.database import Store, Transaction, upsert
 from headwater.runtime.catalog.rows import (
     Event,
     Json,
+    Profile,
     Reject,
     Rejects,
     Site,
@@ -46,6 +47,20 @@ class Journal(Store):
         """Write values over those of the same owner and name; smoothing is the caller's."""
         with self._database.write(quiet=True) as transaction:
             keep_statistics(transaction, values)
+
+    def profile(self, owner: str) -> Profile | None:
+        """What was last measured of an owner in detail, or None."""
+        table = schema.profiles
+        same = sa.select(table.c.profile, table.c.updated_at).where(table.c.owner == owner)
+        return self._row(Profile, same)
+
+    def all_statistics(self) -> dict[str, dict[str, Statistic]]:
+        """All values, by owner and name, in one read."""
+        found: dict[str, dict[str, Statistic]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(sa.select(schema.statistics)):
+                found.setdefault(row.owner, {})[row.name] = Statistic(row.value, row.updated_at)
+        return found
 
     def record_event(self, kind: str, subject: str, **detail: Json) -> Event:
         """Add to the events, of which the newest are kept."""
@@ -136,6 +151,15 @@ def keep_statistics(transaction: Transaction, values: Statistics) -> None:
         for (owner, name), value in values.items()
     ]
     upsert(transaction.connection, schema.statistics, new, "owner", "name")
+
+
+def keep_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> None:
+    """Write profiles over those of the same owners."""
+    new = [
+        {"owner": owner, "profile": profile, "updated_at": transaction.now}
+        for owner, profile in profiles.items()
+    ]
+    upsert(transaction.connection, schema.profiles, new, "owner")
 
 
 def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:

@@ -3,14 +3,18 @@
 `commit` is the one transaction by which work is kept: it registers segments and moves cursors
 together, under a lease. Sequence numbers are given inside it, so within a log they have no gap and
 a reader that has seen number n has seen all before it.
+
+Files below the directory of an SQLite catalog are kept by their paths from there, so that the
+directory can be moved or copied; whoever asks gets whole paths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -18,7 +22,7 @@ from sqlalchemy import Connection
 from headwater.errors import CatalogError
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
-from headwater.runtime.catalog.journal import keep_rejects, keep_statistics
+from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
     Cursors,
@@ -38,6 +42,7 @@ KEPT_BATCHES = 1_000
 _CHUNK = 5_000
 _LATEST = 2**63 - 1
 _S = schema.segments
+_Item = TypeVar("_Item", int, str)
 
 
 def _within(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -93,26 +98,31 @@ class Log(Store):
         stream_progress: tuple[str, int] | None = None,
         rejects: Sequence[Rejects] = (),
         ended: str | None = None,
+        removed: Sequence[int] = (),
+        profiles: Mapping[str, Json] | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
         A commit whose segments' keys are known was made before: nothing changes, and what is left
         of its segments is returned. Raises LeaseLost if the lease has passed to another, and
-        CatalogError if a log or stream was dropped meanwhile.
+        CatalogError if a log or stream was dropped meanwhile, or a file swept.
         """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             if _was_made(transaction.connection, segments):
-                return _made_before(transaction.connection, segments)
-            kept = [_append(transaction, segment) for segment in segments]
+                return self._whole(_made_before(transaction.connection, segments))
+            kept = [_append(transaction, self._short(segment)) for segment in segments]
+            if removed:
+                transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(removed)))
             move_cursors(transaction, cursors or {})
             keep_statistics(transaction, statistics or {})
+            keep_profiles(transaction, profiles or {})
             keep_rejects(transaction, rejects)
             if stream_progress is not None:
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:
-                _change_stream(transaction.connection, ended, ended=True)
-            return kept
+                _change_stream(transaction.connection, ended, ended=True, reopens=False)
+            return self._whole(kept)
 
     def segments(
         self,
@@ -134,7 +144,7 @@ class Log(Store):
             span |= {"least": overlapping[0], "largest": overlapping[1]}
         with self._database.read() as connection:
             _check_pieces(connection, span)
-            return rows(connection, Segment, chosen, span)
+            return rows(connection, self._segment, chosen, span)
 
     def log_stats(self, log: str) -> LogStats:
         """What the log holds now and ever held; raises CatalogError if there is no such log."""
@@ -177,13 +187,17 @@ class Log(Store):
             pieces = _by_ids(transaction.connection, old)
             _check_neighbours(transaction.connection, old, pieces, new)
             segment = _insert(
-                transaction, new, pieces[0].first_seq, pieces[-1].seq, pieces=len(pieces)
+                transaction,
+                self._short(new),
+                pieces[0].first_seq,
+                pieces[-1].seq,
+                pieces=len(pieces),
             )
             for ids in _chunks(old):
                 transaction.connection.execute(
                     sa.update(_S).where(_S.c.id.in_(ids)).values(compacted_into=segment.id)
                 )
-            return segment
+            return self._whole([segment])[0]
 
     def remove_segments(self, ids: Iterable[int], lease: Lease | None = None) -> list[Segment]:
         """Forget segments, and with a compacted one its pieces; returns all that were forgotten.
@@ -197,16 +211,68 @@ class Log(Store):
                 found = _with_pieces(transaction.connection, chunk)
                 removed.update((segment.id, segment) for segment in found)
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(chunk)))
-            return list(removed.values())
+            return self._whole(removed.values())
 
     def all_paths(self) -> set[str]:
         """The file of every segment, pieces included: any other file is an orphan."""
         with self._database.read() as connection:
-            return set(connection.scalars(sa.select(_S.c.path).where(_S.c.path != "")))
+            return self._paths(connection)
+
+    def unnamed(self, paths: Iterable[str], remove: Callable[[str], None]) -> list[str]:
+        """Remove the files that no segment names, and return them.
+
+        Nothing can be registered meanwhile; so a file that was removed here cannot be committed by
+        a step that stood still for long, and one that was committed is not removed.
+        """
+        removed = []
+        for some in _chunks(paths, 100):
+            with self._database.write(quiet=True) as transaction:
+                known = self._paths(transaction.connection)
+                for path in some:
+                    if path not in known:
+                        remove(path)
+                        removed.append(path)
+        return removed
+
+    def _paths(self, connection: Connection) -> set[str]:
+        found = connection.scalars(sa.select(_S.c.path).where(_S.c.path != ""))
+        return {self._located(path) for path in found}
+
+    def _located(self, path: str) -> str:
+        """The whole path for one that was kept."""
+        root = self._database.root
+        return path if root is None or path.startswith("/") or not path else f"{root}/{path}"
+
+    def _segment(
+        self, id: int, log: str, first_seq: int, seq: int, path: str, *rest: Any
+    ) -> Segment:
+        return Segment(id, log, first_seq, seq, self._located(path), *rest)
+
+    def _whole(self, segments: Iterable[Segment]) -> list[Segment]:
+        """The segments with whole paths."""
+        return [replace(segment, path=self._located(segment.path)) for segment in segments]
+
+    def _short(self, new: NewSegment) -> NewSegment:
+        """The segment as it is kept; raises CatalogError if its file has to be there and is not."""
+        if new.on_disk and not Path(new.path).exists():
+            raise CatalogError(f"the file {new.path} was removed before it could be registered")
+        root = self._database.root
+        if root is None or not new.path or not Path(new.path).is_relative_to(root):
+            return new
+        return replace(new, path=str(Path(new.path).relative_to(root)))
 
     def cursor(self, owner: str, input: str) -> Json:
         """How far the owner has come in that input, or None."""
         return self.cursors(owner).get(input)
+
+    def readers(self, log: str) -> dict[str, Json]:
+        """How far each reader of a log has come, by owner."""
+        table = schema.cursors
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(table.c.owner, table.c.position).where(table.c.input == log)
+            )
+            return {row.owner: row.position for row in found}
 
     def cursors(self, owner: str) -> dict[str, Json]:
         """How far the owner has come, by input."""
@@ -309,7 +375,7 @@ def _insert(
     transaction: Transaction, new: NewSegment, first_seq: int, seq: int, pieces: int
 ) -> Segment:
     values = asdict(new)
-    del values["key"]
+    del values["key"], values["on_disk"]
     values |= {"first_seq": first_seq, "seq": seq, "pieces": pieces, "compacted_into": None}
     values["created_at"] = transaction.now
     statement = sa.insert(_S).values(values).returning(_S.c.id)
@@ -353,9 +419,9 @@ def _with_pieces(connection: Connection, ids: Sequence[int]) -> list[Segment]:
     return rows(connection, Segment, inside)
 
 
-def _chunks(ids: Iterable[int]) -> Iterable[list[int]]:
-    remaining = iter(sorted(set(ids)))
-    return iter(lambda: list(islice(remaining, _CHUNK)), [])
+def _chunks(items: Iterable[_Item], most: int | None = None) -> Iterable[list[_Item]]:
+    remaining = iter(sorted(set(items)))
+    return iter(lambda: list(islice(remaining, most or _CHUNK)), [])
 
 
 def _later(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:

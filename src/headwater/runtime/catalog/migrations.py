@@ -119,7 +119,17 @@ _FIRST: Migration = (
     "CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+_LIVES: Migration = (
+    "ALTER TABLE streams ADD COLUMN reopens BOOLEAN NOT NULL DEFAULT FALSE",
+    "ALTER TABLE streams ADD COLUMN closed_until BIGINT",
+    "ALTER TABLE queries ADD COLUMN lifetime BIGINT",
+    """
+    CREATE TABLE profiles (
+        owner TEXT PRIMARY KEY, profile TEXT NOT NULL, updated_at DOUBLE PRECISION NOT NULL)
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

@@ -23,9 +23,11 @@ from headwater.runtime.catalog.rows import (
     QueryState,
     UnitRow,
     UnitState,
+    panes_log,
+    plan_owner,
     unit_log,
 )
-from headwater.runtime.catalog.sources import check_inputs, units_reading
+from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
 
 _Q, _U, _M = schema.queries, schema.units, schema.members
 
@@ -57,6 +59,7 @@ class Queries(Store):
                 sink=query.sink,
                 error="",
                 accepted_at=transaction.now,
+                lifetime=query.lifetime,
             )
             transaction.connection.execute(sa.insert(_Q), vars(row))
             member = {"unit_id": unit_id, "query": row.name}
@@ -78,7 +81,7 @@ class Queries(Store):
     def set_query_state(self, name: str, state: QueryState, error: str = "") -> None:
         """Run, pause, park or finish a query.
 
-        Raises CatalogError if there is none, or if it is finished: that cannot be undone.
+        Raises CatalogError if there is none, or if it is finished: only more input undoes that.
         """
         _check_state(state, get_args(QueryState))
         with self._database.write() as transaction:
@@ -87,6 +90,18 @@ class Queries(Store):
                 raise CatalogError(f"query {known.spelled} is finished and cannot be {state}")
             change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
             transaction.connection.execute(change)
+
+    def settle_end(self, name: str, end_at: int) -> None:
+        """Note the end of a query whose lifetime has begun to count; once, the first stays."""
+        same = sa.and_(_Q.c.name == name.lower(), _Q.c.end_at.is_(None))
+        with self._database.write() as transaction:
+            transaction.connection.execute(sa.update(_Q).where(same).values(end_at=end_at))
+
+    def go_on(self, name: str) -> None:
+        """Let a finished query run again, as there is more for it after all."""
+        same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
+        with self._database.write() as transaction:
+            transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
 
     def drop_query(self, name: str) -> list[str]:
         """Drop a query, and each unit that nobody needs any more; returns the ids of those.
@@ -102,7 +117,7 @@ class Queries(Store):
             transaction.connection.execute(
                 sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
             )
-            _forget_owner(transaction, f"sink:{known.name}")
+            forget_owner(transaction, f"sink:{known.name}")
             return _drop_unneeded(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
@@ -140,13 +155,32 @@ class Queries(Store):
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._rows(QueryRow, of_unit.order_by(_Q.c.name))
 
-    def forget_dropped(self) -> int:
-        """Remove the rows of dropped queries and units; returns how many there were."""
-        with self._database.write() as transaction:
-            execute = transaction.connection.execute
-            queries = execute(sa.delete(_Q).where(_Q.c.state == "dropped"))
-            units = execute(sa.delete(_U).where(_U.c.state == "dropped"))
-            return queries.rowcount + units.rowcount
+    def forget_dropped(self, keep: int = 0) -> int:
+        """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
+        leases of what is gone; returns how many rows there were."""
+        with self._database.write(quiet=True) as transaction:
+            removed = _forget(transaction, _Q, _Q.c.name, _Q.c.accepted_at, keep)
+            removed += _forget(transaction, _U, _U.c.id, _U.c.created_at, keep)
+            _forget_leases(transaction)
+            return removed
+
+
+def _forget(
+    transaction: Transaction, table: sa.Table, key: sa.Column[Any], age: sa.Column[Any], keep: int
+) -> int:
+    dropped = table.c.state == "dropped"
+    newest = sa.select(key).where(dropped).order_by(age.desc(), key).limit(keep)
+    gone = sa.delete(table).where(dropped, key.not_in(list(transaction.connection.scalars(newest))))
+    if table is _U:  # a query that is remembered names its unit
+        gone = gone.where(key.not_in(sa.select(_Q.c.unit_id)))
+    return int(transaction.connection.execute(gone).rowcount)
+
+
+def _forget_leases(transaction: Transaction) -> None:
+    """Ids of units are never used again, so neither are their leases."""
+    names = sa.select("unit:" + _U.c.id)
+    gone = sa.and_(schema.leases.c.name.like("unit:%"), schema.leases.c.name.not_in(names))
+    transaction.connection.execute(sa.delete(schema.leases).where(gone))
 
 
 def _known(table: sa.Table, dropped: bool) -> sa.Select[Any]:
@@ -210,6 +244,7 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     )
     transaction.connection.execute(sa.insert(_U), vars(row))
     create_log(transaction, unit_log(unit.id))
+    create_log(transaction, panes_log(unit.id))
     return unit.id
 
 
@@ -225,7 +260,9 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
             sa.update(_U).where(_U.c.id == unit_id).values(state="dropped")
         )
         drop_log(transaction, unit_log(unit_id))
-        _forget_owner(transaction, unit_id)
+        drop_log(transaction, panes_log(unit_id))
+        forget_owner(transaction, unit_id)
+        forget_owner(transaction, plan_owner(unit_id))
         dropped.append(unit_id)
         units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
     return dropped
@@ -236,8 +273,3 @@ def _needed(transaction: Transaction, unit_id: str) -> bool:
     if transaction.connection.scalar(members):
         return True
     return bool(units_reading(transaction, unit_log(unit_id)))
-
-
-def _forget_owner(transaction: Transaction, owner: str) -> None:
-    for table in (schema.cursors, schema.statistics):
-        transaction.connection.execute(sa.delete(table).where(table.c.owner == owner))

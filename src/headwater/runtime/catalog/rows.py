@@ -36,14 +36,28 @@ def unit_log(unit_id: str) -> str:
     return f"unit:{unit_id}"
 
 
+def panes_log(unit_id: str) -> str:
+    """The name of the log in which a unit keeps its panes."""
+    return f"panes:{unit_id}"
+
+
 def table_input(name: str) -> str:
     """The name of a table among the inputs of a unit."""
     return f"table:{name.lower()}"
 
 
+def plan_owner(unit_id: str) -> str:
+    """Whose profile the measured plan of a unit is."""
+    return f"plan:{unit_id}"
+
+
 @dataclass(frozen=True)
 class StreamRow:
-    """A declared stream and how far it has come."""
+    """A declared stream and how far it has come.
+
+    An ended one that `reopens` does so when its source has more. What was told on the strength of
+    its end stays told: of times up to `closed_until`, nothing more is taken in.
+    """
 
     name: str
     spelled: str
@@ -55,12 +69,23 @@ class StreamRow:
     malformed: int
     late: int
     created_at: float
+    reopens: bool
+    closed_until: int | None
     next_seq: int
 
     @property
     def watermark(self) -> int | None:
-        """The largest event time seen minus the lateness; None before the first tuple."""
-        return None if self.max_event_time is None else self.max_event_time - self.lateness
+        """The least time of a tuple that is not late; None before the first tuple."""
+        return self.watermark_at(self.max_event_time)
+
+    def watermark_at(self, largest: int | None) -> int | None:
+        """The watermark when `largest` is the largest event time: that minus the lateness, or what
+        follows the times that are closed."""
+        closed = None if self.closed_until is None else self.closed_until + 1
+        if largest is None:
+            return closed
+        mark = largest - self.lateness
+        return mark if closed is None else max(mark, closed)
 
 
 @dataclass(frozen=True)
@@ -113,11 +138,12 @@ class NewQuery:
     sink: Json = None
     start_at: int | None = None
     end_at: int | None = None
+    lifetime: int | None = None
 
 
 @dataclass(frozen=True)
 class QueryRow:
-    """An accepted query."""
+    """An accepted query; the end of one with a lifetime is not known before its first data."""
 
     name: str
     spelled: str
@@ -131,6 +157,12 @@ class QueryRow:
     sink: Json
     error: str
     accepted_at: float
+    lifetime: int | None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it has an end that is not known yet."""
+        return self.lifetime is not None and self.end_at is None
 
 
 @dataclass(frozen=True)
@@ -140,7 +172,8 @@ class NewSegment:
     `watermark` is the log's after this segment, `first_arrival` the arrival number of its first
     row, `keys` what is known of its columns for pruning. `key` names the batch it came from: a
     commit with the same key registers nothing again. A batch without rows may be registered
-    without a file (path ""), to be remembered as done.
+    without a file (path ""), to be remembered as done. `on_disk` has the commit check that the
+    file is still there.
     """
 
     log: str
@@ -153,6 +186,7 @@ class NewSegment:
     first_arrival: int | None = None
     keys: Json = None
     key: str | None = None
+    on_disk: bool = False
 
     def __post_init__(self) -> None:
         if self.rows < 0 or self.bytes < 0:
@@ -257,6 +291,14 @@ class Statistic:
     """A measured value and when it was last written."""
 
     value: float
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was last measured of an owner in detail, and when."""
+
+    value: Json
     updated_at: float
 
 

@@ -78,6 +78,8 @@ streams = Table(
     Column("malformed", BigInteger),
     Column("late", BigInteger),
     Column("created_at", Double),
+    Column("reopens", Boolean),
+    Column("closed_until", BigInteger),
 )
 
 tables = Table(
@@ -121,6 +123,7 @@ queries = Table(
     Column("sink", JsonText),
     Column("error", Legible),
     Column("accepted_at", Double),
+    Column("lifetime", BigInteger),
 )
 
 members = Table("members", metadata, _key("unit_id"), _key("query"))
@@ -179,6 +182,10 @@ statistics = Table(
     _key("name"),
     Column("value", Double),
     Column("updated_at", Double),
+)
+
+profiles = Table(
+    "profiles", metadata, _key("owner"), Column("profile", JsonText), Column("updated_at", Double)
 )
 
 events = Table(

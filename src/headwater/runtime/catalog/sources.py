@@ -33,6 +33,8 @@ class Sources(Store):
                 malformed=0,
                 late=0,
                 created_at=transaction.now,
+                reopens=False,
+                closed_until=None,
                 next_seq=1,
             )
             values = {column.name: getattr(row, column.name) for column in schema.streams.c}
@@ -58,8 +60,33 @@ class Sources(Store):
             _check_unread(transaction, name, stream_log(name))
             _delete(transaction, schema.streams, "stream", name)
             drop_log(transaction, stream_log(name))
-            owned = schema.cursors.c.owner == f"ingest:{name.lower()}"
-            transaction.connection.execute(sa.delete(schema.cursors).where(owned))
+            forget_owner(transaction, f"ingest:{name.lower()}")
+            forget_owner(transaction, stream_log(name))
+
+    def end_stream(self, name: str, reopens: bool = False) -> None:
+        """Nothing more will come; `reopens` says: unless the source has more after all.
+
+        Raises CatalogError if there is no such stream.
+        """
+        table = schema.streams
+        with self._database.write() as transaction:
+            same = table.c.name == name.lower()
+            change = sa.update(table).where(same).values(ended=True, reopens=reopens)
+            if transaction.connection.execute(change).rowcount != 1:
+                raise CatalogError(_missing(transaction, table, "stream", name))
+
+    def reopen_stream(self, name: str, closed_until: int | None) -> None:
+        """More has come on a stream that was taken as ended; what is closed already stays so."""
+        table = schema.streams
+        with self._database.write() as transaction:
+            same = sa.and_(table.c.name == name.lower(), table.c.reopens)
+            values: dict[str, Any] = {"ended": False, "reopens": False}
+            if closed_until is not None:
+                values["closed_until"] = sa.case(
+                    (table.c.closed_until > closed_until, table.c.closed_until),
+                    else_=closed_until,
+                )
+            transaction.connection.execute(sa.update(table).where(same).values(values))
 
     def declare_table(self, name: str, definition: str, *, fingerprint: str = "") -> TableRow:
         """Add a table in version 1; raises CatalogError if the name is taken."""
@@ -109,6 +136,12 @@ class Sources(Store):
         with self._database.write() as transaction:
             _check_unread(transaction, name, table_input(name))
             _delete(transaction, schema.tables, "table", name)
+
+
+def forget_owner(transaction: Transaction, owner: str) -> None:
+    """Delete what was noted and measured of an owner."""
+    for table in (schema.cursors, schema.statistics, schema.profiles):
+        transaction.connection.execute(sa.delete(table).where(table.c.owner == owner))
 
 
 def check_inputs(transaction: Transaction, inputs: tuple[str, ...]) -> None:

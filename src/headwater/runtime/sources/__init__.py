@@ -24,6 +24,7 @@ from headwater.runtime.sources.socket import Socket
 __all__ = [
     "MALFORMED",
     "Batch",
+    "Files",
     "Position",
     "Source",
     "Sources",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import functools
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.algebra.types import Schema
@@ -16,12 +20,16 @@ from headwater.cql.statements import Connector
 from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
+from headwater.runtime.pacing import within_rows
 from headwater.runtime.sources.base import MALFORMED, Batch, Position
 from headwater.runtime.sources.lines import parsed
 from headwater.runtime.sparksql import quoted, spark_type
 
 SMALL_BYTES = 16_000_000
 """A batch of at most so many bytes passes through the driver, which is quicker."""
+
+ASIDE = "aside"
+"""Where a position keeps the files that cannot be read, each with its mark."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +39,58 @@ class Files:
     options: FileOptions
     schema: Schema
     finite: bool = True
+    rows_per_step: int | None = None
     waits: bool = False
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        done = set(position.get("files", ()))
-        present = list_files(self.options.path)
-        fresh = [f for f in present if f not in done][: self.options.files_per_step]
+        fresh = within_rows(self.fresh(position), self.rows_per_step)
         if not fresh:
             return None
-        frame = READERS[self.options.format](spark, fresh, self.schema)
         first = int(position.get("next", 0))
-        numbered = with_arrival(frame, fresh, first)
-        names = sorted((done & set(present)) | set(fresh))
+        numbered = with_arrival(self.read(spark, fresh), fresh, first)
+        present = set(list_files(self.options.path))
+        names = sorted((set(position.get("files", ())) & present) | set(fresh))
         small = sum(Path(f).stat().st_size for f in fresh) <= SMALL_BYTES
-        return Batch(numbered, {"files": names, "next": first + len(fresh)}, small)
+        after = {**position, "files": names, "next": first + len(fresh)}
+        return Batch(numbered, _without(after, fresh, present), small)
+
+    def fresh(self, position: Position) -> list[str]:
+        """The next files to take in."""
+        done, aside = set(position.get("files", ())), position.get(ASIDE, {})
+        waiting = (
+            name
+            for name in list_files(self.options.path)
+            if name not in done and (name not in aside or mark(name) != aside[name])
+        )
+        return list(itertools.islice(waiting, self.options.files_per_step))
+
+    def read(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
+        """The records of these files, each with the name of its file."""
+        return READERS[self.options.format](spark, names, self.schema)
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def mark(name: str) -> list[int] | None:
+    """What changes when a file does, or its permissions; None if it is gone."""
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return None
+    return [found.st_mtime_ns, found.st_ctime_ns, found.st_size]
+
+
+def _without(position: Position, taken: Sequence[str], present: set[str]) -> Position:
+    """The position without what is no longer set aside."""
+    aside = {
+        name: kept
+        for name, kept in position.get(ASIDE, {}).items()
+        if name in present and name not in taken
+    }
+    return (
+        {**position, ASIDE: aside} if aside else {k: v for k, v in position.items() if k != ASIDE}
+    )
 
 
 def list_files(path: str) -> list[str]:
@@ -130,20 +173,40 @@ def _read_csv_alike(
 
 
 def _read_parquet(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
-    frame = spark.read.parquet(*files)
-    there = {c.lower(): c for c in frame.columns}
-    missing = [f.name for f in schema if f.name.lower() not in there]
+    """Columns go by their names; files with different columns or types are read apart."""
+    alike: dict[str, list[str]] = {}
+    for name in files:
+        alike.setdefault(_parquet_columns(name, schema), []).append(name)
+    frames = [_read_parquet_alike(spark, group, schema) for group in alike.values()]
+    return functools.reduce(DataFrame.unionByName, frames)
+
+
+def _parquet_columns(name: str, schema: Schema) -> str:
+    """The columns and types that a file has; raises InputError if one is missing."""
+    try:
+        there = pq.read_schema(name)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{name} cannot be read as Parquet: {error}") from error
+    known = {column.lower() for column in there.names}
+    missing = [f.name for f in schema if f.name.lower() not in known]
     if missing:
         raise InputError(
-            f"{files[0]} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}"
+            f"{name} has no column {', '.join(missing)}; it has {', '.join(there.names)}"
         )
-    columns = [
-        F.col(quoted(there[f.name.lower()])).try_cast(spark_type(f.type)).alias(f.name)
-        for f in schema
-    ]
+    return str(there.remove_metadata())
+
+
+def _read_parquet_alike(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+    """A value that does not fit its column makes its record malformed."""
+    frame = spark.read.parquet(*files)
+    there = {c.lower(): c for c in frame.columns}
+    given = {f.name: F.col(quoted(there[f.name.lower()])) for f in schema}
+    columns = {f.name: given[f.name].try_cast(spark_type(f.type)) for f in schema}
+    misfits = [given[f.name].isNotNull() & columns[f.name].isNull() for f in schema]
+    record = F.to_json(F.struct(*(quoted(name) for name in frame.columns)))
     return frame.select(
-        *columns,
-        F.lit(None).cast("string").alias(MALFORMED),
+        *(column.alias(name) for name, column in columns.items()),
+        F.when(functools.reduce(Column.__or__, misfits), record).alias(MALFORMED),
         F.col("_metadata.file_path").alias("_file"),
     )
 

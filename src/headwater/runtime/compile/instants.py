@@ -1,11 +1,8 @@
-"""A query as the Spark SQL of its steps.
+"""Any query, evaluated at its instants.
 
-There are two ways to run a query. A select-project-join whose results are known from the tuples
-alone (`Delta`) joins only what is new: for inputs 1..k the sum over i of
-N1 .. N(i-1) |x| delta_i |x| O(i+1) .. Ok, where N is all, O what was there before and delta the
-difference. Everything else (`Instants`) waits for the watermark and evaluates the relation at each
-new instant: every relation carries the instant `_t` it is seen at, so a window is a join with the
-instants, a group is a group per instant, and what entered or left between two instants is a sum.
+It waits for the watermark and evaluates the relation at each new instant: every relation carries the
+instant `_t` it is seen at, so a window is a join with the instants, a group is a group per instant,
+and what entered or left between two instants is a sum.
 """
 
 from __future__ import annotations
@@ -14,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from headwater.algebra.canonical import Block, Canonical
-from headwater.algebra.expressions import Column, Expr, columns_of, conjuncts
+from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import (
     Aggregate,
     Distinct,
@@ -33,138 +29,17 @@ from headwater.algebra.nodes import (
     relations,
     slides,
 )
-from headwater.algebra.predicate import to_expr
-from headwater.algebra.windows import Range, Rows, Window
+from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.windows import (
+    ARRIVAL,
+    TIME,
+    UNTIL,
+    holds,
+    last_multiple,
+    next_multiple,
+    opened,
+)
 from headwater.runtime.sparksql import aggregate_sql, quoted, spark_type, sql
-
-TIME = "_ts"
-"""Event time in microseconds, in every segment of a stream."""
-
-ARRIVAL = "_arrival"
-"""Place in the source's own order, in every segment of a stream."""
-
-
-def entry_instant(time: str, window: Window, all_slides: frozenset[int]) -> str:
-    """SQL of the first instant at which a window could hold a tuple of that time."""
-    own = window.slide if isinstance(window, Range) else None
-    if own is not None:
-        return _next_multiple(time, own)
-    if all_slides:
-        return _least([_next_multiple(time, slide) for slide in sorted(all_slides)])
-    return time
-
-
-def holds(time: str, instant: str, window: Range) -> str | None:
-    """SQL: the window at that instant holds a tuple of that time, given it is not younger."""
-    if window.size is None:
-        return None
-    at = instant if window.slide is None else _last_multiple(instant, window.slide)
-    return f"{time} >= {at} - {window.size}L"
-
-
-def window_start(scan: Scan, instant: int) -> int | None:
-    """The least time a window can hold at that instant or later; None if there is none."""
-    window = scan.window
-    if not isinstance(window, Range) or window.size is None:
-        return None
-    return instant - window.size - (window.slide or 0)
-
-
-def _next_multiple(time: str, slide: int) -> str:
-    return f"({time} + pmod(-{time}, {slide}L))"
-
-
-def _last_multiple(time: str, slide: int) -> str:
-    return f"({time} - pmod({time}, {slide}L))"
-
-
-def _least(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"least({', '.join(texts)})"
-
-
-def _greatest(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
-
-
-# ---- delta joins
-
-
-@dataclass(frozen=True)
-class Delta:
-    """A select-project-join: each new combination of tuples is told once, at its instant."""
-
-    block: Block
-
-    @cached_property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        """The streams of the query by their place: (s0, scan), .."""
-        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, Scan))
-
-    @cached_property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, TableScan))
-
-    @cached_property
-    def slides(self) -> frozenset[int]:
-        windows = [scan.window for _, scan in self.scans]
-        return frozenset(w.slide for w in windows if isinstance(w, Range) and w.slide)
-
-    @cached_property
-    def tau(self) -> str:
-        return _greatest(
-            [entry_instant(f"{a}.{TIME}", scan.window, self.slides) for a, scan in self.scans]
-        )
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        """How far before (None: for ever) and after a tuple of another input one of `alias` may be
-        to meet it in a result."""
-        own = dict(self.scans)[alias].window
-        others = [scan.window for a, scan in self.scans if a != alias]
-        slack = max(self.slides, default=0)
-        sizes = [w.size for w in others if isinstance(w, Range)]
-        after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
-        before = own.size if isinstance(own, Range) else None
-        return (None if before is None else before + slack, after + slack)
-
-    def term(self, order: Sequence[str], views: dict[str, str], broadcast: Sequence[str]) -> str:
-        """SQL of one term of the delta join: sources joined in that order from those views."""
-        windows = [
-            held
-            for a, scan in self.scans
-            if isinstance(scan.window, Range)
-            and (held := holds(f"{a}.{TIME}", self.tau, scan.window)) is not None
-            and not self._always_holds(scan.window)
-        ]
-        pending = [
-            (columns_of(part), sql(part, _dotted)) for part in conjuncts(to_expr(self.block.where))
-        ]
-        bound: set[str] = set()
-        lines: list[str] = []
-        for alias in order:
-            bound.add(alias)
-            ready = [text for read, text in pending if {c.relation for c in read} <= bound]
-            pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
-            if len(bound) == 1:
-                first = ready
-                lines.append(f"FROM {views[alias]} {alias}")
-            else:
-                lines.append(f"JOIN {views[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}")
-        conditions = [*first, *windows]
-        hint = f"/*+ BROADCAST({', '.join(broadcast)}) */ " if broadcast else ""
-        items = [f"{sql(e, _dotted)} AS c{i}" for i, e in enumerate(self.block.items)]
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"SELECT {hint}{self.tau} AS _tau, {', '.join(items)}\n" + "\n".join([*lines, where])
-
-    def _always_holds(self, window: Range) -> bool:
-        """A lone stream's window holds its newest tuple, unless slides pass tuples by."""
-        return len(self.scans) == 1 and window.slide is None and not self.slides
-
-
-def _dotted(column: Column) -> str:
-    return f"{column.relation}.{quoted(column.name)}"
-
-
-# ---- evaluation at instants
 
 
 @dataclass(frozen=True)
@@ -194,27 +69,18 @@ class Instants:
 
     def text(self, after: int) -> str:
         """SQL of the rows told at instants later than `after`: `_tau`, c0, c1, .."""
-        outer = self.query.output
-        writer = _InstantWriter(self, outer is not Output.RSTREAM)
-        body = writer.relation(self.query.root)
+        body = _InstantWriter(self, self.query.output is not Output.RSTREAM).relation(
+            self.query.root
+        )
         names = [_flat(c) for c in self.query.columns]
         shown = ", ".join(f"{name} AS c{i}" for i, name in enumerate(names))
-        if outer is Output.RSTREAM:
+        if self.query.output is Output.RSTREAM:
             return f"SELECT _t AS _tau, {shown} FROM {body} WHERE _t > {after}L"
-        sign = 1 if outer is Output.ISTREAM else -1
-        listed = ", ".join(names)
-        return (
-            f"WITH r AS (SELECT _t, _id, {listed} FROM {body}),\n"
-            f"changes AS (\n"
-            f"  SELECT r._t, _id, {listed}, {sign} AS w FROM r\n"
-            f"  WHERE r._t > {after}L\n"
-            f"  UNION ALL\n"
-            f"  SELECT i.next, _id, {listed}, {-sign} AS w FROM r JOIN instants i ON r._t = i.t\n"
-            f"  WHERE i.next IS NOT NULL),\n"
-            f"told AS (SELECT _t, {listed}, sum(w) AS n FROM changes\n"
-            f"  GROUP BY _t, _id, {listed} HAVING sum(w) > 0)\n"
-            f"SELECT _t AS _tau, {shown} FROM told LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
+        listed = ", ".join(["_id", *names])
+        states = (
+            f"SELECT r._t, i.next AS _next, {listed} FROM {body} r JOIN instants i ON r._t = i.t"
         )
+        return told(self.query.output, states, names, after, identity=["_id"])
 
 
 def _flat(column: Column) -> str:
@@ -274,15 +140,11 @@ class _InstantWriter:
         identity = self._identity(f"concat('{view}:', s.{ARRIVAL})")
         window = node.window
         if isinstance(window, Rows):
-            keys = "".join(f", s.{quoted(name)}" for name in window.partition_by)
-            rank = f"row_number() OVER (PARTITION BY i.t{keys} ORDER BY s.{TIME} DESC, s.{ARRIVAL} DESC)"
-            inner = (
-                f"SELECT i.t AS _t, {identity} AS _id, {columns}, {rank} AS _rank "
-                f"FROM instants i JOIN {view} s ON s.{TIME} <= i.t"
+            return (
+                f"(SELECT i.t AS _t, {identity} AS _id, {columns} FROM instants i "
+                f"JOIN {opened(view, window)} s ON s.{TIME} <= i.t AND i.t < s.{UNTIL})"
             )
-            names = ", ".join(map(_flat, node.columns))
-            return f"(SELECT _t, _id, {names} FROM ({inner}) WHERE _rank <= {window.count})"
-        at = "i.t" if window.slide is None else _last_multiple("i.t", window.slide)
+        at = "i.t" if window.slide is None else last_multiple("i.t", window.slide)
         conditions = [f"s.{TIME} <= {at}"]
         if (held := holds(f"s.{TIME}", "i.t", window)) is not None:
             conditions.append(held)
@@ -296,10 +158,10 @@ class _InstantWriter:
     def _exploded(self, view: str, window: Range, columns: str, identity: str) -> str:
         """With one slide a tuple knows its instants: no join is needed."""
         (slide,) = self.plan.slides
-        first = f"greatest({_next_multiple(f's.{TIME}', slide)}, bounds.first)"
+        first = f"greatest({next_multiple(f's.{TIME}', slide)}, bounds.first)"
         last = "bounds.last"
         if window.size is not None:
-            last = f"least({_last_multiple(f'(s.{TIME} + {window.size}L)', slide)}, bounds.last)"
+            last = f"least({last_multiple(f'(s.{TIME} + {window.size}L)', slide)}, bounds.last)"
         seen = f"explode(sequence({first}, {last}, {slide}L))"
         inner = (
             f"SELECT {seen} AS _t, s.* FROM {view} s CROSS JOIN "
@@ -391,23 +253,24 @@ def _is_grouped(relation: Relation) -> bool:
     return isinstance(relation, Aggregate)
 
 
-def compiled(canonical: Canonical) -> Delta | Instants:
-    """The way to run a canonical query."""
-    body = canonical.body
-    if (
-        canonical.output is Output.ISTREAM
-        and isinstance(body, Block)
-        and body.group is None
-        and not body.distinct
-        and not body.semis
-        and all(_is_plain(source) for source in body.sources)
-        and any(isinstance(source, Scan) for source in body.sources)
-    ):
-        return Delta(body)
-    return Instants(canonical.query)
+def told(
+    output: Output, states: str, names: Sequence[str], after: int, identity: Sequence[str] = ()
+) -> str:
+    """SQL of what enters or leaves between instants: `_tau`, c0, c1, ..
 
-
-def _is_plain(source: object) -> bool:
-    return isinstance(source, TableScan) or (
-        isinstance(source, Scan) and isinstance(source.window, Range)
+    `states` selects `_t`, the next instant `_next` at which the row may have changed (or NULL), the
+    columns of `identity` and `names`.
+    """
+    sign = 1 if output is Output.ISTREAM else -1
+    listed = ", ".join([*identity, *names])
+    shown = ", ".join(f"{name} AS c{i}" for i, name in enumerate(names))
+    return (
+        f"WITH states AS ({states}),\n"
+        f"changes AS (\n"
+        f"  SELECT _t, {listed}, {sign} AS w FROM states WHERE _t > {after}L\n"
+        f"  UNION ALL\n"
+        f"  SELECT _next, {listed}, {-sign} AS w FROM states WHERE _next IS NOT NULL),\n"
+        f"told AS (SELECT _t, {', '.join(names)}, sum(w) AS n FROM changes\n"
+        f"  GROUP BY _t, {listed} HAVING sum(w) > 0)\n"
+        f"SELECT _t AS _tau, {shown} FROM told LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
     )

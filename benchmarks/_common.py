@@ -1,0 +1,141 @@
+"""What the benchmarks share: generated streams, and the same query on Headwater and on Structured
+Streaming, in one Spark session and over the same files."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.algebra.times import format_timestamp
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.engine import Engine
+from headwater.runtime.session import open_session
+
+COLUMNS = "k INT, v INT, ts TIMESTAMP"
+START = 1_700_000_000
+"""The second at which streams begin."""
+
+PROVIDER = "org.apache.spark.sql.execution.streaming.state"
+STORES = {
+    "default state store": f"{PROVIDER}.HDFSBackedStateStoreProvider",
+    "RocksDB": f"{PROVIDER}.RocksDBStateStoreProvider",
+}
+
+
+def session(memory: str = "4g") -> SparkSession:
+    """A session that has run a job already."""
+    spark = open_session("local[2]", settings={"spark.driver.memory": memory})
+    spark.range(1000).selectExpr("sum(id)").collect()
+    return spark
+
+
+def generate(folder: Path, names: str, rows: int, batches: int, rate: int, keys: int) -> None:
+    """`rows` tuples a stream, `rate` a second of event time, cut into files of equal size."""
+    rng = random.Random(1)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for batch in range(batches):
+            first, last = rows * batch // batches, rows * (batch + 1) // batches
+            lines = [
+                json.dumps({"k": rng.randrange(keys), "v": n, "ts": _time(n, rate)})
+                for n in range(first, last)
+            ]
+            (folder / name / f"{batch:05}.json").write_text("\n".join(lines))
+
+
+def _time(number: int, rate: int) -> str:
+    """In whole milliseconds and not at the epoch, which Structured Streaming takes as late."""
+    return format_timestamp(START * 1_000_000 + number * 1_000 // rate * 1_000)
+
+
+@contextmanager
+def state(spark: SparkSession, folder: Path) -> Iterator[Headwater]:
+    """A state in the session of the benchmark."""
+    with open_state(folder) as opened:
+        opened._engine = Engine(opened.catalog, opened.state, spark)
+        yield opened
+
+
+def declare(opened: Headwater, folder: Path, name: str) -> None:
+    """A stream of generated files, one file a micro-batch."""
+    opened.execute(
+        f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts "
+        f"FROM files(path => '{folder / name}', format => 'json', files_per_step => 1)"
+    )
+
+
+def headwater(spark: SparkSession, folder: Path, names: str, query: str) -> tuple[float, DataFrame]:
+    """The seconds that Headwater takes for all the files, and its results."""
+    with state(spark, folder / "state") as opened:
+        for name in names:
+            declare(opened, folder, name)
+        opened.execute(f"CREATE QUERY q AS {query}")
+        begun = time.perf_counter()
+        opened.run(until_idle=True)
+        seconds = time.perf_counter() - begun
+        return seconds, spark.createDataFrame(opened.query("q").arrow())
+
+
+def structured(
+    spark: SparkSession,
+    folder: Path,
+    store: str,
+    mode: str,
+    lateness: str,
+    query: Callable[..., DataFrame],
+    names: str,
+) -> tuple[float, DataFrame]:
+    """The same for a query on Structured Streaming, one file a micro-batch and stream."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORES[store])
+    streams = []
+    for name in names:
+        read = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+        frame = read.json(str(folder / name)).withWatermark("ts", lateness)
+        streams.append(frame.alias(name))
+    out = folder / f"out {store}"
+    writer = query(*streams).writeStream.format("parquet").outputMode(mode)
+    writer = writer.option("checkpointLocation", f"{out} checkpoint").option("path", str(out))
+    begun = time.perf_counter()
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return time.perf_counter() - begun, spark.read.parquet(str(out))
+
+
+def fingerprint(frame: DataFrame, columns: str) -> tuple[object, ...]:
+    """The same for the same rows, in whatever order."""
+    hashed = f"xxhash64({columns})"
+    row = frame.selectExpr(
+        "count(*)", f"sum(pmod({hashed}, 1000003))", f"bit_xor({hashed})"
+    ).first()
+    assert row is not None
+    return tuple(row)
+
+
+class Differ(Exception):
+    """The two sides do not have the same results: there is nothing to report."""
+
+
+def compare(
+    rows: int,
+    columns: str,
+    ours: Callable[[], tuple[float, DataFrame]],
+    theirs: Callable[[str], tuple[float, DataFrame]],
+) -> float:
+    """Print the throughput of each side; the least ratio over the state stores. Raises Differ."""
+    seconds, frame = ours()
+    wanted = fingerprint(frame, columns)
+    print(f"Headwater: {rows / seconds:,.0f} rows/s ({seconds:.1f} s, {wanted[0]:,} results)")
+    ratios = []
+    for store in STORES:
+        other, frame = theirs(store)
+        found = fingerprint(frame, columns)
+        if found != wanted:
+            raise Differ(f"Structured Streaming ({store}) has {found[0]:,} results, or other ones")
+        print(f"Structured Streaming, {store}: {rows / other:,.0f} rows/s ({other:.1f} s)")
+        ratios.append(other / seconds)
+    return min(ratios)

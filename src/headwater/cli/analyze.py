@@ -1,0 +1,49 @@
+"""`headwater explain --analyze`: what the queries of a state were measured to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from headwater.cli.files import errors_of, fail, read
+from headwater.cli.formats import Format, json_line
+from headwater.cli.queries import queries_of, select
+from headwater.cli.state import exists, opened, run_again
+from headwater.cql import parse
+from headwater.errors import nearest
+from headwater.runtime.analysis import analysis, lines
+
+
+def explain_measured(
+    what: Path, names: Sequence[str], state: Path, url: str | None, format: Format
+) -> None:
+    """Print what was measured of a query by name, or of the queries of a file."""
+    if not exists(state, url):
+        fail(
+            f"--analyze shows what was measured while queries ran, and there is no state in "
+            f"{state}: {run_again(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
+        )
+    wanted = _names(what, names)
+    with opened(state, url) as catalog:
+        known = {row.name: row for row in catalog.queries()}
+        for name in wanted:
+            if name.lower() not in known:
+                spelled = [row.spelled for row in known.values()]
+                fail(f"there is no query {name} in {state}; {nearest(name, spelled)}")
+        for place, name in enumerate(wanted):
+            found = analysis(catalog, known[name.lower()])
+            if format is Format.json:
+                json_line(found)
+            else:
+                typer.echo("\n" * (place > 0) + "\n".join(lines(found)))
+
+
+def _names(what: Path, names: Sequence[str]) -> list[str]:
+    """The queries of a file, or the one that is named."""
+    if what.suffix != ".cql" and not what.is_file() and str(what) != "-":
+        return [str(what), *names]
+    source = read(what)
+    with errors_of(source):
+        return [named.name for named in select(queries_of(parse(source.text)), names)]

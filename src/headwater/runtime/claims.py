@@ -1,0 +1,141 @@
+"""The leases of one process: taken when needed, kept alive in the background, given back at the end.
+
+A lease may be lost at any time, to another process that waited for its end. That is noticed by the
+commit, which is refused; so nothing here has to be exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Lock, Thread
+
+from headwater.errors import CatalogError, LeaseLost
+from headwater.runtime.catalog import Catalog, Lease
+
+log = logging.getLogger("headwater")
+
+
+def this_process() -> str:
+    """The name under which this process holds leases."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_dead(holder: str) -> bool:
+    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
+    host, _, pid = holder.rpartition(":")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class Claims:
+    """What one holder has claimed; may be shared by threads."""
+
+    def __init__(self, catalog: Catalog, holder: str, seconds: float) -> None:
+        self._catalog = catalog
+        self._holder = holder
+        self._seconds = seconds
+        self._held: dict[str, Lease] = {}
+        self._others: dict[str, str] = {}
+        self._lock = Lock()
+
+    def take(self, name: str) -> Lease | None:
+        """The lease of that name, held already or taken now; None while another holds it."""
+        with self._lock:
+            held = self._held.get(name)
+            if held is not None and held.expires_at > time.time() + self._seconds / 2:
+                return held
+        lease = self._catalog.acquire(name, self._holder, self._seconds)
+        if lease is None and self._free(name):
+            lease = self._catalog.acquire(name, self._holder, self._seconds)
+        with self._lock:
+            if lease is None:
+                self._held.pop(name, None)
+                self._others.setdefault(name, "another process")
+            else:
+                self._held[name] = lease
+                self._others.pop(name, None)
+        return lease
+
+    def _free(self, name: str) -> bool:
+        """Free the lease of a process that died; whether it was one."""
+        for lease in self._catalog.leases():
+            if lease.name == name:
+                with self._lock:
+                    self._others[name] = lease.holder
+                return is_dead(lease.holder) and self._catalog.release(lease)
+        return True
+
+    def forget(self, gone: Callable[[str], bool]) -> None:
+        """Give back the leases whose names are of things that are gone."""
+        with self._lock:
+            leases = [self._held.pop(name) for name in list(self._held) if gone(name)]
+        for lease in leases:
+            self._catalog.release(lease)
+
+    def lost(self, name: str) -> None:
+        """Do not trust a lease any more under which a commit was refused."""
+        with self._lock:
+            self._held.pop(name, None)
+            self._others.setdefault(name, "another process")
+
+    def others(self) -> dict[str, str]:
+        """What was refused since the last call because another holds it, and who that is."""
+        with self._lock:
+            found, self._others = self._others, {}
+            return found
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Renew what is held until the block ends, as a step may take longer than a lease lasts."""
+        done = Event()
+        thread = Thread(target=self._keep, args=(done,), daemon=True, name="leases")
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _keep(self, done: Event) -> None:
+        while not done.wait(self._seconds / 4):
+            with self._lock:
+                due = list(self._held.values())
+            for lease in due:
+                self._renew(lease)
+
+    def _renew(self, lease: Lease) -> None:
+        try:
+            renewed = self._catalog.renew(lease, self._seconds)
+        except LeaseLost:
+            if self._holds(lease):
+                self.lost(lease.name)
+        except CatalogError as error:
+            log.debug("%s cannot be renewed now: %s", lease.name, error)
+        else:
+            with self._lock:
+                if self._holds(lease):
+                    self._held[lease.name] = renewed
+
+    def _holds(self, lease: Lease) -> bool:
+        held = self._held.get(lease.name)
+        return held is not None and held.token == lease.token
+
+    def release(self) -> None:
+        """Give back all leases, so that another process may go on at once."""
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+        for lease in held:
+            with suppress(CatalogError):
+                self._catalog.release(lease)

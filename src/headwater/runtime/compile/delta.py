@@ -1,0 +1,129 @@
+"""Select-project-join by deltas: each new combination of tuples is made once.
+
+For inputs 1..k the sum over i of N1 .. N(i-1) |x| delta_i |x| O(i+1) .. Ok, where N is all, O what
+was there before and delta the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.expressions import Column, columns_of, conjuncts
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.predicate import to_expr
+from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.windows import (
+    TIME,
+    entry_instant,
+    exit_time,
+    greatest,
+    holds,
+    least,
+    slides_of,
+)
+from headwater.runtime.sparksql import quoted, sql
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A select-project-join of windows and tables; a window by rows has been opened before."""
+
+    block: Block
+
+    @cached_property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        """The streams of the query by their place: (s0, scan), .."""
+        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, Scan))
+
+    @cached_property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, TableScan))
+
+    @cached_property
+    def slides(self) -> frozenset[int]:
+        return slides_of(scan.window for _, scan in self.scans)
+
+    @cached_property
+    def entry(self) -> str:
+        """SQL of the first instant at which all windows hold their tuple of a combination."""
+        return greatest(
+            [entry_instant(f"{a}.{TIME}", scan.window, self.slides) for a, scan in self.scans]
+        )
+
+    @cached_property
+    def exit(self) -> str:
+        """SQL of the time from which one of the windows no longer holds its tuple."""
+        return least([exit_time(alias, scan.window) for alias, scan in self.scans])
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        """How far before (None: for ever) and after a tuple of another input one of `alias` may be
+        to meet it in a result."""
+        own = dict(self.scans)[alias].window
+        others = [scan.window for a, scan in self.scans if a != alias]
+        slack = max(self.slides, default=0)
+        sizes = [w.size for w in others if isinstance(w, Range)]
+        after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
+        before = own.size if isinstance(own, Range) else None
+        return (None if before is None else before + slack, after + slack)
+
+    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+        """SQL of one term: `_tau` and the items of sources joined in that order."""
+        return self.select([f"{self.entry} AS _tau", *self._items()], order, views, broadcast)
+
+    def whole(self, terms: Sequence[str]) -> str:
+        """SQL of all that a delta brings, from its terms."""
+        return "\nUNION ALL\n".join(terms)
+
+    def _items(self) -> list[str]:
+        return [f"{sql(e, dotted)} AS c{i}" for i, e in enumerate(self.block.items)]
+
+    def select(
+        self,
+        items: Iterable[str],
+        order: Sequence[str],
+        views: Mapping[str, str],
+        broadcast: Sequence[str],
+    ) -> str:
+        """SQL of items over the combinations that the windows hold at once."""
+        pending = [
+            (columns_of(part), sql(part, dotted)) for part in conjuncts(to_expr(self.block.where))
+        ]
+        bound: set[str] = set()
+        lines: list[str] = []
+        first: list[str] = []
+        for alias in order:
+            bound.add(alias)
+            ready = [text for read, text in pending if {c.relation for c in read} <= bound]
+            pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
+            if len(bound) == 1:
+                first = ready
+                lines.append(f"FROM {views[alias]} {alias}")
+            else:
+                lines.append(f"JOIN {views[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}")
+        conditions = [*first, *self._held()]
+        hint = f"/*+ BROADCAST({', '.join(broadcast)}) */ " if broadcast else ""
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])
+
+    def _held(self) -> list[str]:
+        if any(isinstance(scan.window, Rows) for _, scan in self.scans):
+            return [f"{self.entry} < {self.exit}"]
+        return [
+            held
+            for a, scan in self.scans
+            if isinstance(scan.window, Range)
+            and (held := holds(f"{a}.{TIME}", self.entry, scan.window)) is not None
+            and not self._always_holds(scan.window)
+        ]
+
+    def _always_holds(self, window: Range) -> bool:
+        """A lone stream's window holds its newest tuple, unless slides pass tuples by."""
+        return len(self.scans) == 1 and window.slide is None and not self.slides
+
+
+def dotted(column: Column) -> str:
+    """A column of a source as SQL."""
+    return f"{column.relation}.{quoted(column.name)}"

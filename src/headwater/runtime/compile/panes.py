@@ -1,0 +1,451 @@
+"""Grouped windows by panes: what is new is summed up once, and told when the watermark has passed.
+
+A row of a select-project-join is there from an instant `_from` until a time `_to`. All rows of a
+group with the same two are a *pane*, of which only partial aggregates are kept, in a log of the unit:
+with a slide these are as few as the slides a window spans, without one the distinct event times.
+(When a window by rows lets a tuple go is known only from later ones: such panes are made anew from
+the windows at each step, and not kept.)
+Absorbing a delta reads new tuples only; telling reads panes only. An instant's relation is the panes
+with `_from` <= instant < `_to`, and it changes only where panes begin or end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.canonical.block import GROUP
+from headwater.algebra.expressions import Column, Expr
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.predicate import to_expr
+from headwater.algebra.types import BOOLEAN
+from headwater.algebra.windows import Range
+from headwater.runtime.compile.delta import Delta, dotted
+from headwater.runtime.compile.instants import told
+from headwater.runtime.compile.windows import last_multiple, least, next_multiple
+from headwater.runtime.sparksql import aggregate_sql, quoted, spark_type, sql
+
+FROM, TO, COUNT = "_from", "_to", "_n"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of a pane: how it is made of rows, and by which aggregate panes are merged."""
+
+    name: str
+    made: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Partial:
+    """An aggregate as parts, and as SQL over the merged parts."""
+
+    parts: tuple[Part, ...]
+    finish: Callable[[Callable[[str], str]], str]
+    can_shrink: bool
+    """Whether what leaves can be subtracted, exactly."""
+
+
+@dataclass(frozen=True)
+class Panes:
+    """A block whose rows are kept as panes, and the way they are told."""
+
+    block: Block
+    output: Output
+
+    @cached_property
+    def delta(self) -> Delta:
+        """The combinations of tuples that panes are made of."""
+        return Delta(self.block)
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.delta.scans
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.delta.tables
+
+    @property
+    def slides(self) -> frozenset[int]:
+        return self.delta.slides
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.delta.reach(alias)
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether panes are final when made, and so are kept; over windows by rows they are not."""
+        return all(isinstance(scan.window, Range) for _, scan in self.scans)
+
+    @cached_property
+    def keys(self) -> tuple[Expr, ...]:
+        """What rows are grouped by: all that is told, if there is no GROUP BY."""
+        return self.block.items if self.block.group is None else self.block.group.keys
+
+    @cached_property
+    def calls(self) -> tuple[AggregateCall, ...]:
+        return () if self.block.group is None else self.block.group.calls
+
+    @cached_property
+    def partials(self) -> tuple[Partial, ...] | None:
+        """The aggregates as parts; None if one of them needs all rows."""
+        found = tuple(partial(call, i) for i, call in enumerate(self.calls))
+        kept = tuple(p for p in found if p is not None)
+        return kept if len(kept) == len(found) else None
+
+    @property
+    def instants_at_once(self) -> int:
+        """How many instants one step may tell."""
+        if self.output is Output.RSTREAM:
+            return 2_000
+        if len(self.slides) == 1:
+            return 1_000_000_000
+        return 50_000 if self._runs or not self._is_grouped else 1_000
+
+    @property
+    def reads_instants(self) -> bool:
+        """Whether telling needs the instants one by one."""
+        if self.output is Output.RSTREAM:
+            return len(self.slides) != 1 or not self.keys
+        return not self.slides and (self._is_grouped or self.output is Output.DSTREAM)
+
+    # ---- absorbing
+
+    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+        """SQL of the rows that one term of the delta join brings."""
+        items = [f"{self.delta.entry} AS {FROM}", f"{self.delta.exit} AS {TO}"]
+        items += [f"{sql(key, dotted)} AS k{i}" for i, key in enumerate(self.keys)]
+        for i, call in enumerate(self.calls):
+            if call.arg is not None:
+                items.append(f"{sql(call.arg, dotted)} AS x{i}")
+            if call.filter is not None:
+                items.append(f"{sql(call.filter, dotted)} AS f{i}")
+        return self.delta.select(items, order, views, broadcast)
+
+    def whole(self, terms: Sequence[str]) -> str:
+        """SQL of the panes that a delta brings, from its terms."""
+        rows = "\nUNION ALL\n".join(terms)
+        if self.partials is None:
+            return f"SELECT *, 1L AS {COUNT} FROM ({rows})"
+        made = [f"count(*) AS {COUNT}", *(f"{p.made} AS {p.name}" for p in self._parts)]
+        return self._grouped([FROM, TO], made, f"({rows})")
+
+    def merged(self, before: int) -> str:
+        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes."""
+        start = f"greatest({FROM}, {before}L) AS {FROM}"
+        live = f"(SELECT * EXCEPT ({FROM}), {start} FROM panes WHERE {TO} > {before}L)"
+        if self.partials is None:
+            return f"SELECT * FROM {live}"
+        merged = [f"{p.merge}({p.name}) AS {p.name}" for p in self._summed]
+        return self._grouped([FROM, TO], merged, live)
+
+    def _grouped(self, first: Sequence[str], made: Sequence[str], rows: str) -> str:
+        by = [*first, *self._key_names]
+        return f"SELECT {', '.join([*by, *made])} FROM {rows} GROUP BY {', '.join(by)}"
+
+    @cached_property
+    def _key_names(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self.keys))]
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        return [part for p in self.partials or () for part in p.parts]
+
+    @cached_property
+    def _summed(self) -> list[Part]:
+        return [Part(COUNT, "", "sum"), *self._parts]
+
+    # ---- telling
+
+    def text(self, before: int | None, instants: Sequence[int]) -> str:
+        """SQL of the rows told at those instants: `_tau`, c0, c1, ..
+
+        It reads the views `panes` and `instants(t, next)`; `before` is the last instant told.
+        """
+        telling = _Telling(self, before, instants[0], instants[-1])
+        if self.output is Output.RSTREAM:
+            return telling.whole() if self._is_grouped else telling.copies()
+        if self._is_grouped:
+            return telling.changes()
+        return telling.entries() if self.output is Output.ISTREAM else telling.exits()
+
+    @property
+    def _is_grouped(self) -> bool:
+        return self.block.group is not None or self.block.distinct
+
+    @property
+    def _runs(self) -> bool:
+        """Whether a group's value follows from the value before and what came and went."""
+        return self.partials is not None and all(p.can_shrink for p in self.partials)
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """The SQL of one step's results."""
+
+    plan: Panes
+    before: int | None
+    first: int
+    last: int
+
+    @property
+    def keys(self) -> list[str]:
+        return self.plan._key_names
+
+    def copies(self) -> str:
+        """Every row at every instant at which it is there."""
+        return f"{self._shown_keys('_t')} FROM ({self._seen()}) LATERAL VIEW {_COPIES}"
+
+    def entries(self) -> str:
+        """Every row at the first instant at which it is there."""
+        return f"{self._shown_keys(FROM)} FROM panes LATERAL VIEW {_COPIES} WHERE {self._enters()}"
+
+    def exits(self) -> str:
+        """Every row at the first instant at which it is no longer there."""
+        return (
+            f"{self._exit_views()}{self._shown_keys('_exit')} FROM leaving LATERAL VIEW {_COPIES}"
+        )
+
+    def whole(self) -> str:
+        """Every group at every instant."""
+        if self.keys:
+            by = ", ".join(["_t", *self.keys])
+            values = f"SELECT {by}, {self._values('x')} FROM ({self._seen()}) x GROUP BY {by}"
+        else:
+            values = (
+                f"SELECT i.t AS _t, {self._values('x')} FROM instants i "
+                f"LEFT JOIN ({self._seen()}) x ON i.t = x._t WHERE i.t >= {self.first}L GROUP BY i.t"
+            )
+        return f"SELECT _t AS _tau, {self._items()} FROM ({values}){self._having()}"
+
+    def changes(self) -> str:
+        """What entered or left of the groups, at the instants at which panes begin or end."""
+        values = self._running() if self.plan._runs else self._joined()
+        states = f"SELECT _t, _next, {self._items()} FROM ({values}){self._having()}"
+        names = [f"c{i}" for i in range(len(self.plan.block.items))]
+        return f"{self._exit_views().rstrip()}, {told(self.plan.output, states, names, self.first - 1).removeprefix('WITH ')}"
+
+    # ---- panes at instants
+
+    def _seen(self) -> str:
+        """Panes with each instant `_t` of the step at which they are there."""
+        if len(self.plan.slides) == 1:
+            (slide,) = self.plan.slides
+            start = f"greatest({FROM}, {self.first}L)"
+            end = f"least({last_multiple(f'({TO} - 1L)', slide)}, {self.last}L)"
+            return (
+                f"SELECT explode(sequence({start}, {end}, {slide}L)) AS _t, * "
+                f"FROM panes WHERE {start} <= {end}"
+            )
+        return (
+            f"SELECT i.t AS _t, p.* FROM instants i JOIN panes p "
+            f"ON i.t >= p.{FROM} AND i.t < p.{TO} WHERE i.t >= {self.first}L"
+        )
+
+    def _exit_views(self) -> str:
+        """WITH `leaving`: panes that end within the step, and the instant `_exit` that sees it."""
+        soon = f"{TO} <= {self.last}L" + (
+            "" if self.before is None else f" AND {TO} > {self.before}L"
+        )
+        if self.plan.slides:
+            at = least([next_multiple(TO, slide) for slide in sorted(self.plan.slides)])
+            return (
+                f"WITH leaving AS (SELECT * FROM (SELECT *, {at} AS _exit FROM panes WHERE {soon}) "
+                f"WHERE _exit <= {self.last}L) "
+            )
+        ends = f"SELECT DISTINCT {TO} AS x, CAST(NULL AS BIGINT) AS t FROM panes WHERE {soon}"
+        ahead = "min(t) OVER (ORDER BY x DESC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        return (
+            f"WITH ends AS (SELECT x, {ahead} AS _exit "
+            f"FROM ({ends} UNION ALL SELECT t, t FROM instants WHERE t >= {self.first}L)), "
+            f"leaving AS (SELECT p.*, e._exit FROM (SELECT * FROM panes WHERE {soon}) p "
+            f"JOIN (SELECT DISTINCT x, _exit FROM ends) e ON p.{TO} = e.x) "
+        )
+
+    # ---- values of groups where they change: `_t`, `_next`, keys k0, .. and aggregates a0, ..
+
+    def _joined(self) -> str:
+        """Each group at each of its moves, from the panes that are there then."""
+        entering = f"SELECT {self._listed(f'{FROM} AS _t')} FROM panes WHERE {self._enters()}"
+        leaving = f"SELECT {self._listed('_exit AS _t')} FROM leaving"
+        moves = f"{entering} UNION {leaving}"
+        if self.before is not None:
+            moves += f" UNION SELECT {self._listed(f'{self.before}L AS _t')} FROM ({moves})"
+        elif not self.keys:
+            moves += f" UNION SELECT {self.first}L AS _t"
+        points = (
+            f"SELECT {self._listed('_t')}, lead(_t) OVER ({self._window()}) AS _next FROM ({moves})"
+        )
+        same = [f"s.{k} <=> x.{k}" for k in self.keys]
+        same += [f"x.{FROM} <= s._t", f"s._t < x.{TO}"]
+        by = ", ".join(["s._t", "s._next", *(f"s.{k}" for k in self.keys)])
+        kind = "JOIN" if self.keys else "LEFT JOIN"
+        return (
+            f"SELECT {by}, {self._values('x')} FROM ({points}) s {kind} panes x "
+            f"ON {' AND '.join(same)} GROUP BY {by}"
+        )
+
+    def _running(self) -> str:
+        """Each group at each of its moves, from its value before and what came and went since."""
+        parts = [p.name for p in self.plan._summed]
+        listed = ", ".join(parts)
+        moves = (
+            f"SELECT {self._listed(f'{FROM} AS _t')}, {listed} FROM panes WHERE {self._enters()} "
+            f"UNION ALL SELECT {self._listed('_exit AS _t')}, {', '.join(f'-{p} AS {p}' for p in parts)} "
+            f"FROM leaving"
+        )
+        if self.before is not None:
+            moves += f" UNION ALL {self._base(moves, parts)}"
+        elif not self.keys:
+            moves += (
+                f" UNION ALL SELECT {self.first}L AS _t, {', '.join(f'NULL AS {p}' for p in parts)}"
+            )
+        by = self._listed("_t")
+        added = ", ".join(f"sum({p}) AS {p}" for p in parts)
+        sums = f"SELECT {by}, {added} FROM ({moves}) GROUP BY {by}"
+        totals = ", ".join(f"sum({p}) OVER ({self._window()}) AS {p}" for p in parts)
+        running = f"SELECT {by}, lead(_t) OVER ({self._window()}) AS _next, {totals} FROM ({sums})"
+        values = ", ".join(self._finished(lambda name: name) or ["1 AS _one"])
+        kept = f" WHERE {COUNT} > 0" if self.keys else ""
+        return f"SELECT {by}, _next, {values} FROM ({running}){kept}"
+
+    def _base(self, moves: str, parts: Sequence[str]) -> str:
+        """The groups that move, as they were at the last instant told."""
+        there = f"x.{FROM} <= {self.before}L AND x.{TO} > {self.before}L"
+        at = f"{self.before}L AS _t"
+        sums = ", ".join(f"sum({p}) AS {p}" for p in parts)
+        if not self.keys:
+            return f"SELECT {at}, {sums} FROM panes x WHERE {there}"
+        same = " AND ".join(f"x.{k} <=> m.{k}" for k in self.keys)
+        listed = ", ".join(self.keys)
+        return (
+            f"SELECT {self._listed(at)}, {sums} FROM panes x LEFT SEMI JOIN ({moves}) m ON {same} "
+            f"WHERE {there} GROUP BY {listed}"
+        )
+
+    def _enters(self) -> str:
+        return f"{FROM} >= {self.first}L AND {FROM} <= {self.last}L"
+
+    def _window(self) -> str:
+        return f"PARTITION BY {', '.join(self.keys) or '1'} ORDER BY _t"
+
+    def _listed(self, first: str) -> str:
+        return ", ".join([first, *self.keys])
+
+    # ---- what is told of a group
+
+    def _values(self, rows: str) -> str:
+        """The aggregates over panes, named a0, a1, .."""
+        if self.plan.partials is None:
+            condition = f"{rows}.{COUNT} IS NOT NULL"
+            return ", ".join(
+                f"{aggregate_sql(_over_pane(call, i), _plain, condition)} AS a{i}"
+                for i, call in enumerate(self.plan.calls)
+            )
+        merges = {p.name: f"{p.merge}({rows}.{p.name})" for p in self.plan._parts}
+        return ", ".join(self._finished(lambda name: merges[name]) or ["1 AS _one"])
+
+    def _finished(self, merged: Callable[[str], str]) -> list[str]:
+        assert self.plan.partials is not None
+        return [f"{p.finish(merged)} AS a{i}" for i, p in enumerate(self.plan.partials)]
+
+    def _items(self) -> str:
+        block = self.plan.block
+        if block.group is None:
+            return ", ".join(f"{k} AS c{i}" for i, k in enumerate(self.keys))
+        return ", ".join(f"{sql(e, _plain)} AS c{i}" for i, e in enumerate(block.items))
+
+    def _having(self) -> str:
+        group = self.plan.block.group
+        condition = None if group is None else to_expr(group.having)
+        return "" if condition is None else f" WHERE {sql(condition, _plain)}"
+
+    def _shown_keys(self, tau: str) -> str:
+        shown = ", ".join(f"{k} AS c{i}" for i, k in enumerate(self.keys))
+        return f"SELECT {tau} AS _tau, {shown}"
+
+
+_COPIES = f"explode(sequence(1L, {COUNT})) copies AS _copy"
+
+
+def _plain(column: Column) -> str:
+    """Columns of a group are known by their names alone."""
+    assert column.relation in (GROUP, "")
+    return quoted(column.name)
+
+
+def _over_pane(call: AggregateCall, i: int) -> AggregateCall:
+    """The call over the columns x and f of rows that are kept whole."""
+    arg = None if call.arg is None else Column("", f"x{i}", call.arg.type)
+    condition = None if call.filter is None else Column("", f"f{i}", BOOLEAN)
+    return replace(call, arg=arg, filter=condition)
+
+
+# ---- aggregates as parts
+
+
+def partial(call: AggregateCall, i: int) -> Partial | None:
+    """The parts of an aggregate over columns x and f; None if it needs all rows."""
+    if call.distinct:
+        return None
+    kept = "" if call.filter is None else f" FILTER (WHERE f{i})"
+    if call.name == "count":
+        part = Part(f"n{i}", f"count({'*' if call.arg is None else f'x{i}'}){kept}", "sum")
+        return Partial((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
+    if call.name in ("min", "max", "bool_and", "bool_or"):
+        part = Part(f"m{i}", f"{call.name}(x{i}){kept}", call.name)
+        return Partial((part,), lambda merged: merged(part.name), False)
+    if call.name in ("sum", "avg"):
+        return _sum(call, i, kept)
+    return None
+
+
+def _sum(call: AggregateCall, i: int, kept: str) -> Partial | None:
+    assert call.arg is not None
+    type_ = call.arg.type
+    number = Part(f"n{i}", f"count(x{i}){kept}", "sum")
+    if type_.is_floating:
+        total = Part(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){kept}", "sum")
+        return _summed(call, number, (total,), lambda merged: merged(total.name), False)
+    if type_.is_decimal:
+        if call.name == "avg" or type_.precision > 28:
+            return None
+        wide = f"DECIMAL(38, {type_.scale})"
+        total = Part(f"s{i}", f"CAST(sum(x{i}){kept} AS {wide})", "sum")
+        return _summed(call, number, (total,), lambda merged: merged(total.name), True)
+    if type_.name in ("BIGINT", "INTERVAL"):
+        high = Part(f"h{i}", f"sum(shiftright(x{i}, 32)){kept}", "sum")
+        low = Part(f"l{i}", f"sum(x{i} & 4294967295L){kept}", "sum")
+
+        def whole(merged: Callable[[str], str]) -> str:
+            upper = f"CAST({merged(high.name)} AS DECIMAL(20, 0))"
+            return f"({upper} * 4294967296L + {merged(low.name)})"
+
+        return _summed(call, number, (high, low), whole, True)
+    if type_.is_integer:
+        total = Part(f"s{i}", f"sum(CAST(x{i} AS BIGINT)){kept}", "sum")
+        return _summed(call, number, (total,), lambda merged: merged(total.name), True)
+    return None
+
+
+def _summed(
+    call: AggregateCall,
+    number: Part,
+    totals: tuple[Part, ...],
+    total: Callable[[Callable[[str], str]], str],
+    can_shrink: bool,
+) -> Partial:
+    """A sum or an average that is NULL where nothing was counted."""
+
+    def finish(merged: Callable[[str], str]) -> str:
+        value = f"try_cast({total(merged)} AS {spark_type(call.type)})"
+        if call.name == "avg":
+            value = f"CAST({total(merged)} AS DOUBLE) / {merged(number.name)}"
+        return f"CASE WHEN {merged(number.name)} > 0 THEN {value} END"
+
+    return Partial((number, *totals), finish, can_shrink)

@@ -1,0 +1,45 @@
+"""What went wrong in a step, in one line, and whether it is likely to pass by itself."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LENGTH = 500
+
+
+def reason(error: BaseException) -> str:
+    """One line for people: for an error of Java, the cause at its bottom."""
+    if is_full(error):
+        return "the disk is full: free some space, and it goes on by itself"
+    java: Any = getattr(error, "java_exception", None)
+    said = _deepest(java) if java is not None else str(error)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_LENGTH]
+
+
+def _deepest(java: Any) -> str:
+    try:
+        while java.getCause() is not None:
+            java = java.getCause()
+        return str(java.toString())
+    except Exception:  # the connection to Java broke
+        return ""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk is full; that is nobody's fault and ends when somebody frees space."""
+    return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
+
+
+def is_gone(spark: SparkSession | None) -> bool:
+    """Whether the Spark session has ended, so that nothing more can be done with it."""
+    if spark is None:
+        return False
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except Exception:  # Java does not answer
+        return True

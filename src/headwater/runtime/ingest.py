@@ -1,0 +1,82 @@
+"""What of a batch becomes a segment, and what is refused.
+
+A small batch comes to the driver once, and is divided there; a large one stays with Spark's tasks,
+which count what they leave out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headwater.algebra.catalog import Stream
+from headwater.runtime import files
+from headwater.runtime.catalog import Rejects
+from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.sources import MALFORMED, Batch
+from headwater.runtime.sparksql import quoted
+
+REJECTS_KEPT_PER_BATCH = 1_000
+REASON = "_reason"
+RECORD = "_record"
+LATE = "late"
+TIMES = (TIME, TIME)
+
+
+def taken_in(
+    batch: Batch, stream: Stream, watermark: int | None, folder: Path
+) -> tuple[files.Written | None, Rejects]:
+    """The segment's file of a batch, if it has one, and the tuples that are refused."""
+    assert batch.frame is not None
+    flagged = _flagged(batch.frame, stream, watermark)
+    if batch.small:
+        return _taken_in_here(flagged.toArrow(), stream, folder)
+    seen = Observation()
+    flagged = flagged.observe(
+        seen,
+        F.count(F.when(F.col(REASON) == LATE, 1)).alias(LATE),
+        F.count(REASON).alias("refused"),
+    )
+    good = flagged.where(f"{REASON} IS NULL").drop(REASON, RECORD)
+    written = files.write(good, folder, TIMES, small=False)
+    late, refused = seen.get[LATE], seen.get["refused"]
+    records: tuple[tuple[str, str], ...] = ()
+    if refused:
+        kept = flagged.where(f"{REASON} IS NOT NULL").limit(REJECTS_KEPT_PER_BATCH)
+        records = tuple((row[0], row[1]) for row in kept.select(REASON, RECORD).collect())
+    return written, Rejects(stream.name.lower(), refused - late, late, records)
+
+
+def _taken_in_here(
+    flagged: pa.Table, stream: Stream, folder: Path
+) -> tuple[files.Written | None, Rejects]:
+    is_good = pc.is_null(flagged[REASON])
+    good = flagged.filter(is_good).drop_columns([REASON, RECORD])
+    written = files.write_arrow(good, folder, TIMES)
+    refused = flagged.filter(pc.invert(is_good)).select([REASON, RECORD])
+    late = pc.sum(pc.equal(refused[REASON], LATE)).as_py() or 0
+    kept = refused.slice(0, REJECTS_KEPT_PER_BATCH).to_pylist()
+    records = tuple((row[REASON], row[RECORD]) for row in kept)
+    return written, Rejects(stream.name.lower(), refused.num_rows - late, late, records)
+
+
+def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:
+    """The batch with event times in microseconds, and for each refused tuple the reason."""
+    time_ = F.unix_micros(F.col(quoted(stream.time)))
+    reason = F.when(F.col(MALFORMED).isNotNull(), F.lit("malformed"))
+    for column in stream.schema:
+        if not column.nullable:
+            reason = reason.when(
+                F.col(quoted(column.name)).isNull(), F.lit(f"{column.name} is NULL")
+            )
+    if watermark is not None:
+        reason = reason.when(time_ < F.lit(watermark), F.lit(LATE))
+    names = [F.col(quoted(f.name)) for f in stream.schema]
+    record = F.coalesce(F.col(MALFORMED), F.to_json(F.struct(*names)))
+    return frame.select(
+        *names, time_.alias(TIME), F.col(ARRIVAL), reason.alias(REASON), record.alias(RECORD)
+    ).withColumn(RECORD, F.when(F.col(REASON).isNotNull(), F.col(RECORD)))

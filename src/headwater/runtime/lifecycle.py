@@ -1,0 +1,154 @@
+"""When a query ends, when it goes on, and what its unit still needs.
+
+A query is finished when its unit has told all that it can ever tell of it: its lifetime is over, or
+its inputs have ended. Everything is decided from the catalog, so any process comes to the same view.
+A finished query keeps its results; one that was finished by the end of its inputs goes on when one
+of them is reopened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headwater.runtime.catalog import Catalog, QueryRow, StreamRow, UnitRow, stream_log
+
+FOREVER = 2**62
+
+
+def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
+    """The last time of which a reader at those positions has all tuples of the streams; None if one
+    of them has not begun, FOREVER if it has all there will be."""
+    ready = FOREVER
+    for row in streams:
+        position = positions.get(stream_log(row.name)) or {"seq": 0, "watermark": None}
+        if row.ended and position["seq"] >= row.next_seq - 1:
+            continue
+        if position["watermark"] is None:
+            return None
+        ready = min(ready, position["watermark"] - 1)
+    return ready
+
+
+def inputs_of(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
+    """The streams that a unit reads."""
+    names = {name for name in unit.inputs if name.startswith("stream:")}
+    return [row for row in catalog.streams() if stream_log(row.name) in names]
+
+
+# ---- lifetimes
+
+
+def settle_ends(catalog: Catalog) -> None:
+    """Note the end of every query whose lifetime counts from its first data, once that is fixed."""
+    waiting = [row for row in catalog.queries() if row.unsettled]
+    for query in waiting:
+        unit = catalog.unit(query.unit_id)
+        assert unit is not None and query.lifetime is not None
+        first = first_time(catalog, inputs_of(catalog, unit))
+        if first is not None:
+            catalog.settle_end(query.name, first + query.lifetime)
+
+
+def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
+    """The least event time of the streams; None while an earlier one may come, or none has."""
+    stats = [catalog.log_stats(stream_log(row.name)) for row in streams]
+    least = min((s.least_time for s in stats if s.least_time is not None), default=None)
+    if least is None:
+        return None
+    for row in streams:
+        if not row.ended and (row.watermark is None or row.watermark < least):
+            return None
+    return least
+
+
+# ---- the end
+
+
+def finish(catalog: Catalog, unit: UnitRow, told: int | None, idle: bool) -> list[str]:
+    """Finish the queries of which the unit has told everything; returns their names.
+
+    `told` is the last instant it has evaluated (FOREVER for one that tells a result as soon as its
+    tuples are there), `idle` says that it has nothing left to do now.
+    """
+    running = [query for query in catalog.members(unit.id) if query.state == "running"]
+    streams = inputs_of(catalog, unit)
+    if not running:
+        settle(catalog, unit.id)
+    if not (any(query.end_at is not None for query in running) or _all_ended(streams)):
+        return []
+    complete = complete_until(streams, catalog.cursors(unit.id))
+    if complete is None:
+        return []
+    done = [query for query in running if _is_told(query, complete, told, idle)]
+    for query in done:
+        catalog.set_query_state(query.name, "finished")
+        catalog.record_event("query finished", query.name)
+    if done:
+        settle(catalog, unit.id)
+    return [query.name for query in done]
+
+
+def _is_told(query: QueryRow, complete: int, told: int | None, idle: bool) -> bool:
+    end = FOREVER if query.end_at is None else query.end_at
+    return complete >= end and (idle or (told is not None and told >= end))
+
+
+def _all_ended(streams: Sequence[StreamRow]) -> bool:
+    return all(row.ended for row in streams)
+
+
+def settle(catalog: Catalog, unit_id: str) -> None:
+    """A unit runs if and only if one of its queries does."""
+    unit = catalog.unit(unit_id)
+    if unit is None or unit.state == "dropped":
+        return
+    wanted = any(query.state == "running" for query in catalog.members(unit_id))
+    if wanted and unit.state != "running":
+        catalog.set_unit_state(unit_id, "running")
+    elif not wanted and unit.state == "running":
+        catalog.set_unit_state(unit_id, "paused")
+
+
+# ---- going on
+
+
+def reopen(catalog: Catalog, stream: StreamRow) -> StreamRow:
+    """Open a stream that was taken as ended, with the queries that its end finished.
+
+    What was told on the strength of the end stays told: an instant that was evaluated, a query
+    whose lifetime is over. So tuples that are not after the last of them are late from now on.
+    """
+    closed: list[int] = []
+    for unit in [unit for unit in catalog.units() if stream_log(stream.name) in unit.inputs]:
+        streams = inputs_of(catalog, unit)
+        told = catalog.cursor(unit.id, "instant")
+        closed += [] if told is None else [told]
+        for query in catalog.members(unit.id):
+            if not is_over(query, streams):
+                catalog.go_on(query.name)
+            elif query.end_at is not None:
+                closed.append(query.end_at)
+        settle(catalog, unit.id)
+    catalog.reopen_stream(stream.name, max(closed, default=None))
+    catalog.record_event("stream reopened", stream.name)
+    opened = catalog.stream(stream.name)
+    assert opened is not None
+    return opened
+
+
+def is_over(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
+    """Whether a finished query stays so: time has passed its end, or its inputs never reopen."""
+    if query.state != "finished":
+        return False
+    if all(row.ended and not row.reopens for row in streams):
+        return True
+    marks = [row.watermark for row in streams if row.watermark is not None]
+    return query.end_at is not None and any(mark > query.end_at for mark in marks)
+
+
+def stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:
+    """Whether a unit will never step again for any of its queries, so that it needs no input."""
+    streams = inputs_of(catalog, unit)
+    members = catalog.members(unit.id)
+    return bool(members) and all(is_over(query, streams) for query in members)

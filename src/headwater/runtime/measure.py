@@ -1,0 +1,180 @@
+"""What steps cost: rows and seconds of every step, and of some the rows and seconds per operator.
+
+Every step is measured by its own clock; the values are smoothed, so that the newest steps count most,
+and committed with the step. What the operators of a plan did is taken from Spark's metrics of the
+plan that ran. Asking for them takes a tenth of a second or so, hence only the first step of a run
+and every so many after it are asked.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
+from headwater.runtime.profile import measured_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WEIGHT = 0.2
+"""The part that the newest step has in a smoothed value."""
+
+RATE_SECONDS = 10.0
+"""Rates are of about so many last seconds."""
+
+RECENT = 100
+"""Of how many last steps the seconds are kept one by one."""
+
+SAMPLED_EVERY = 20
+
+PARTS = ("build", "run", "write", "commit")
+"""What a step does: plan the job, run it, write the file, commit."""
+
+
+@dataclass
+class Watch:
+    """The seconds of a step by part, as they pass."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+    _at: float = field(default_factory=time.monotonic)
+
+    def lap(self, part: str) -> None:
+        """What passed since the last lap belongs to this part."""
+        now = time.monotonic()
+        self.parts[part] = self.parts.get(part, 0.0) + now - self._at
+        self._at = now
+
+    def skip(self) -> None:
+        """What passed since the last lap belongs to no part."""
+        self._at = time.monotonic()
+
+
+def smoothed(before: float | None, value: float) -> float:
+    """The mean in which the newest value has its weight and older ones ever less."""
+    return value if before is None else before + WEIGHT * (value - before)
+
+
+def decayed(rate: Statistic | None, now: float) -> float:
+    """A rate as it is now, when nothing came since it was written."""
+    if rate is None:
+        return 0.0
+    return rate.value * math.exp(-max(0.0, now - rate.updated_at) / RATE_SECONDS)
+
+
+def arrived(known: Mapping[str, Statistic], rows: int, size: int, now: float) -> dict[str, float]:
+    """The statistics of a stream that takes in so many rows and bytes."""
+    batches = known.get("batches")
+    return {
+        "batches": 1.0 + (batches.value if batches else 0.0),
+        "rows_rate": decayed(known.get("rows_rate"), now) + rows / RATE_SECONDS,
+        "bytes_rate": decayed(known.get("bytes_rate"), now) + size / RATE_SECONDS,
+    }
+
+
+# ---- units
+
+
+@dataclass
+class _Known:
+    """What was measured of a unit so far."""
+
+    values: dict[str, float]
+    recent: list[float]
+    commit: float = 0.0
+    until_sample: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is to be committed with a step."""
+
+    statistics: Mapping[tuple[str, str], float]
+    profiles: Mapping[str, Json]
+
+
+UNMEASURED = Measured({}, {})
+
+
+@dataclass
+class Meter:
+    """Measures the steps of units, going on from what the catalog knows of them."""
+
+    catalog: Catalog
+    sampled_every: int = SAMPLED_EVERY
+    _units: dict[str, _Known] = field(default_factory=dict)
+
+    def sampled(self, unit: str) -> bool:
+        """Whether the operators of the unit's next step are to be measured."""
+        return self._known(unit).until_sample <= 0
+
+    def step(
+        self, unit: str, watch: Watch, rows_in: int, rows_out: int, plan: Any = None
+    ) -> Measured:
+        """Take in a step that is about to be committed; `plan` is the one that Spark ran, if it is
+        to be measured. The seconds of committing are those of the step before."""
+        known = self._known(unit)
+        parts = {part: watch.parts.get(part, 0.0) for part in PARTS} | {"commit": known.commit}
+        values = self._smoothed(known, parts, rows_in, rows_out)
+        known.recent = [*known.recent, round(sum(parts.values()), 4)][-RECENT:]
+        profiles: dict[str, Json] = {unit: {"recent": known.recent}}
+        known.until_sample -= 1
+        if plan is not None:
+            known.until_sample = self.sampled_every - 1
+            profiles[plan_owner(unit)] = {"step": int(values["steps"]), **measured_plan(plan)}
+        known.values = values
+        return Measured({(unit, name): value for name, value in values.items()}, profiles)
+
+    def committed(self, unit: str, watch: Watch) -> None:
+        """Note how long it took to commit."""
+        watch.lap("commit")
+        self._known(unit).commit = watch.parts["commit"]
+
+    def forget_all_but(self, units: Set[str]) -> None:
+        """Keep nothing in memory of other units."""
+        self._units = {unit: known for unit, known in self._units.items() if unit in units}
+
+    def _smoothed(
+        self, known: _Known, parts: Mapping[str, float], rows_in: int, rows_out: int
+    ) -> dict[str, float]:
+        before = known.values
+        total = sum(parts.values())
+        means = {f"{part}_seconds": seconds for part, seconds in parts.items()}
+        means |= {"step_seconds": total, "step_rows_in": rows_in, "step_rows_out": rows_out}
+        return {
+            "steps": before.get("steps", 0.0) + 1,
+            "rows_in": before.get("rows_in", 0.0) + rows_in,
+            "rows_out": before.get("rows_out", 0.0) + rows_out,
+            "last_seconds": total,
+            **{name: smoothed(before.get(name), value) for name, value in means.items()},
+        }
+
+    def _known(self, unit: str) -> _Known:
+        if unit not in self._units:
+            values = {n: s.value for n, s in self.catalog.statistics(unit).items()}
+            profile = self.catalog.profile(unit)
+            recent = [] if profile is None else list(profile.value["recent"])
+            self._units[unit] = _Known(values, recent)
+        return self._units[unit]
+
+
+# ---- what Spark ran
+
+
+def planned(frame: DataFrame, collected: bool) -> tuple[DataFrame, Any]:
+    """A frame with the same rows, and the plan whose metrics will be those of computing them.
+
+    A frame that is collected runs the plan it has. One that is written is planned anew by Spark, which
+    keeps that plan to itself; so what is written is the outcome of this one.
+    """
+    execution = frame._jdf.queryExecution()
+    if collected:
+        return frame, execution.executedPlan()
+    session = frame.sparkSession
+    java = session._jsparkSession.internalCreateDataFrame(
+        execution.toRdd(), frame._jdf.schema(), False
+    )
+    return type(frame)(java, session), execution.executedPlan()

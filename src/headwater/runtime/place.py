@@ -1,0 +1,39 @@
+"""The directory of a state, and whether its segments are in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwater.errors import CatalogError, RuntimeFailure
+from headwater.runtime.catalog import Catalog
+
+
+def made(state: Path) -> Path:
+    """The whole path of a state directory, which is made if need be; raises RuntimeFailure."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        return state.resolve()
+    except OSError as error:
+        raise RuntimeFailure(
+            f"the state directory {state} cannot be made: {error.strerror}; "
+            "name another one, or give this user permission to write there"
+        ) from error
+
+
+def check_place(catalog: Catalog, state: Path) -> None:
+    """Raises CatalogError if all segments are in some other directory.
+
+    They are known by whole paths where the catalog is not in the state directory, or is of a
+    release that knew no others.
+    """
+    paths = catalog.all_paths()
+    here = state.resolve()
+    if not paths or any(Path(path).is_relative_to(here) for path in paths):
+        return
+    log = next((p for p in Path(min(paths)).parents if p.name == "log"), Path(min(paths)))
+    if "://" in catalog.name:
+        raise CatalogError(
+            f"the segments of {catalog.name} are in {log.parent}, not in {state}: "
+            f"name that directory with --state"
+        )
+    raise CatalogError(f"{state} was moved: its segments are in {log.parent}; move it back there")

@@ -1,0 +1,381 @@
+"""What one step of a unit does: which segments it reads, and which it leaves to be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.algebra.catalog import Stream
+from headwater.algebra.nodes import Scan
+from headwater.algebra.windows import Rows
+from headwater.runtime import files
+from headwater.runtime.catalog import (
+    Catalog,
+    NewSegment,
+    Segment,
+    UnitRow,
+    panes_log,
+    stream_log,
+    unit_log,
+)
+from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, window_start
+from headwater.runtime.compile.panes import FROM, TO
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.instants import next_instants
+from headwater.runtime.lifecycle import complete_until
+from headwater.runtime.limits import Limits
+from headwater.runtime.measure import Watch, planned
+from headwater.runtime.push import segment
+from headwater.runtime.sources import read_table
+from headwater.runtime.steps import (
+    Input,
+    carry,
+    delta_step,
+    instants_step,
+    made_panes,
+    merged_panes,
+    overlapping,
+    panes_schema,
+    panes_step,
+    read,
+    read_panes,
+)
+
+
+@dataclass
+class Unit:
+    """A unit as it runs: its plan, the streams it reads, and what it has shown of itself."""
+
+    row: UnitRow
+    plan: Plan
+    streams: dict[str, Stream]
+    panes_schema: StructType | None = None
+    growth: float = 1.0
+    """Rows out for a row in, of late."""
+    watch: Watch = field(default_factory=Watch)
+    ran: Any = None
+    """The plan that Spark ran in this step, if it is to be measured."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The logs of its streams."""
+        return tuple(stream_log(name) for name in self.streams)
+
+    def since(self, scan: Scan, start: int | None) -> int | None:
+        """The least time of a tuple that the query may look back on."""
+        return None if start is None else start - self.streams[scan.stream.lower()].keep
+
+
+@dataclass
+class Step:
+    """Files that were written, and how far the unit has come with them."""
+
+    cursors: dict[tuple[str, str], Any]
+    segments: list[NewSegment] = field(default_factory=list)
+    removed: list[Segment] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: int = 0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Where a unit stands, and what is new."""
+
+    cursors: Mapping[str, Any]
+    reached: Mapping[str, Any]
+    fresh: Mapping[str, Sequence[Segment]]
+
+    @property
+    def start(self) -> int | None:
+        """The time from which on the query is told anything."""
+        return self.cursors.get("start")
+
+    @property
+    def instant(self) -> int | None:
+        """The last instant that was told."""
+        return self.cursors.get("instant")
+
+    @property
+    def after(self) -> dict[str, dict[str, Any]]:
+        """The positions behind what is new."""
+        return {name: _position(self.reached[name], self.fresh[name]) for name in self.reached}
+
+    @property
+    def rows(self) -> int:
+        return sum(s.rows for found in self.fresh.values() for s in found)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The tuples of a window, and what it carried over from steps before."""
+
+    frame: DataFrame
+    rows: int
+    carried: list[Segment]
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """Makes the steps of units; whoever calls it holds their leases and commits."""
+
+    catalog: Catalog
+    state: Path
+    spark: SparkSession
+    definitions: Definitions
+    limits: Limits
+    at_point: Callable[[str], None]
+    sampled: Callable[[str], bool]
+    """Whether the operators of a unit's step are to be measured."""
+
+    def step(self, unit: Unit) -> Step | None:
+        """What is new for a unit, written but not committed; None if there is nothing."""
+        unit.watch, unit.ran = Watch(), None
+        known = self._known(unit)
+        if isinstance(unit.plan, Delta):
+            return self._delta(unit, known) if known.rows else None
+        if isinstance(unit.plan, Panes):
+            return self._panes(unit, unit.plan, known)
+        return self._instants(unit, unit.plan, known)
+
+    def _known(self, unit: Unit) -> _Known:
+        cursors = self.catalog.cursors(unit.row.id)
+        reached = {name: cursors.get(name, {"seq": 0, "watermark": None}) for name in unit.inputs}
+        fresh = {
+            name: self._within_limit(self.catalog.segments(name, reached[name]["seq"]))
+            for name in unit.inputs
+        }
+        return _Known(cursors, reached, fresh)
+
+    def _within_limit(self, segments: Sequence[Segment]) -> list[Segment]:
+        chosen: list[Segment] = []
+        rows = 0
+        for found in segments:
+            rows += found.rows
+            if chosen and rows > self.limits.rows_per_step:
+                break
+            chosen.append(found)
+        return chosen
+
+    # ---- the three kinds of plan
+
+    def _delta(self, unit: Unit, known: _Known) -> Step:
+        step = self._begun(unit, known)
+        frame = self._new(unit, known)
+        self._tell(unit, step, frame, known.start, known.rows)
+        return step
+
+    def _panes(self, unit: Unit, plan: Panes, known: _Known) -> Step | None:
+        segments = self._segments(unit, known)
+        instants = self._next_instants(unit, known, segments, plan.instants_at_once)
+        if not instants and not any(known.fresh.values()):
+            return None
+        step = self._begun(unit, known)
+        if not plan.are_kept:
+            if instants:
+                windows = self._windows(unit, known, segments, instants)
+                frames = {alias: held.frame for alias, held in windows.items()}
+                panes = made_panes(self.spark, plan, frames, self._tables(unit))
+                frame = panes_step(self.spark, plan, panes, known.instant, instants)
+                self._tell_instants(unit, step, frame, known, windows, instants)
+            return step
+        live = self.catalog.segments(panes_log(unit.row.id))
+        paths = [s.path for s in live]
+        new = self._new(unit, known) if known.rows else None
+        if new is not None:
+            written = self._keep(unit, step, new, known.rows, None)
+            self.at_point("unit: absorbed")
+            paths += written
+        if not instants:
+            return step
+        step.cursors[unit.row.id, "instant"] = instants[-1]
+        if paths or not plan.keys:
+            panes = self._read_panes(unit, plan, paths)
+            frame = panes_step(self.spark, plan, panes, known.instant, instants)
+            held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
+            self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
+        return step
+
+    def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
+        segments = self._segments(unit, known)
+        instants = self._next_instants(unit, known, segments, self.limits.instants_per_step)
+        if not instants and not any(known.fresh.values()):
+            return None
+        step = self._begun(unit, known)
+        if instants:
+            windows = self._windows(unit, known, segments, instants)
+            frames = {alias: held.frame for alias, held in windows.items()}
+            frame = instants_step(
+                self.spark, plan, frames, self._tables(unit), known.instant, instants
+            )
+            self._tell_instants(unit, step, frame, known, windows, instants)
+        return step
+
+    def _tell_instants(
+        self,
+        unit: Unit,
+        step: Step,
+        frame: DataFrame,
+        known: _Known,
+        windows: Mapping[str, _Window],
+        instants: Sequence[int],
+    ) -> None:
+        """Write results, and what windows by rows hold after them."""
+        step.cursors[unit.row.id, "instant"] = instants[-1]
+        rows = sum(held.rows for held in windows.values())
+        self._tell(unit, step, frame, known.start, rows)
+        for alias, scan in unit.plan.scans:
+            held = windows[alias]
+            if isinstance(scan.window, Rows) and held.rows > self.limits.rows_carried_at + 2 * sum(
+                s.rows for s in held.carried
+            ):
+                kept = carry(self.spark, scan.window, held.frame, instants[-1])
+                self._keep(unit, step, kept, held.rows, alias)
+                step.removed += held.carried
+                step.cursors[unit.row.id, f"carried:{alias}"] = instants[-1]
+
+    def merge(self, unit: Unit) -> Step | None:
+        """Panes in fewer segments, without those that nobody will see; None if not worth it."""
+        if not isinstance(unit.plan, Panes) or not unit.plan.are_kept:
+            return None
+        live = self.catalog.segments(panes_log(unit.row.id))
+        instant = self.catalog.cursor(unit.row.id, "instant")
+        if len(live) < self.limits.panes_merged_at or instant is None:
+            return None
+        step = Step({}, removed=live)
+        kept = [s for s in live if s.largest_time is None or s.largest_time > instant]
+        if kept:
+            panes = self._read_panes(unit, unit.plan, [s.path for s in kept])
+            frame = merged_panes(self.spark, unit.plan, panes, instant)
+            self._keep(unit, step, frame, sum(s.rows for s in kept), None)
+        return step
+
+    # ---- what they share
+
+    def _begun(self, unit: Unit, known: _Known) -> Step:
+        cursors = {(unit.row.id, name): position for name, position in known.after.items()}
+        return Step(cursors, rows_in=known.rows)
+
+    def _new(self, unit: Unit, known: _Known) -> DataFrame | None:
+        """What the delta brings, as results or panes."""
+        assert isinstance(unit.plan, Delta | Panes)
+        inputs = {}
+        for alias, scan in unit.plan.scans:
+            name = stream_log(scan.stream)
+            since = unit.since(scan, known.start)
+            reached = known.reached[name]["seq"]
+            needed = len(unit.plan.scans) > 1 and reached
+            old = self.catalog.segments(name, 0, reached) if needed else []
+            inputs[alias] = Input(
+                overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
+            )
+        return delta_step(self.spark, unit.plan, inputs, self._tables(unit))
+
+    def _tell(
+        self, unit: Unit, step: Step, frame: DataFrame | None, start: int | None, rows: int
+    ) -> None:
+        """Write results, if there are any."""
+        if frame is None:
+            return
+        if start is not None:
+            frame = frame.where(f"_tau > {start}")
+        folder = self.state / "log" / "units" / unit.row.id
+        small = rows * unit.growth <= files.SMALL_ROWS
+        written = self._write(unit, frame, folder, ("_tau", "_tau"), small)
+        self.at_point("unit: written")
+        step.rows_out = 0 if written is None else written.rows
+        unit.growth = max(1.0, step.rows_out / max(rows, 1))
+        if written is not None:
+            step.segments.append(segment(unit_log(unit.row.id), written, None))
+
+    def _keep(
+        self, unit: Unit, step: Step, frame: DataFrame, rows: int, scan: str | None
+    ) -> list[str]:
+        """Write what the unit keeps for itself: panes, or what a window by rows holds."""
+        folder = self.state / "log" / "panes" / unit.row.id
+        times = (FROM, TO) if scan is None else (TIME, TIME)
+        written = self._write(unit, frame, folder, times, rows <= files.SMALL_ROWS)
+        if written is None:
+            return []
+        kept = segment(panes_log(unit.row.id), written, None)
+        step.segments.append(replace(kept, keys=None if scan is None else {"scan": scan}))
+        return [written.path]
+
+    def _write(
+        self, unit: Unit, frame: DataFrame, folder: Path, times: files.Times, small: bool
+    ) -> files.Written | None:
+        unit.watch.lap("build")
+        if unit.ran is None and self.sampled(unit.row.id):
+            frame, unit.ran = planned(frame, small)
+        written = files.write(frame, folder, times, small, unit.watch.lap)
+        unit.watch.lap("write")
+        return written
+
+    def _segments(self, unit: Unit, known: _Known) -> dict[str, tuple[Segment, ...]]:
+        """The segments of each scan up to the step's end."""
+        after = known.after
+        found = {name: self.catalog.segments(name, 0, after[name]["seq"]) for name in unit.inputs}
+        return {
+            alias: overlapping(found[stream_log(scan.stream)], unit.since(scan, known.start), None)
+            for alias, scan in unit.plan.scans
+        }
+
+    def _next_instants(
+        self,
+        unit: Unit,
+        known: _Known,
+        segments: Mapping[str, tuple[Segment, ...]],
+        limit: int,
+    ) -> Sequence[int]:
+        assert not isinstance(unit.plan, Delta)
+        since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
+        rows = (self.catalog.stream(name) for name in unit.streams)
+        ready = complete_until([row for row in rows if row is not None], known.after)
+        return next_instants(unit.plan.slides, segments, since, known.instant, ready, limit)
+
+    def _windows(
+        self,
+        unit: Unit,
+        known: _Known,
+        segments: Mapping[str, tuple[Segment, ...]],
+        instants: Sequence[int],
+    ) -> dict[str, _Window]:
+        """What each window holds at the last instant told or takes in until the last of these."""
+        first = instants[0] if known.instant is None else known.instant
+        kept = self.catalog.segments(panes_log(unit.row.id))
+        windows = {}
+        for alias, scan in unit.plan.scans:
+            carried = [s for s in kept if s.keys == {"scan": alias}]
+            mark = known.cursors.get(f"carried:{alias}")
+            least = window_start(scan, first) if mark is None else mark + 1
+            since = unit.since(scan, known.start)
+            least = max((t for t in (least, since) if t is not None), default=None)
+            chosen = overlapping(segments[alias], least, instants[-1])
+            paths = [s.path for s in chosen]
+            frame = read(self.spark, scan.schema, paths, least, instants[-1])
+            if carried:
+                frame = frame.union(read(self.spark, scan.schema, [s.path for s in carried]))
+            windows[alias] = _Window(frame, sum(s.rows for s in (*chosen, *carried)), carried)
+        return windows
+
+    def _read_panes(self, unit: Unit, plan: Panes, paths: Sequence[str]) -> DataFrame:
+        if unit.panes_schema is None:
+            unit.panes_schema = panes_schema(self.spark, plan)
+        return read_panes(self.spark, unit.panes_schema, paths)
+
+    def _tables(self, unit: Unit) -> dict[str, DataFrame]:
+        frames = {}
+        for view, scan in unit.plan.tables:
+            declared = self.definitions.tables[scan.table.lower()]
+            frames[view] = read_table(self.spark, declared.source, declared.table.schema)
+        return frames
+
+
+def _position(reached: Mapping[str, Any], fresh: Sequence[Segment]) -> dict[str, Any]:
+    if not fresh:
+        return dict(reached)
+    return {"seq": fresh[-1].seq, "watermark": fresh[-1].watermark}

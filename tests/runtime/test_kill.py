@@ -1,0 +1,276 @@
+"""Processes that are killed, stopped and raced: no row is lost, none doubled, no file left over.
+
+Files of JSON arrive while a worker runs; it is killed at a random moment or at a named point, and
+started again. What the queries have given in the end is compared with the reference evaluator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import postgres
+import pytest
+from engine_helpers import expected, told
+from workers import Order, Workers, workers
+
+from headwater.algebra.nodes import Query
+from headwater.algebra.times import format_timestamp
+from headwater.cql import CreateQuery, parse
+from headwater.runtime.api import open_state
+from headwater.runtime.housekeeping import sweep
+
+pytestmark = pytest.mark.spark
+
+TEXT = """
+CREATE STREAM bids (item INT NOT NULL, price DOUBLE, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts
+  KEEP 20 SECONDS FROM files(path => '{folder}/bids', format => 'json', files_per_step => 2);
+CREATE STREAM asks (item INT, cost INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts
+  KEEP 20 SECONDS FROM files(path => '{folder}/asks', format => 'json', files_per_step => 2);
+CREATE QUERY joined AS SELECT b.item, b.price, a.cost
+  FROM bids [RANGE 3 SECONDS] b, asks [RANGE 2 SECONDS] a WHERE b.item = a.item;
+CREATE QUERY counted AS SELECT item, COUNT(*) AS n, SUM(price) AS total
+  FROM bids [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY item;
+CREATE QUERY cheap AS SELECT item, price FROM bids [NOW] WHERE price < 1;
+"""
+POINTS = (
+    "ingest: written",
+    "ingest: committed",
+    "unit: written",
+    "unit: committed",
+    "compact: written",
+    "compact: replaced",
+    "compact: forgotten",
+    "retain: forgotten",
+)
+
+
+@dataclass
+class Trial:
+    """A state with three queries, the folders that feed it, and all that was put into them."""
+
+    folder: Path
+    seed: int
+    catalog: str | None = None
+    rows: dict[str, list[Any]] = field(default_factory=lambda: {"bids": [], "asks": []})
+    files: int = 0
+    second: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.state = self.folder / "state"
+        for name in self.rows:
+            (self.folder / name).mkdir(parents=True)
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            headwater.execute(TEXT.format(folder=self.folder))
+
+    def order(self, **options: Any) -> Order:
+        return Order(str(self.state), self.catalog, **options)
+
+    def feed(self) -> None:
+        """One more file for each stream, later than those before."""
+        for name in self.rows:
+            last = self.second
+            new = []
+            for _ in range(self.rng.randint(1, 6)):
+                last += self.rng.choice([0, 0.25, 0.5])
+                number = self.rng.choice([0.25, 0.5, 1.0, 2.5])
+                value = number if name == "bids" else int(number * 4)
+                new.append((self.rng.randrange(3), value, round(last * 1_000_000)))
+            self._put(name, new)
+        self.second += 3
+        self.files += 1
+
+    def _put(self, name: str, new: list[Any]) -> None:
+        columns = ("item", "price" if name == "bids" else "cost", "ts")
+        hidden = self.folder / name / ".new"
+        with hidden.open("w") as file:
+            for row in new:
+                record = dict(zip(columns, (*row[:2], format_timestamp(row[2])), strict=True))
+                print(json.dumps(record), file=file)
+        os.utime(hidden, ns=(self.files, self.files))
+        hidden.rename(self.folder / name / f"{self.files:05}.json")
+        self.rows[name] += new
+
+    def taken_in(self) -> bool:
+        """Whether a worker has taken in all files."""
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            marks = [
+                headwater.catalog.cursor(f"ingest:{name}", "source") or {} for name in self.rows
+            ]
+        return all(mark.get("next") == self.files for mark in marks)
+
+    # ---- what came of it
+
+    def check(self) -> None:
+        """Raises AssertionError unless all results are as the reference evaluator has them, and
+        files and segments are the same."""
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            for unit in headwater.catalog.units():
+                assert unit.error == "", unit.error
+            for stream in headwater.catalog.streams():
+                assert stream.ended and stream.malformed == stream.late == 0
+            for name, query in self.queries().items():
+                wanted = expected(query, self.rows, {})
+                assert wanted, "nothing was compared"
+                assert told(headwater, name, query) == wanted, name
+            sweep(headwater.catalog, headwater.state, grace=-1)
+            there = {str(path) for path in (self.state.resolve() / "log").glob("*/*/*")}
+            assert there == headwater.catalog.all_paths()
+
+    def stepped(self, lease: str) -> int:
+        """How many files of bids a unit has taken in all in all, and the stream with it."""
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            position = headwater.catalog.cursor(lease.removeprefix("unit:"), "stream:bids")
+            source = headwater.catalog.cursor("ingest:bids", "source")
+            ends = headwater.catalog.log_ends()
+            if not position or position["seq"] < ends["stream:bids"].seq:
+                return 0
+            return int(source["next"])
+
+    def segments(self) -> list[str]:
+        with open_state(self.state, catalog=self.catalog) as headwater:
+            return sorted(headwater.catalog.all_paths())
+
+    def queries(self) -> dict[str, Query]:
+        statements = parse(TEXT.format(folder=self.folder))
+        return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    log = tmp_path_factory.mktemp("workers") / "log"
+    try:
+        with workers(log) as started:
+            yield started
+    finally:
+        print(log.read_text()[-20_000:])
+
+
+def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
+    """Wait for something that has to come about."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+def kill_at(crew: Workers, trial: Trial, point: str) -> None:
+    """A worker that kills itself at the point; files come until it meets it."""
+    nth = trial.rng.randint(1, 2) if point.startswith(("ingest", "unit")) else 1
+    pid = crew.start(trial.order(point=point, nth=nth))
+
+    def dead() -> bool:
+        if crew.poll(pid) is None and trial.taken_in():
+            trial.feed()
+        return crew.poll(pid) is not None
+
+    until(dead)
+    assert crew.wait(pid) == -signal.SIGKILL
+
+
+def kill_somewhere(crew: Workers, trial: Trial) -> None:
+    """A worker that is killed at a random moment, while files come."""
+    pid = crew.start(trial.order())
+    for _ in range(trial.rng.randint(1, 3)):
+        trial.feed()
+        time.sleep(trial.rng.uniform(0, 1))
+    assert crew.kill(pid) == -signal.SIGKILL
+
+
+def kill_often(crew: Workers, trial: Trial, kills: int) -> None:
+    """As many kills, at every named point in turn and at random moments between; then to the end."""
+    for number in range(kills):
+        trial.feed()
+        if number % 3 == 2:
+            kill_somewhere(crew, trial)
+        else:
+            kill_at(crew, trial, POINTS[(number - number // 3) % len(POINTS)])
+    assert crew.run(trial.order(until_idle=True)) == 0
+    trial.check()
+
+
+def test_twenty_kills(crew: Workers, tmp_path: Path) -> None:
+    kill_often(crew, Trial(tmp_path, seed=20), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_two_hundred_kills(crew: Workers, tmp_path: Path, seed: int) -> None:
+    kill_often(crew, Trial(tmp_path, seed), 20)
+
+
+@pytest.mark.postgresql
+def test_kills_with_a_catalog_on_postgresql(
+    crew: Workers, tmp_path: Path, postgresql: postgres.Server
+) -> None:
+    kill_often(crew, Trial(tmp_path, seed=5, catalog=postgresql.url()), 5)
+
+
+def test_the_kill_test_notices_a_careless_commit(crew: Workers, tmp_path: Path) -> None:
+    """Cursors first and segments after, and a kill between: then rows are lost."""
+    trial = Trial(tmp_path, seed=1)
+    trial.feed()
+    assert crew.run(trial.order(point="careless", careless=True)) == -signal.SIGKILL
+    assert crew.run(trial.order(until_idle=True)) == 0
+    with pytest.raises(AssertionError):
+        trial.check()
+
+
+# ---- several workers
+
+
+def test_a_worker_that_stood_still_is_fenced(crew: Workers, tmp_path: Path) -> None:
+    """It stops between the write and the commit of a step until its lease is over; another takes
+    the step and commits it; then the first goes on, and must not commit."""
+    trial = Trial(tmp_path, seed=2)
+    trial.feed()
+    stopped = crew.start(
+        trial.order(point="unit: written", signal=signal.SIGSTOP, lease_seconds=1.0)
+    )
+    until(lambda: state_of(stopped) == "T")
+    held = leases(trial)
+    unit = next(name for name, (holder, _) in held.items() if name.startswith("unit:"))
+    other = crew.start(trial.order(lease_seconds=1.0))
+    until(lambda: all(leases(trial)[name][0].endswith(f":{other}") for name in held))
+    until(lambda: trial.files == trial.stepped(unit))
+    before = trial.segments()
+    os.kill(stopped, signal.SIGCONT)
+    trial.feed()
+    until(lambda: trial.files == trial.stepped(unit))
+    assert crew.poll(stopped) is None and crew.poll(other) is None
+    assert set(before) <= set(trial.segments())
+    assert crew.kill(other) == -signal.SIGKILL
+    trial.feed()
+    until(lambda: trial.files == trial.stepped(unit))
+    assert leases(trial)[unit][0].endswith(f":{stopped}"), "it takes over again when it may"
+    assert crew.kill(stopped) == -signal.SIGKILL
+    assert crew.run(trial.order(until_idle=True)) == 0
+    trial.check()
+
+
+def test_two_workers_until_idle(crew: Workers, tmp_path: Path) -> None:
+    """Neither declares a stream ended that the other still reads, and both come to an end."""
+    trial = Trial(tmp_path, seed=3)
+    for _ in range(8):
+        trial.feed()
+    both = [crew.start(trial.order(until_idle=True)) for _ in range(2)]
+    assert [crew.wait(pid) for pid in both] == [0, 0]
+    trial.check()
+
+
+def state_of(pid: int) -> str:
+    """The letter by which Linux tells the state of a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def leases(trial: Trial) -> dict[str, tuple[str, int]]:
+    with open_state(trial.state, catalog=trial.catalog) as headwater:
+        return {held.name: (held.holder, held.token) for held in headwater.catalog.leases()}

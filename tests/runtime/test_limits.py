@@ -1,0 +1,61 @@
+"""Options: what SET and flags change, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.runtime.api import open_state
+from headwater.runtime.limits import NAMES, Limits, checked, effective
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
+    with open_state(tmp_path) as headwater:
+        assert headwater.execute(f"SET {name} = 7") == [
+            f"{name} = {type(getattr(Limits(), name))(7)}"
+        ]
+        limits = effective(Limits(), headwater.catalog.options(), {})
+        assert getattr(limits, name) == 7
+        assert [n for n in NAMES if getattr(limits, n) != getattr(Limits(), n)] == [name]
+        headwater.execute(f"SET {name} = NULL")
+        assert effective(Limits(), headwater.catalog.options(), {}) == Limits()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("SET rows_per_stpe = 5", "there is no option rows_per_stpe; did you mean rows_per_step?"),
+        ("SET spark.sql.ansi.enabled = TRUE", "there is no option spark.sql.ansi.enabled"),
+        ("SET retries = 'many'", "retries is a whole number from 0 on, not many"),
+        ("SET retries = 1.5", "retries is a whole number from 0 on, not 1.5"),
+        ("SET at_once = 0", "at_once is a whole number from 1 on, not 0"),
+        ("SET rows_ahead = TRUE", "rows_ahead is a whole number from 1 on, not True"),
+        ("SET interval = 0", "interval is a number of seconds from 0.01 on, not 0"),
+        ("SET backoff = 'inf'", "backoff is a number of seconds from 0.0 on, not inf"),
+        ("SET backoff = 'nan'", "backoff is a number of seconds from 0.0 on, not nan"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(tmp_path: Path, statement: str, said: str) -> None:
+    with open_state(tmp_path) as headwater:
+        with pytest.raises(HeadwaterError) as refused:
+            headwater.execute(f"SET retries = 1; {statement}")
+        assert said in str(refused.value)
+        assert headwater.catalog.options() == {}
+
+
+def test_a_flag_comes_before_what_was_set_and_that_before_the_base() -> None:
+    base = Limits(retries=1, backoff=0.5, at_once=2)
+    limits = effective(base, {"retries": "2", "backoff": "0.25"}, {"retries": 3})
+    assert (limits.retries, limits.backoff, limits.at_once) == (3, 0.25, 2)
+
+
+def test_what_another_release_has_set_is_left_alone() -> None:
+    assert effective(Limits(), {"something_else": "1"}, {}) == Limits()
+
+
+def test_a_value_is_kept_as_it_is() -> None:
+    assert checked("interval", "0.25") == 0.25
+    assert checked("retries", 0) == 0
