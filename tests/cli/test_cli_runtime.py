@@ -21,6 +21,7 @@ from runtime_states import ROWS, TEXT, Made, Rows, make
 from headwater.algebra.times import parse_timestamp
 from headwater.errors import CatalogError
 from headwater.runtime.api import open_state
+from headwater.runtime.delivery import delivery
 
 GATE = ROOT / "examples" / "airline" / "gate.cql"
 
@@ -236,6 +237,23 @@ def test_show_units_and_queries(run: Run, filled: Made) -> None:
         ("large", "running", 2),
         ("total", "running", 0),
     ]
+
+
+def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
+    text = (
+        "CREATE QUERY sent STARTING AT EARLIEST TO files(path => 'out') AS SELECT a, b FROM s [NOW]"
+    )
+    with filled.open() as headwater:
+        headwater.execute(f"{text} WHERE a > 1")
+        row = headwater.query("sent").row
+        failed = delivery(headwater.catalog, row).failed("no room", 1, 0.0)
+        headwater.catalog.commit(None, cursors=failed)
+    (shown,) = lines(run("show", "queries", "sent", "-f", "json", "--state", filled.path).out)
+    assert (shown["rows"], shown["undelivered"], shown["error"]) == (2, 2, "no room")
+    assert str(shown["sink"]).startswith("files ")
+    said = run("status", "--state", filled.path).out
+    assert "2 rows to deliver" in said
+    assert "the sink of sent failed: no room" in said
 
 
 def test_show_segments_of_a_stream_or_query(run: Run, filled: Made) -> None:

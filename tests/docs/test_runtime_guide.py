@@ -14,7 +14,18 @@ from pathlib import Path
 import pytest
 from test_readme import ROOT, blocks, commands, shown_in
 
-BLOCKS = [b for b in blocks() if b.place.startswith("docs/runtime.md") and "spark" in b.words]
+import headwater
+
+GUIDE = [b for b in blocks() if b.place.startswith("docs/runtime.md")]
+BLOCKS = [b for b in GUIDE if "spark" in b.words]
+
+
+def test_the_statements_of_the_guide_are_accepted(tmp_path: Path) -> None:
+    statements = [block.body for block in GUIDE if block.language == "sql"]
+    with headwater.open(tmp_path / "state") as opened:
+        for text in statements:
+            assert all("is there already" not in said for said in opened.execute(text))
+        assert {q.sink["kind"] for q in opened.catalog.queries()} == {"files", "kafka"}
 
 
 @pytest.mark.spark

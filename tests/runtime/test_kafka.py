@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from engine_helpers import Stop, expected, json_lines, opened, settle, stop_at, tick_until
 from kafka_broker import Broker
-from test_sources import declare, sample, taken_in
+from test_sources import declare_bids, sample, taken_in
 
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import Connector, CreateQuery, parse_query, unparse
@@ -122,8 +123,8 @@ def lines(rows: Sequence[Any]) -> list[str]:
 
 
 def ask(headwater: Headwater, into: Topic, out: Topic) -> None:
-    at = {"servers": into.broker.servers, "topic": into.name, "rows_per_step": 9}
-    declare(headwater, "kafka", **at)
+    at = {"servers": into.broker.servers, "topic": into.name, "rows_per_step": 8}
+    declare_bids(headwater, "kafka", **at)
     sink = Connector("kafka", (("servers", out.broker.servers), ("topic", out.name)))
     headwater.execute(unparse(CreateQuery("pairs", PAIRS, sink=sink)))
 
@@ -178,7 +179,6 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
         into.send(0, lines(data[10:20]))
         kafka.stop()
         headwater.push("other", [(0,)])
-        headwater.execute("PAUSE QUERY q")
         kinds: set[str] = set()
         while "stream unread" not in kinds:
             headwater.engine.tick()
@@ -186,7 +186,7 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
         assert len(list(headwater.query("o").results())) == 1
         kafka.start()
         tick_until(headwater, lambda: taken_in(headwater) == 20)
-        headwater.execute("RESUME QUERY q; END STREAM bids")
+        headwater.execute("END STREAM bids")
         tick_until(headwater, lambda: not behind(headwater.catalog))
         settle(headwater)
         assert not delivery(headwater.catalog, headwater.query("pairs").row).failure
@@ -199,7 +199,7 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     data = sample(1, 12)
     into.send(0, lines(data[:4]))
     with opened(tmp_path / "state", spark) as headwater:
-        declare(headwater, "kafka", servers=kafka.servers, topic=into.name)
+        declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
         headwater.execute(
             "CREATE STREAM none (ts TIMESTAMP) TIMESTAMP BY ts "
             f"FROM kafka(servers => '{kafka.servers}', topic => 'none')"
@@ -214,6 +214,31 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
         assert refused.record == f"offsets 4 to 6 of {into.name}/0 were deleted unread"
 
 
+def test_a_server_that_never_answers(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """It takes connections, and that is all."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        opened(tmp_path / "state", spark) as headwater,
+    ):
+        servers = f"127.0.0.1:{mute.getsockname()[1]}"
+        declare_bids(headwater, "kafka", servers=servers, topic="t")
+        with pytest.raises(InputError, match=f"Kafka at {servers} gave no answer within"):
+            headwater.engine.ingest("bids")
+
+
+def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+            CREATE QUERY q TO kafka(servers => '{kafka.servers}', topic => 'none')
+              AS SELECT ts FROM s [NOW];
+            """)
+        headwater.push("s", [(0,), (1,)])
+        settle(headwater)
+        (waiting,) = behind(headwater.catalog)
+        assert waiting.failure["error"] == f"there is no topic none at {kafka.servers}"
+
+
 def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     into = Topic.made(spark, kafka)
     data = sample(1, 10)
@@ -221,7 +246,7 @@ def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     for _ in range(2):
         with opened(tmp_path / "state", spark) as headwater:
             at = {"servers": kafka.servers, "topic": into.name}
-            declare(headwater, "kafka", start="latest", **at)
+            declare_bids(headwater, "kafka", start="latest", **at)
             headwater.engine.ingest("bids")
             into.send(1, lines(data[4:7]))
             settle(headwater)

@@ -147,7 +147,8 @@ def test_a_sink_that_fails_is_told_and_tried_again(spark: Any, tmp_path: Path) -
         settle(headwater)
         failure = delivery(headwater.catalog, headwater.query("q").row).failure
         assert "bad" in failure["error"]
-        assert [e.kind for e in headwater.catalog.events()] == ["sink failed"]
+        assert "cannot be written" in failure["error"]
+        assert [e.kind for e in headwater.catalog.events()].count("sink failed") == 1
         assert found_in(tmp_path / "good", other) == expected(other, {"Bids": data}, {})
         assert told(headwater, "q", one) == expected(one, {"Bids": data}, {})
         (tmp_path / "bad").unlink()

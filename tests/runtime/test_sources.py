@@ -40,6 +40,7 @@ from headwater.runtime.catalog import stream_log
 from headwater.runtime.compile import TIME
 from headwater.runtime.sources.kafka import shares
 from headwater.runtime.sources.replay import BEFORE, Staged
+from headwater.runtime.sources.socket import LONGEST_LINE, Line, Reader
 from strategies import BIDS, SOURCES
 
 spark_test = pytest.mark.spark
@@ -56,10 +57,15 @@ def sample(seed: int, size: int = 60) -> list[Any]:
     ]
 
 
-def declare(headwater: Headwater, kind: str, **options: Any) -> None:
-    """Bids from that source, and a query over them."""
+def declare_bids(headwater: Headwater, kind: str, **options: Any) -> None:
+    """Bids from that source."""
     source = Connector(kind, tuple(options.items()))
     headwater.execute(unparse(CreateStream(replace(BIDS, lateness=HOUR), source)))
+
+
+def declare(headwater: Headwater, kind: str, **options: Any) -> None:
+    """Bids from that source, and a query over them."""
+    declare_bids(headwater, kind, **options)
     submit(headwater, "q", QUERY)
 
 
@@ -140,6 +146,31 @@ def test_socket_reconnects_and_gives_again_what_was_not_kept(spark: Any, tmp_pat
         assert (refused.reason, refused.record) == ("malformed", '{"item": 3, "bid')
 
 
+def test_a_server_waits_while_its_lines_are_not_taken() -> None:
+    """The buffer holds one line more than it may at most; nothing is lost or moved."""
+    text = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(5_000))
+    with server(text) as port:
+        reader = Reader("127.0.0.1", port, most=10_000)
+        seen = -1
+        while seen < 4_999:
+            assert reader.buffered < reader.most + 1_010
+            for line in reader.take(50):
+                assert line.whole
+                assert int(line.text.split()[0]) == seen + 1
+                seen += 1
+        reader.close()
+
+
+def test_a_line_that_is_too_long_is_cut_and_not_taken_for_one() -> None:
+    with server(b"a" * (2 * LONGEST_LINE + 5) + b"\nb\n") as port:
+        reader = Reader("127.0.0.1", port)
+        found: list[Line] = []
+        while len(found) < 2:
+            found += reader.take(5)
+        reader.close()
+    assert [(line.text[:1], line.whole) for line in found] == [("a", False), ("b", True)]
+
+
 @spark_test
 def test_a_server_that_is_away_is_told_and_stops_no_other_stream(
     spark: Any, tmp_path: Path
@@ -175,7 +206,8 @@ def test_replay_goes_on_after_a_crash(spark: Any, tmp_path: Path, point: str) ->
     data = sample(5, 50)
     (tmp_path / "in").mkdir()
     write_csv(tmp_path / "in" / "1.csv", data[:30])
-    write_csv(tmp_path / "in" / "2.csv", data[30:])
+    write_csv(tmp_path / "in" / "2.csv", [])
+    write_csv(tmp_path / "in" / "3.csv", data[30:])
     crashes = 0
     for after in (1, 2, 1, 10**6):
         crash = stop_at(point, after)
@@ -200,6 +232,21 @@ def test_replay_goes_on_after_a_crash(spark: Any, tmp_path: Path, point: str) ->
             assert notes == [row[3] for row in data]
             assert len(log) > len(data) / 16
     assert crashes
+
+
+@spark_test
+def test_a_replay_can_be_ended(spark: Any, tmp_path: Path) -> None:
+    """It would go on for days; what was fed until its end is answered."""
+    data = sample(2, 20)
+    write_csv(tmp_path / "in.csv", data)
+    with opened(tmp_path / "state", spark) as headwater:
+        declare(headwater, "replay", path=str(tmp_path / "in.csv"), speed=0.0001)
+        tick_until(headwater, lambda: taken_in(headwater) > 0)
+        headwater.execute("END STREAM bids")
+        headwater.run(until_idle=True)
+        fed = data[: taken_in(headwater)]
+        assert len(fed) < len(data)
+        assert told(headwater, "q", QUERY) == expected(QUERY, {"Bids": fed}, {})
 
 
 @given(

@@ -79,10 +79,9 @@ class Headwater:
 
     def _uses_kafka(self) -> bool:
         sources = [declared.source for declared in self.definitions.streams.values()]
-        sinks = [query.sink for query in self.catalog.queries()]
-        return any(source is not None and source.kind == "kafka" for source in sources) or any(
-            sink is not None and sink["kind"] == "kafka" for sink in sinks
-        )
+        kinds = {source.kind for source in sources if source is not None}
+        kinds |= {query.sink["kind"] for query in self.catalog.queries(with_sink=True)}
+        return "kafka" in kinds
 
     def execute(self, text: str) -> list[str]:
         """Carry out the statements of a text, none if one is wrong; a sentence about each.

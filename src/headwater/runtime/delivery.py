@@ -55,8 +55,8 @@ def behind(catalog: Catalog) -> list[Delivery]:
     of a query is not known, it has none."""
     found = [
         query
-        for query in catalog.queries()
-        if query.sink is not None and query.state != "paused" and not query.unsettled
+        for query in catalog.queries(with_sink=True)
+        if query.state != "paused" and not query.unsettled
     ]
     ends = catalog.log_ends() if found else {}
     sent = [delivery(catalog, query) for query in found if unit_log(query.unit_id) in ends]

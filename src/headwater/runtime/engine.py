@@ -161,7 +161,8 @@ class Engine:
     def _waits(self) -> bool:
         """Whether there may be more to do without any new input: a source is to bring more,
         what failed is to be tried again, or another process is at work."""
-        if self._sources.waiting or self.sinks.undelivered():
+        unended = {row.name for row in self.catalog.streams() if not row.ended}
+        if self._sources.waiting(unended) or self.sinks.undelivered():
             return True
         others = self.claims.others()
         if others:
@@ -374,8 +375,13 @@ class Engine:
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
         batch = source.poll(self.spark, position)
-        if batch is None or row.ended:
-            return batch is not None  # an ended stream is reopened with the next round
+        if batch is None:
+            return False
+        if batch.frame is None:
+            self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
+            return True
+        if row.ended:
+            return True  # it is reopened with the next round
         stream = self.definitions.streams[row.name].stream
         folder = stream_folder(self.state, row.name)
         written, refused = taken_in(batch, stream, row.watermark, folder)

@@ -2,7 +2,8 @@
 
 A segment of a stream goes when no unit can need it again and the stream's history (KEEP) is past it.
 Small neighbours are merged into one. Files that no segment names, left by a process that was killed,
-are swept when they are old enough not to be a step's that is under way.
+are swept when they are old enough not to be a step's that is under way. The logs of units are left
+whole: results are read from them, and sinks send them by the numbers of their segments.
 """
 
 from __future__ import annotations

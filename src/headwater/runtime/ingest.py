@@ -31,6 +31,7 @@ def taken_in(
     batch: Batch, stream: Stream, watermark: int | None, folder: Path
 ) -> tuple[files.Written | None, Rejects]:
     """The segment's file of a batch, if it has one, and the tuples that are refused."""
+    assert batch.frame is not None
     flagged = _flagged(batch.frame, stream, watermark)
     if batch.small:
         return _taken_in_here(flagged.toArrow(), stream, folder)

@@ -149,7 +149,7 @@ def _retrieve(module: Module, target: Path) -> str:
 
 def _java() -> str | None:
     home = os.environ.get("JAVA_HOME")
-    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return shutil.which(str(Path(home, "bin", "java")) if home else "java")
 
 
 def _reason(output: str) -> str:

@@ -13,8 +13,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +34,7 @@ from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, unit_lo
 from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
-from headwater.runtime.kafka import check_connector, reach
+from headwater.runtime.kafka import check_connector, reach, spans
 
 log = logging.getLogger("headwater")
 
@@ -167,6 +169,10 @@ def json_line(result: Result, columns: Sequence[Column]) -> str:
     return json.dumps({**values, "_tau": format_timestamp(result.tau)}, ensure_ascii=False)
 
 
+def _json(rows: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
+    return (json_line(row, columns) + "\n" for row in rows)
+
+
 def _csv(rows: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
     yield csv_line([*(column.name for column in columns), "_tau"])
     for result in rows:
@@ -183,29 +189,29 @@ def _csv(rows: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
 def write_file(options: FileSinkOptions, piece: Piece, columns: Sequence[Column]) -> None:
     """Put the rows of a segment into the folder, as one file that appears complete."""
     folder = Path(options.path)
-    folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{piece.name}.{options.format}"
-    hidden = folder / f".{target.name}.{os.getpid()}"
+    hidden = folder / f".{target.name}"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with hidden.open("wb") as file:
-            if options.format == "parquet":
-                pq.write_table(piece.table, file)
-            else:
-                rows = piece.rows(columns)
-                lines = (
-                    _csv(rows, columns)
-                    if options.format == "csv"
-                    else (json_line(row, columns) + "\n" for row in rows)
-                )
-                file.writelines(line.encode() for line in lines)
+            _write_rows(file, options.format, piece, columns)
             file.flush()
             os.fsync(file.fileno())
         hidden.replace(target)
+        _sync(folder)
     except OSError as error:
+        with suppress(OSError):
+            hidden.unlink(missing_ok=True)
         raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        hidden.unlink(missing_ok=True)
-    _sync(folder)
+
+
+def _write_rows(file: BinaryIO, format: str, piece: Piece, columns: Sequence[Column]) -> None:
+    if format == "parquet":
+        pq.write_table(piece.table, file)
+        return
+    rows = piece.rows(columns)
+    lines = _csv(rows, columns) if format == "csv" else _json(rows, columns)
+    file.writelines(line.encode() for line in lines)
 
 
 def _sync(folder: Path) -> None:
@@ -235,7 +241,7 @@ def send_messages(
     values = [json_line(row, columns) for piece in pieces for row in piece.rows(columns)]
     table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
     writer = spark.createDataFrame(table).coalesce(1).write.format("kafka")
-    writer.options(
+    writer = writer.options(
         **{
             "kafka.bootstrap.servers": options.servers,
             "topic": options.topic,
@@ -244,4 +250,9 @@ def send_messages(
             "kafka.request.timeout.ms": "5000",
             "kafka.delivery.timeout.ms": "10000",
         }
-    ).save()
+    )
+    try:
+        writer.save()
+    except Exception:
+        spans(spark, options.servers, options.topic)  # which has clearer words for what is missing
+        raise

@@ -67,9 +67,12 @@ class Queries(Store):
             move_cursors(transaction, cursors or {})
             return _query(transaction, query.name)
 
-    def queries(self, *, dropped: bool = False) -> list[QueryRow]:
-        """The queries by name; those that were dropped only if asked for."""
-        return self._rows(QueryRow, _known(_Q, dropped).order_by(_Q.c.name))
+    def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
+        """The queries by name, or those with a sink; those that were dropped only if asked for."""
+        chosen = _known(_Q, dropped)
+        if with_sink:
+            chosen = chosen.where(_Q.c.sink.is_not(None))
+        return self._rows(QueryRow, chosen.order_by(_Q.c.name))
 
     def query(self, name: str) -> QueryRow | None:
         """One query, dropped or not, or None."""

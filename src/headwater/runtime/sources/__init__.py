@@ -71,7 +71,6 @@ class Sources:
         for name in set(self._open) - names:
             self._open.pop(name)[1].close()
 
-    @property
-    def waiting(self) -> bool:
-        """Whether one of them is sure to bring more by itself."""
-        return any(source.waits for _, source in self._open.values())
+    def waiting(self, names: set[str]) -> bool:
+        """Whether one of these streams is sure to get more by itself."""
+        return any(source.waits for name, (_, source) in self._open.items() if name in names)

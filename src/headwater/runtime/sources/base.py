@@ -21,9 +21,10 @@ Position = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Tuples that are new, and the position behind them; few tuples pass through the driver."""
+    """Tuples that are new (None if only the position is), and the position behind them; few tuples
+    pass through the driver."""
 
-    frame: DataFrame
+    frame: DataFrame | None
     position: Position
     small: bool = True
 

@@ -28,6 +28,9 @@ PARTITION_BITS = 12
 AGAIN_SECONDS = 2.0
 """After a failure the broker is left alone for so long."""
 
+FETCH_WAIT_MS = "20"
+"""Messages up to the end of a range are there, so a broker need not wait for more."""
+
 Range = tuple[int, int]
 
 
@@ -46,7 +49,7 @@ class Kafka:
         there = self._spans(spark)
         if "offsets" not in position and self.options.start == "latest":
             ends = {str(n): span.end for n, span in there.items()}
-            return Batch(self._frame(spark, {}, {}), {"offsets": ends})
+            return Batch(None, {"offsets": ends})
         known = {int(n): int(at) for n, at in position.get("offsets", {}).items()}
         gone = self._gone(known, there)
         begins = {n: max(known.get(n, 0), span.first) for n, span in there.items()}
@@ -102,6 +105,7 @@ class Kafka:
                 "startingOffsets": json.dumps({topic: {n: a for n, (a, _) in ranges.items()}}),
                 "endingOffsets": json.dumps({topic: {n: b for n, (_, b) in ranges.items()}}),
                 "kafkaConsumer.pollTimeoutMs": "10000",
+                "kafka.fetch.max.wait.ms": FETCH_WAIT_MS,
                 "fetchOffset.numRetries": "1",
                 "kafka.default.api.timeout.ms": "10000",
                 "kafka.request.timeout.ms": "9000",

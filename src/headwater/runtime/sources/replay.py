@@ -56,17 +56,20 @@ class Replay:
         self._left = False
         if not left:
             return None
-        staged = self._stage(spark, left[0], len(done))
+        file = position["at"] if position.get("at") in left else left[0]
+        staged = self._stage(spark, file, len(done))
         self._left = True
-        rows = int(position.get("rows", 0))
+        rows = int(position.get("rows", 0)) if position.get("at") == file else 0
         clock = self._now(position, staged)
         due, largest = staged.due(rows, clock, int(position.get("largest", BEFORE)))
         if due.num_rows == 0 and not staged.ends_at(rows):
             return None
-        after = {"files": done, "rows": rows + due.num_rows, "clock": clock, "largest": largest}
+        after = {"files": done, "at": file, "rows": rows + due.num_rows}
         if staged.ends_at(rows + due.num_rows):
-            after |= {"files": [*done, left[0]], "rows": 0}
-        return Batch(spark.createDataFrame(due).drop(TIME), after)
+            after = {"files": [*done, file]}
+        after |= {"clock": clock, "largest": largest}
+        frame = spark.createDataFrame(due).drop(TIME) if due.num_rows else None
+        return Batch(frame, after)
 
     def _stage(self, spark: SparkSession, file: str, number: int) -> Staged:
         if self._staged is None or self._staged.file != file:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import BinaryIO
@@ -44,8 +45,9 @@ class Line:
 class Reader:
     """Fills a buffer of bounded size with lines from a server."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, most: int = BUFFERED_BYTES) -> None:
         self.address = (host, port)
+        self.most = most
         self.trouble = ""
         self._lines: deque[Line] = deque()
         self._bytes = 0
@@ -53,6 +55,11 @@ class Reader:
         self._closed = False
         self._connection: socket.socket | None = None
         Thread(target=self._run, name=f"socket {host}:{port}", daemon=True).start()
+
+    @property
+    def buffered(self) -> int:
+        """How much is waiting to be taken."""
+        return self._bytes
 
     def take(self, count: int) -> list[Line]:
         """Up to so many lines, which leave the buffer."""
@@ -68,7 +75,8 @@ class Reader:
             self._closed = True
             self._changed.notify()
             if self._connection is not None:
-                self._connection.close()
+                with suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
         host, port = self.address
@@ -78,7 +86,8 @@ class Reader:
                     connection.settimeout(None)
                     self._connection = connection
                     self.trouble = ""
-                    self._read(connection.makefile("rb"))
+                    with connection.makefile("rb") as file:
+                        self._read(file)
                 self.trouble = f"the server at {host}:{port} closed the connection"
             except OSError as error:
                 self.trouble = f"no lines from {host}:{port}: {error}"
@@ -99,7 +108,7 @@ class Reader:
 
     def _put(self, line: Line) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._bytes < BUFFERED_BYTES)
+            self._changed.wait_for(lambda: self._closed or self._bytes < self.most)
             self._lines.append(line)
             self._bytes += len(line.text)
 

@@ -1,0 +1,63 @@
+"""How far a sink has come is a matter of the catalog, in every database it can live in."""
+
+from __future__ import annotations
+
+import pytest
+from catalog_helpers import Clock, segment
+
+from headwater.runtime.catalog import Catalog, NewQuery, NewUnit, QueryRow, unit_log
+from headwater.runtime.delivery import behind, delivery
+
+LOG = unit_log("u")
+SINK = {"kind": "files", "options": {"path": "out"}}
+
+
+@pytest.fixture
+def answered(catalog: Catalog) -> Catalog:
+    """A query with a sink and one without in a unit whose log has two segments."""
+    accept(catalog, "q", NewUnit("d", "SELECT", (), id="u"))
+    catalog.accept_query(NewQuery("plain", "SELECT 1", "d"), "u")
+    catalog.commit(None, segments=[segment(of=LOG), segment(of=LOG)])
+    return catalog
+
+
+def accept(catalog: Catalog, name: str, unit: NewUnit | str) -> QueryRow:
+    return catalog.accept_query(NewQuery(name, "SELECT 1", "d", sink=SINK), unit)
+
+
+def waiting(catalog: Catalog) -> list[tuple[str, int]]:
+    return [(one.query.name, one.seq) for one in behind(catalog)]
+
+
+def test_a_sink_is_behind_until_it_has_all(answered: Catalog) -> None:
+    for seq, left in ((1, [("q", 1)]), (2, [])):
+        (sent,) = behind(answered)
+        answered.commit(None, cursors=sent.moved(seq))
+        assert waiting(answered) == left
+
+
+def test_a_paused_query_waits_with_its_sink(answered: Catalog) -> None:
+    answered.set_query_state("q", "paused")
+    assert waiting(answered) == []
+    answered.set_query_state("q", "running")
+    assert waiting(answered) == [("q", 0)]
+
+
+def test_a_failure_is_kept_until_a_delivery(answered: Catalog) -> None:
+    (sent,) = behind(answered)
+    answered.commit(None, cursors=sent.failed("no room", 1, 1_001.0))
+    (failed,) = behind(answered)
+    assert failed.failure == {"error": "no room", "retries": 1, "not_before": 1_001.0}
+    answered.commit(None, cursors=failed.moved(2))
+    assert not delivery(answered, failed.query).failure
+
+
+def test_a_new_query_of_the_name_of_a_dropped_one_begins_anew(
+    answered: Catalog, clock: Clock
+) -> None:
+    (sent,) = behind(answered)
+    answered.drop_query("q")
+    answered.commit(None, cursors=sent.moved(2))
+    clock.now += 1
+    accept(answered, "q", "u")
+    assert waiting(answered) == [("q", 0)]
