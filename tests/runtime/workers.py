@@ -82,21 +82,19 @@ class Workers:
 @contextmanager
 def workers(log: Path) -> Iterator[Workers]:
     """A JVM, and a process that forks workers for it; what they print goes to a file."""
-    with log.open("a") as output, _java(output) as gateway:
-        process = subprocess.Popen(
+    with (
+        log.open("a") as output,
+        _java(output) as gateway,
+        subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,
             text=True,
             env={**os.environ, **gateway},
-        )
-        try:
-            yield Workers(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(30)
+        ) as process,
+    ):
+        yield Workers(process)
 
 
 @contextmanager

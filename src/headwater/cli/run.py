@@ -71,7 +71,8 @@ def run(source: Source | None, asked: Run) -> None:
                 _execute(headwater, source, asked)
             _warn_of_missing_files(headwater)
             try:
-                engine = _start(headwater, asked)
+                with _terminable():
+                    engine = _start(headwater, asked)
             except KeyboardInterrupt:
                 typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
                 raise typer.Exit(INTERRUPTED) from None
@@ -234,7 +235,9 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
             engine.go(asked.until_idle, asked.patience, asked.interval)
     except HeadwaterError:
         engine.release()
-        raise
+        if not engine.stop.is_set():
+            raise
+        # Whoever stopped us may have stopped Java too; what was begun is done again.
     except Exception as error:
         engine.release()
         logging.getLogger("headwater").exception("the engine failed")
@@ -243,8 +246,25 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
             f"more is in {asked.state / ENGINE_LOG}"
         ) from error
     engine.release()
-    _tell(engine, observer, asked, time.monotonic() - begun)
-    engine.spark.stop()
+    try:
+        _tell(engine, observer, asked, time.monotonic() - begun)
+    finally:
+        with suppress(Exception):  # of Java that has ended already
+            engine.spark.stop()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A TERM signal while Spark starts is a Ctrl-C."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ class Engine:
                 except CatalogUnavailable as error:
                     self._tell(str(error))
                 if not worked:
-                    time.sleep(max(0.0, interval - (time.monotonic() - begun)))
+                    _wait_until(begun + interval, stopping)
 
     def _tell(self, trouble: str) -> None:
         """Log what keeps the engine from working when it begins, and not again at every look."""
@@ -549,6 +549,12 @@ class Engine:
     def release(self) -> None:
         """Give back all leases, so that another process may go on at once."""
         self.claims.release()
+
+
+def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:
+    """Sleep until the monotonic clock is there, or there is word to stop."""
+    while (left := moment - time.monotonic()) > 0 and not stopping():
+        time.sleep(min(left, 0.1))
 
 
 def next_instants(
