@@ -229,8 +229,9 @@ class Database:
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown, whether or not it is one that can be used."""
-    hidden = re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", url)
+    """A URL as it may be shown, whether or not it is one that can be used: rather too little of it
+    than a part of a password with odd characters."""
+    hidden = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
 
 
