@@ -100,7 +100,7 @@ class Database:
         connection.autocommit = True
         connection.execute(f'SET search_path TO "{self._schema}"')
         connection.execute(f"SET lock_timeout TO {limit}")
-        connection.execute(f"SET idle_in_transaction_session_timeout TO {3 * limit}")
+        connection.execute(f"SET idle_in_transaction_session_timeout TO {max(3 * limit, 10_000)}")
         connection.autocommit = False
 
     def open(self, create: bool) -> None:
