@@ -163,3 +163,27 @@ def test_a_run_that_is_killed_goes_on_at_once(tmp_path: Path, run: Run, whole: b
     log = place.state.resolve() / "log"
     with open_state(place.state) as headwater:
         assert {str(path) for path in log.glob("*/*/*")} == headwater.catalog.all_paths()
+
+
+def test_spark_that_ends_is_told_and_nothing_lost(tmp_path: Path, run: Run) -> None:
+    """Java is killed, as a system without memory does; and a file cannot be read."""
+    place = Place(tmp_path)
+    place.feed()
+    with place.run("--interval", "0.05") as process:
+        until(lambda: place.items() == place.put)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        place.feed()
+        out, err = process.communicate(timeout=60)
+    assert children and process.returncode == 2, out + err
+    assert "Spark has ended" in err and "run it again to go on" in err and "Traceback" not in err
+    assert "does not run" in run("status", "--state", place.state).out
+    bad = tmp_path / "in" / "bad.json.gz"
+    bad.write_bytes(b"no gzip")
+    with place.run("--until-idle") as process:
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == 2, out + err
+    assert place.items() == place.put
+    assert f"stream s stays open: {bad} cannot be read; repair or remove it" in err
+    assert str(bad) in run("show", "rejects", "--state", place.state).out

@@ -170,7 +170,8 @@ def test_a_file_that_goes_between_listing_and_reading(spark: Any, tmp_path: Path
         for number in (1, 2, 3):
             (inbox / f"{number}.json").write_bytes(content("json", number))
         source = headwater.engine._source("s")
-        headwater.engine._sources["s"] = Hasty(source.options, source.schema)
+        declared = headwater.definitions.streams["s"]
+        headwater.engine._sources["s"] = (declared, Hasty(source.options, source.schema))
         assert not headwater.engine.tick()
         assert "2.json" in headwater.engine.troubles()[0]
         settle(headwater)
@@ -361,3 +362,23 @@ def test_a_step_whose_file_was_swept_is_taken_again(spark: Any, tmp_path: Path) 
         headwater.run(until_idle=True, interval=0.01)
         assert swept
         assert items(headwater) == [1, 2]
+
+
+def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path) -> None:
+    """Then nothing waits for it; declared anew, it reads what the new declaration says."""
+    (tmp_path / "in").write_bytes(content("json", 1))
+    text = """
+        CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts
+          FROM files(path => '{}', format => '{}');
+        CREATE QUERY q AS SELECT item FROM s;
+        """
+    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+        headwater.execute(text.format(tmp_path / "in", "csv"))
+        headwater.run(until_idle=True, interval=0.01)
+        assert headwater.engine.troubles()
+        headwater.execute("DROP QUERY q; DROP STREAM s")
+        headwater.run(until_idle=True, interval=0.01)
+        assert headwater.engine.troubles() == []
+        headwater.execute(text.format(tmp_path / "in", "json"))
+        headwater.run(until_idle=True, interval=0.01)
+        assert items(headwater) == [1]

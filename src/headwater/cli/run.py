@@ -161,19 +161,19 @@ def claimed(catalog: Catalog) -> Iterator[None]:
 
 @contextmanager
 def _logged(state: Path) -> Iterator[None]:
-    """The engine's messages go to a file in full, and to standard error in short."""
-    logger = logging.getLogger("headwater")
+    """The engine's messages go to a file in full, and to standard error in short; those of the
+    libraries below it go to the file alone."""
     kept = logging.FileHandler(state / ENGINE_LOG, delay=True)
     kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     told = logging.StreamHandler(sys.stderr)
     told.setFormatter(_Short())
-    handlers = (kept, told)
-    for handler in handlers:
+    handlers = ((logging.getLogger(), kept), (logging.getLogger("headwater"), told))
+    for logger, handler in handlers:
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for handler in handlers:
+        for logger, handler in handlers:
             logger.removeHandler(handler)
             handler.close()
 

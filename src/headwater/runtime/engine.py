@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
+from headwater.cql import CreateStream
 from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
@@ -103,7 +104,7 @@ class Engine:
         self.definitions = Definitions(self.catalog)
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, tuple[CreateStream, Source]] = {}
         self._unread: dict[str, Unread] = {}
         self._told = ""
 
@@ -178,7 +179,9 @@ class Engine:
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
-        worked = self._all(self._try_ingest, list(self.definitions.streams))
+        streams = list(self.definitions.streams)
+        self._unread = {name: why for name, why in self._unread.items() if name in streams}
+        worked = self._all(self._try_ingest, streams)
         ready = [
             row
             for row in self.catalog.units()
@@ -337,12 +340,15 @@ class Engine:
         return True
 
     def _source(self, name: str) -> Source | None:
-        if name not in self._sources:
-            declared = self.definitions.streams[name]
-            if declared.source is None:
-                return None
-            self._sources[name] = open_source(declared.source, declared.stream.schema)
-        return self._sources[name]
+        """What a stream reads from, as it is declared now; None for one that clients push to."""
+        declared = self.definitions.streams[name]
+        if declared.source is None:
+            return None
+        known = self._sources.get(name)
+        if known is None or known[0] != declared:
+            known = (declared, open_source(declared.source, declared.stream.schema))
+            self._sources[name] = known
+        return known[1]
 
     # ---- units
 
