@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_helpers import opened, settle
+from engine_helpers import catalog_trouble, opened, settle
 
 from headwater.runtime import files
 from headwater.runtime.api import Headwater
@@ -297,7 +297,7 @@ def test_a_catalog_on_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> N
         ballast = fill(state)
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         with running(headwater):
-            until(lambda: bool(headwater.engine._told or headwater.engine.troubles()))
+            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.troubles()))
             ballast.unlink()
             until(lambda: len(items(headwater)) == 50)
         assert items(headwater) == list(range(50))
@@ -338,10 +338,10 @@ def test_a_catalog_that_another_process_locks_is_waited_for(spark: Any, tmp_path
         other.execute("BEGIN EXCLUSIVE")
         (inbox / "1.json").write_bytes(content("json", 1, 2))
         with running(headwater):
-            until(lambda: "is locked by another process" in headwater.engine._told)
+            until(lambda: "is locked by another process" in catalog_trouble(headwater))
             other.rollback()
             until(lambda: items(headwater) == [1, 2])
-            until(lambda: headwater.engine._told == "")
+            until(lambda: catalog_trouble(headwater) == "")
         other.close()
 
 

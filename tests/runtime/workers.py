@@ -30,7 +30,7 @@ class Order:
     """What a worker does: run a state, for ever or until idle, up to a named point.
 
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
-    `careless` has it move its cursors before it registers what it wrote.
+    `careless` has it commit in two transactions: "cursors" before "segments", or the reverse.
     """
 
     state: str
@@ -41,7 +41,7 @@ class Order:
     signal: int = signal.SIGKILL
     lease_seconds: float = 60.0
     tidy: bool = True
-    careless: bool = False
+    careless: str = ""
 
 
 class Workers:
@@ -192,7 +192,7 @@ def work(order: Order) -> None:
     at_point = stop_at(order.point, order.nth, order.signal)
     with open_state(order.state, catalog=order.catalog) as headwater:
         if order.careless:
-            _make_careless(headwater.catalog, at_point)
+            _make_careless(headwater.catalog, order.careless, at_point)
         limits = engines.Limits(lease_seconds=order.lease_seconds, backoff=0.05)
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
@@ -213,15 +213,16 @@ def stop_at(point: str, nth: int, number: int) -> Callable[[str], None]:
     return at_point
 
 
-def _make_careless(catalog: Any, at_point: Callable[[str], None]) -> None:
+def _make_careless(catalog: Any, first: str, at_point: Callable[[str], None]) -> None:
     """Two transactions in the place of one."""
     commit = catalog.commit
 
-    def careless(lease: Any, *, segments: Any = (), **rest: Any) -> Any:
-        commit(lease, **rest)
-        if segments:
-            at_point("careless")
-        return commit(lease, segments=segments)
+    def careless(lease: Any, *, segments: Any = (), **rest: Any) -> None:
+        parts = [{"segments": segments}, rest]
+        for part in parts if first == "segments" else reversed(parts):
+            commit(lease, **part)
+            if segments:
+                at_point("careless")
 
     catalog.commit = careless
 

@@ -31,6 +31,7 @@ from headwater.runtime.catalog import (
     Lease,
     Rejects,
     Segment,
+    StreamRow,
     UnitRow,
     stream_log,
     unit_log,
@@ -106,7 +107,7 @@ class Engine:
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, tuple[CreateStream, Source]] = {}
         self._unread: dict[str, Unread] = {}
-        self._told = ""
+        self.waiting_for: dict[str, str] = {}
 
     # ---- the loop
 
@@ -134,17 +135,17 @@ class Engine:
                         worked = self.end_finite_streams()
                         if not worked:
                             return
-                    self._tell("")
+                    self._tell("catalog", "")
                 except CatalogUnavailable as error:
-                    self._tell(str(error))
+                    self._tell("catalog", str(error))
                 if not worked:
                     _wait_until(begun + interval, stopping)
 
-    def _tell(self, trouble: str) -> None:
+    def _tell(self, about: str, trouble: str) -> None:
         """Log what keeps the engine from working when it begins, and not again at every look."""
-        if trouble and trouble != self._told:
+        if trouble and trouble != self.waiting_for.get(about):
             log.warning("%s; waiting", trouble)
-        self._told = trouble
+        self.waiting_for[about] = trouble
 
     def _tidy_now_and_then(self) -> None:
         if time.monotonic() - self._tidied <= TIDY_SECONDS:
@@ -160,22 +161,28 @@ class Engine:
             log.exception("housekeeping failed, and is tried again")
 
     def _waits(self) -> bool:
-        """Whether there may be more to do without any new input: something that failed is to be
-        tried again, or another process is at work."""
-        others = self.claims.others()
-        if others:
-            name, holder = min(others.items())
-            self._tell(f"{holder} works on {name}")
-            self.claims.release()  # it may be waiting for what is held here
-            time.sleep(random.random() / 10)
+        """Whether there may be more to do without any new input: another process is at work, or
+        something that failed is to be tried again."""
+        if self._others_work():
+            return True
+        if any(unread.failures <= self.limits.retries for unread in self._unread.values()):
             return True
         now = time.time()
         return any(
-            unread.failures <= self.limits.retries for unread in self._unread.values()
-        ) or any(
             row.state == "running" and row.not_before > now and row.retries <= self.limits.retries
             for row in self.catalog.units()
         )
+
+    def _others_work(self) -> bool:
+        """Whether another process holds a stream or unit; what is held here is given up then, as
+        the other may be waiting for it."""
+        others = self.claims.others()
+        name, holder = min(others.items(), default=("", ""))
+        self._tell("others", f"{holder} works on {name}" if others else "")
+        if others:
+            self.claims.release()
+            time.sleep(random.random() / 10)
+        return bool(others)
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
@@ -306,12 +313,12 @@ class Engine:
     def ingest(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
         source = self._source(name)
-        row = self.catalog.stream(name)
-        if source is None or row is None or row.ended:
+        if source is None or not self._open(name):
             return False
-        owner = f"ingest:{row.name}"
+        owner = f"ingest:{name}"
         lease = self._lease(owner)
-        if lease is None:
+        row = self._open(name)  # as it is under the lease
+        if lease is None or row is None:
             return False
         position = self.catalog.cursor(owner, "source") or {}
         batch = source.poll(self.spark, position)
@@ -338,6 +345,11 @@ class Engine:
         append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
         self.at_point("ingest: committed")
         return True
+
+    def _open(self, name: str) -> StreamRow | None:
+        """The stream as it stands, unless it has ended or was dropped."""
+        row = self.catalog.stream(name)
+        return None if row is None or row.ended else row
 
     def _source(self, name: str) -> Source | None:
         """What a stream reads from, as it is declared now; None for one that clients push to."""
