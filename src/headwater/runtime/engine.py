@@ -107,6 +107,7 @@ class Engine:
         self._units: dict[str, Unit] = {}
         self._sources: dict[str, tuple[CreateStream, Source]] = {}
         self._unread: dict[str, Unread] = {}
+        self._round_at = 0.0
         self.waiting_for: dict[str, str] = {}
 
     # ---- the loop
@@ -167,9 +168,10 @@ class Engine:
             return True
         if any(unread.failures <= self.limits.retries for unread in self._unread.values()):
             return True
-        now = time.time()
         return any(
-            row.state == "running" and row.not_before > now and row.retries <= self.limits.retries
+            row.state == "running"
+            and row.not_before > self._round_at
+            and row.retries <= self.limits.retries
             for row in self.catalog.units()
         )
 
@@ -186,6 +188,7 @@ class Engine:
 
     def tick(self) -> bool:
         """One round: every stream takes in, every unit steps. Returns whether anything was done."""
+        self._round_at = time.time()
         streams = list(self.definitions.streams)
         self._unread = {name: why for name, why in self._unread.items() if name in streams}
         worked = self._all(self._try_ingest, streams)
