@@ -131,3 +131,17 @@ def test_housekeeping_that_fails_stops_nothing(
     headwater.run(until_idle=True, interval=0.01)
     assert ended(headwater)
     assert "housekeeping failed" in caplog.text
+
+
+def test_a_folder_that_cannot_be_listed(headwater: Headwater, tmp_path: Path) -> None:
+    """Its stream is left open, the others go on, and a run until idle ends with the reason."""
+    headwater.execute(f"""
+        CREATE STREAM t (a INT, ts TIMESTAMP) TIMESTAMP BY ts
+          FROM files(path => '{tmp_path / ("x" * 300)}', format => 'json')
+        """)
+    headwater.run(until_idle=True, interval=0.01)
+    assert ended(headwater)
+    row = headwater.catalog.stream("t")
+    assert row is not None and not row.ended
+    (trouble,) = headwater.engine.troubles()
+    assert "stream t: " in trouble and "File name too long" in trouble

@@ -116,9 +116,16 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
     ]
     for one in declared:
         path = one.source.get("path") if one.source else None
-        if isinstance(path, str) and "://" not in path and not Path(path).exists():
+        if isinstance(path, str) and "://" not in path and not _is_there(Path(path)):
             name = one.stream.name if isinstance(one, CreateStream) else one.table.name
             typer.echo(f"headwater: {name} reads {path}, which is not there (yet)", err=True)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 # ---- other processes
