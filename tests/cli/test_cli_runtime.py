@@ -497,6 +497,14 @@ def test_a_moved_state_with_whole_paths_is_not_touched(
     assert run("results", "-f", "json", "--state", filled.path).out == before
 
 
+def test_a_segment_whose_file_is_gone_is_told(run: Run, filled: Made) -> None:
+    for file in filled.path.glob("log/units/*/*"):
+        file.unlink()
+    done = run("results", "big", "--state", filled.path)
+    assert done.status == 2
+    assert "a file of the state cannot be read" in done.err and str(file) in done.err
+
+
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """Root may write anywhere, so it becomes another user for a while."""
