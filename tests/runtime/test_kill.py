@@ -117,6 +117,7 @@ class Trial:
                 assert unit.error == "", unit.error
             for stream in headwater.catalog.streams():
                 assert stream.ended and stream.malformed == stream.late == 0
+                assert headwater.catalog.pieces(f"stream:{stream.name}") == []
             for name, query in self.queries().items():
                 wanted = expected(query, self.rows, {})
                 assert wanted, "nothing was compared"

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -189,8 +189,9 @@ def work(order: Order) -> None:
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
         housekeeping.MERGED_AT_LEAST, housekeeping.MERGED_ROWS = 3, 40
-    at_point = stop_at(order.point, order.nth, order.signal)
     with open_state(order.state, catalog=order.catalog) as headwater:
+        between = headwater.catalog._database._gate
+        at_point = stop_at(order.point, order.nth, order.signal, between)
         if order.careless:
             _make_careless(headwater.catalog, order.careless, at_point)
         limits = engines.Limits(lease_seconds=order.lease_seconds, backoff=0.05)
@@ -201,14 +202,21 @@ def work(order: Order) -> None:
         engine.release()
 
 
-def stop_at(point: str, nth: int, number: int) -> Callable[[str], None]:
-    """For `Engine.at_point`: the signal for this process at the n-th meeting of the point."""
+def stop_at(
+    point: str, nth: int, number: int, between: Callable[[], AbstractContextManager[None]]
+) -> Callable[[str], None]:
+    """For `Engine.at_point`: the signal for this process at the n-th meeting of the point.
+
+    It is stopped `between` the changes that its other threads make: who stops in a change keeps
+    an SQLite catalog locked, for all, until it goes on.
+    """
     met: Counter[str] = Counter()
 
     def at_point(name: str) -> None:
         met[name] += 1
         if name == point and met[name] == nth:
-            os.kill(os.getpid(), number)
+            with between() if number == signal.SIGSTOP else nullcontext():
+                os.kill(os.getpid(), number)
 
     return at_point
 

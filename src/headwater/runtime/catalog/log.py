@@ -144,6 +144,11 @@ class Log(Store):
             _check_pieces(connection, span)
             return rows(connection, self._segment, chosen, span)
 
+    def pieces(self, log: str) -> list[Segment]:
+        """The segments that were replaced by a compacted one and not yet removed."""
+        replaced = sa.and_(_S.c.log == log, _S.c.compacted_into.is_not(None))
+        return self._rows(self._segment, sa.select(_S).where(replaced).order_by(_S.c.seq))
+
     def log_stats(self, log: str) -> LogStats:
         """What the log holds now and ever held; raises CatalogError if there is no such log."""
         live = sa.and_(_S.c.log == schema.logs.c.log, _S.c.compacted_into.is_(None))
