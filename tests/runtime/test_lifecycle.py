@@ -179,7 +179,7 @@ def test_nothing_is_appended_to_an_ended_stream(headwater: Headwater) -> None:
     assert row is not None
     headwater.execute("END STREAM a")
     segment = NewSegment(stream_log("a"), "x.parquet", 1, 1, SECOND, SECOND, SECOND)
-    with pytest.raises(CatalogError, match="it has ended"):
+    with pytest.raises(CatalogError, match="has ended"):
         headwater.catalog.commit(None, segments=[segment], stream_progress=("a", SECOND))
     assert headwater.catalog.segments(stream_log("a")) == []
 

@@ -177,6 +177,7 @@ def compact(
 ) -> bool:
     """Merge one run of small neighbours that every reader has taken in; whether there was one."""
     log = stream_log(stream.name)
+    _remove_pieces(catalog, log, lease, nowhere)
     taken = min((reader.reached(log) for reader in readers), default=stream.next_seq - 1)
     run = mergeable(catalog.segments(log, 0, taken)) if taken else []
     tables = [files.read_arrow(s.path) for s in run if s.rows]
@@ -189,11 +190,21 @@ def compact(
     at_point("compact: written")
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
     at_point("compact: replaced")
-    pieces = catalog.remove_segments([s.id for s in run], lease)
-    at_point("compact: forgotten")
-    for piece in pieces:
-        files.remove(piece.path)
+    _remove_pieces(catalog, log, lease, at_point)
     return True
+
+
+def _remove_pieces(
+    catalog: Catalog, log: str, lease: Lease | None, at_point: Callable[[str], None]
+) -> None:
+    """Remove what was merged, now or by a process that was killed before it came to that."""
+    pieces = catalog.pieces(log)
+    if not pieces:
+        return
+    removed = catalog.remove_segments([piece.id for piece in pieces], lease)
+    at_point("compact: forgotten")
+    for piece in removed:
+        files.remove(piece.path)
 
 
 def sweep(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:
