@@ -92,7 +92,7 @@ class Engine:
             self.definitions,
             self.limits,
             self._at_point,
-            self.meter.sampled,
+            self.meter,
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
@@ -480,7 +480,9 @@ class Engine:
         step = self.stepper.step(unit)
         if step is None:
             return False
-        measured = self.meter.step(unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran)
+        measured = self.meter.step(
+            unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran, unit.terms
+        )
         unit.watch.skip()
         self._commit(lease, step, measured)
         self.meter.committed(unit.row.id, unit.watch)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
+from headwater.runtime.joinorder import Term, selectivities
 from headwater.runtime.profile import measured_plan
 
 if TYPE_CHECKING:
@@ -112,10 +113,17 @@ class Meter:
         return self._known(unit).until_sample <= 0
 
     def step(
-        self, unit: str, watch: Watch, rows_in: int, rows_out: int, ran: Sequence[Any] = ()
+        self,
+        unit: str,
+        watch: Watch,
+        rows_in: int,
+        rows_out: int,
+        ran: Sequence[Any] = (),
+        terms: Sequence[Term] = (),
     ) -> Measured:
         """Take in a step that is about to be committed; `ran` are the plans that Spark ran, if they
-        are to be measured. The seconds of committing are those of the step before."""
+        are to be measured, and `terms` what the first of them joined. The seconds of committing are
+        those of the step before."""
         known = self._known(unit)
         parts = {part: watch.parts.get(part, 0.0) for part in PARTS} | {"commit": known.commit}
         values = self._smoothed(known, parts, rows_in, rows_out)
@@ -126,8 +134,14 @@ class Meter:
             known.until_sample = self.sampled_every - 1
             jobs = [measured_plan(plan) for plan in ran]
             profiles[plan_owner(unit)] = {"step": int(values["steps"]), "jobs": jobs}
+            joins = selectivities(jobs[0]["operators"], terms)
+            values |= {n: smoothed(values.get(n), value) for n, value in joins.items()}
         known.values = values
         return Measured({(unit, name): value for name, value in values.items()}, profiles)
+
+    def values(self, unit: str) -> Mapping[str, float]:
+        """What was measured of a unit, by name; of joins the selectivity."""
+        return self._known(unit).values
 
     def committed(self, unit: str, watch: Watch) -> None:
         """Note how long it took to commit."""
@@ -146,6 +160,7 @@ class Meter:
         means = {f"{part}_seconds": seconds for part, seconds in parts.items()}
         means |= {"step_seconds": total, "step_rows_in": rows_in, "step_rows_out": rows_out}
         return {
+            **before,
             "steps": before.get("steps", 0.0) + 1,
             "rows_in": before.get("rows_in", 0.0) + rows_in,
             "rows_out": before.get("rows_out", 0.0) + rows_out,

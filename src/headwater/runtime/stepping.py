@@ -27,9 +27,10 @@ from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, window
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
+from headwater.runtime.joinorder import Term
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
-from headwater.runtime.measure import Watch, planned
+from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
@@ -60,6 +61,8 @@ class Unit:
     watch: Watch = field(default_factory=Watch)
     ran: list[Any] = field(default_factory=list)
     """The plans that Spark ran in this step, if they are to be measured."""
+    terms: Sequence[Term] = ()
+    """The terms of the first of them."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -129,12 +132,11 @@ class Stepper:
     definitions: Definitions
     limits: Limits
     at_point: Callable[[str], None]
-    sampled: Callable[[str], bool]
-    """Whether the operators of a unit's step are to be measured."""
+    meter: Meter
 
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
-        unit.watch, unit.ran = Watch(), []
+        unit.watch, unit.ran, unit.terms = Watch(), [], ()
         known = self._known(unit)
         if isinstance(unit.plan, Delta):
             return self._delta(unit, known) if known.rows else None
@@ -273,7 +275,11 @@ class Stepper:
             inputs[alias] = Input(
                 overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
             )
-        return delta_step(self.spark, unit.plan, inputs, self._tables(unit))
+        known_joins = self.meter.values(unit.row.id)
+        frame, unit.terms = delta_step(
+            self.spark, unit.plan, inputs, self._tables(unit), known_joins
+        )
+        return frame
 
     def _tell(
         self, unit: Unit, step: Step, frame: DataFrame | None, start: int | None, rows: int
@@ -309,7 +315,7 @@ class Stepper:
         self, unit: Unit, frame: DataFrame, folder: Path, times: files.Times, small: bool
     ) -> files.Written | None:
         unit.watch.lap("build")
-        if self.sampled(unit.row.id):
+        if self.meter.sampled(unit.row.id):
             frame, plan = planned(frame, small)
             unit.ran.append(plan)
         written = files.write(frame, folder, times, small, unit.watch.lap)

@@ -15,13 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.algebra.expressions import columns_of, conjuncts
-from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes
 from headwater.runtime.compile.windows import UNTIL, opened
+from headwater.runtime.joinorder import Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
 BROADCAST_ROWS = 200_000
@@ -54,9 +53,12 @@ def delta_step(
     plan: Delta | Panes,
     inputs: Mapping[str, Input],
     tables: Mapping[str, DataFrame],
-) -> DataFrame | None:
-    """The results or panes that the delta brings; None if it brings none for certain."""
-    terms: list[str] = []
+    selectivities: Mapping[str, float],
+) -> tuple[DataFrame | None, list[Term]]:
+    """The results or panes that the delta brings, None if it brings none for certain; and the terms
+    that make them."""
+    terms: list[Term] = []
+    texts: list[str] = []
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
         for place, (alias, _) in enumerate(plan.scans):
@@ -67,9 +69,10 @@ def delta_step(
             for other, scan in plan.scans:
                 views[other] = view(chosen[other].read(spark, scan.schema))
             rows = {other: part.rows for other, part in chosen.items()}
-            order = _join_order(plan, alias, rows)
-            terms.append(plan.term(order, views, _broadcast(order, rows)))
-        return spark.sql(plan.whole(terms)) if terms else None
+            terms.append(term(plan.block, alias, rows, selectivities))
+            order = terms[-1].order
+            texts.append(plan.term(order, views, _broadcast(order, rows)))
+        return spark.sql(plan.whole(texts)) if texts else None, terms
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -154,21 +157,6 @@ def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
     return span is not None and low <= span[0] and span[1] <= high
 
 
-def _join_order(plan: Delta | Panes, first: str, rows: Mapping[str, int]) -> list[str]:
-    """The delta first, then always the smallest source that a condition ties to what is there."""
-    links = [
-        {c.relation for c in columns_of(part)} for part in conjuncts(to_expr(plan.block.where))
-    ]
-    order = [first]
-    left = [alias for alias in (*dict(plan.scans), *dict(plan.tables)) if alias != first]
-    while left:
-        tied = [a for a in left if any(a in link and link & set(order) for link in links)]
-        chosen = min(tied or left, key=lambda a: rows.get(a, 0))
-        order.append(chosen)
-        left.remove(chosen)
-    return order
-
-
 # ---- telling
 
 
@@ -220,7 +208,7 @@ def made_panes(
         for alias, scan in plan.scans:
             name = view(windows[alias])
             views[alias] = opened(name, scan.window) if isinstance(scan.window, Rows) else name
-        order = _join_order(plan, plan.scans[0][0], {})
+        order = term(plan.block, plan.scans[0][0], {}, {}).order
         return spark.sql(plan.whole([plan.term(order, views, ())]))
 
 
