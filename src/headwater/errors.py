@@ -10,6 +10,7 @@ HeadwaterError
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
     ├── NoCatalog             there is none yet, and it was not to be made
     ├── CatalogUnavailable    locked, full or out of reach: the same call may succeed later
+    ├── Overtaken             another commit came first: read again what it was based on
     └── LeaseLost             the claim passed to another holder: its work must not be kept
 """
 
@@ -48,6 +49,10 @@ class CatalogUnavailable(CatalogError):
 
     If the connection broke while a commit was being confirmed, the change may have been kept.
     """
+
+
+class Overtaken(CatalogError):
+    """A commit based on what another has changed meanwhile: nothing was changed."""
 
 
 class LeaseLost(CatalogError):

@@ -45,7 +45,8 @@ def measured(tmp_path: Path) -> Made:
             "kind": "filter", "label": "Filter (a > 1)", "rows_in": 3, "rows_out": 2,
             "selectivity": 2 / 3, "seconds": None, "stage": 1, "inputs": [scan],
         }  # fmt: skip
-        plan = {"step": 1, "operators": [kept], "stages": [{"stage": 1, "seconds": 0.5}]}
+        job = {"operators": [kept], "stages": [{"stage": 1, "seconds": 0.5}]}
+        plan = {"step": 1, "jobs": [job]}
         headwater.catalog.commit(None, profiles={plan_owner(unit): plan})
         headwater.catalog.set_statistics({(stream_log("s"), WAITS): 1.0})
     return made
@@ -71,7 +72,7 @@ def test_explain_tells_it_to_programs(run: Run, measured: Made) -> None:
     with measured.open() as headwater:
         assert found == headwater.query("large").analysis()
     assert found["shared_with"] == ["big"]
-    assert found["plan"]["operators"][0]["rows_out"] == 2
+    assert found["plan"]["jobs"][0]["operators"][0]["rows_out"] == 2
 
 
 def test_explain_takes_the_queries_of_a_file(run: Run, measured: Made, tmp_path: Path) -> None:

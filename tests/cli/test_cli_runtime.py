@@ -9,9 +9,11 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -514,6 +516,76 @@ def test_a_moved_state_with_whole_paths_is_not_touched(
     assert list(moved.rglob("*.parquet"))
     shutil.move(moved, filled.path)
     assert run("results", "-f", "json", "--state", filled.path).out == before
+
+
+def test_a_segment_whose_file_is_gone_is_told(run: Run, filled: Made) -> None:
+    for file in filled.path.glob("log/units/*/*"):
+        file.unlink()
+    done = run("results", "big", "--state", filled.path)
+    assert done.status == 2
+    assert "a file of the state cannot be read" in done.err and str(file) in done.err
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may write anywhere, so it becomes another user for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_directory_that_may_not_be_written(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        with as_nobody():
+            done = run("run", GATE, "--state", folder / "state")
+        assert done.status == 2
+        assert f"the state directory {folder}/state cannot be made: Permission denied" in done.err
+        folder.chmod(0o000)
+        with as_nobody():
+            done = run("status", "--state", folder / "state")
+        assert done.status == 2
+        assert "cannot be read: Permission denied" in done.err
+        folder.chmod(0o755)
+
+
+def test_a_file_in_the_place_of_the_directory(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    done = run("run", GATE, "--state", tmp_path / "state")
+    assert done.status == 2
+    assert "state cannot be made: File exists; name another one" in done.err
+
+
+def test_a_state_whose_log_may_not_be_written(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        state = Path(name) / "state"
+        made = make(state)
+        Path(name).chmod(0o755)
+        state.chmod(0o755)
+        for file in state.iterdir():
+            file.chmod(0o644)
+        with as_nobody():
+            done = run("run", "--state", made.path)
+        assert done.status == 2
+        assert "is read-only: give this user permission to write" in done.err
+
+
+@pytest.mark.parametrize("command", ["status", "run"])
+def test_a_catalog_of_a_newer_release(run: Run, made: Made, command: str) -> None:
+    catalog = sqlite3.connect(made.path / "catalog.sqlite")
+    with catalog:
+        catalog.execute("UPDATE meta SET version = 99")
+    catalog.close()
+    done = run(command, "--state", made.path)
+    assert done.status == 2
+    assert "has version 99, written by a newer Headwater" in done.err
+    assert "upgrade Headwater, or use another catalog" in done.err
 
 
 @pytest.mark.parametrize("package", ["pyspark", "sqlalchemy"])

@@ -62,9 +62,9 @@ def test_patience_waits_for_more(engine: SteeredEngine, steps: Callable[[Step], 
     late = iter([False, False, False, False, True])  # two units: nothing in the first two rounds
 
     steps(lambda this, unit: next(late, False))
-    engine.go(until_idle=True, patience=0.2, interval=0.02)
+    engine.go(until_idle=True, patience=1.0, interval=0.02)
     assert engine.steps == 1
-    assert 0.2 < time.monotonic() - begun < 5
+    assert time.monotonic() - begun > 1.0
 
 
 def test_a_failure_that_passes_is_forgotten(

@@ -90,6 +90,11 @@ def feed(headwater: Headwater, rng: random.Random, streams: Rows) -> None:
     settle(headwater)
 
 
+def catalog_trouble(headwater: Headwater) -> str:
+    """What keeps the engine from its catalog, in the words of its log; empty if nothing does."""
+    return str(headwater.engine.waiting_for.get("catalog", ""))
+
+
 def told(headwater: Headwater, name: str, query: Query) -> list[tuple[Any, ...]]:
     """The rows of a query's result, as the reference evaluator has them."""
     names = [column.name for column in query.columns]

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_helpers import opened, settle
+from engine_helpers import catalog_trouble, opened, settle
 
 from headwater.runtime import files
 from headwater.runtime.api import Headwater
@@ -170,7 +170,8 @@ def test_a_file_that_goes_between_listing_and_reading(spark: Any, tmp_path: Path
         for number in (1, 2, 3):
             (inbox / f"{number}.json").write_bytes(content("json", number))
         source = headwater.engine._source("s")
-        headwater.engine._sources["s"] = Hasty(source.options, source.schema)
+        declared = headwater.definitions.streams["s"]
+        headwater.engine._sources["s"] = (declared, Hasty(source.options, source.schema))
         assert not headwater.engine.tick()
         assert "2.json" in headwater.engine.troubles()[0]
         settle(headwater)
@@ -296,7 +297,7 @@ def test_a_catalog_on_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> N
         ballast = fill(state)
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         with running(headwater):
-            until(lambda: bool(headwater.engine._told or headwater.engine.troubles()))
+            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.troubles()))
             ballast.unlink()
             until(lambda: len(items(headwater)) == 50)
         assert items(headwater) == list(range(50))
@@ -337,10 +338,10 @@ def test_a_catalog_that_another_process_locks_is_waited_for(spark: Any, tmp_path
         other.execute("BEGIN EXCLUSIVE")
         (inbox / "1.json").write_bytes(content("json", 1, 2))
         with running(headwater):
-            until(lambda: "is locked by another process" in headwater.engine._told)
+            until(lambda: "is locked by another process" in catalog_trouble(headwater))
             other.rollback()
             until(lambda: items(headwater) == [1, 2])
-            until(lambda: headwater.engine._told == "")
+            until(lambda: catalog_trouble(headwater) == "")
         other.close()
 
 
@@ -361,3 +362,23 @@ def test_a_step_whose_file_was_swept_is_taken_again(spark: Any, tmp_path: Path) 
         headwater.run(until_idle=True, interval=0.01)
         assert swept
         assert items(headwater) == [1, 2]
+
+
+def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path) -> None:
+    """Then nothing waits for it; declared anew, it reads what the new declaration says."""
+    (tmp_path / "in").write_bytes(content("json", 1))
+    text = """
+        CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts
+          FROM files(path => '{}', format => '{}');
+        CREATE QUERY q AS SELECT item FROM s;
+        """
+    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+        headwater.execute(text.format(tmp_path / "in", "csv"))
+        headwater.run(until_idle=True, interval=0.01)
+        assert headwater.engine.troubles()
+        headwater.execute("DROP QUERY q; DROP STREAM s")
+        headwater.run(until_idle=True, interval=0.01)
+        assert headwater.engine.troubles() == []
+        headwater.execute(text.format(tmp_path / "in", "json"))
+        headwater.run(until_idle=True, interval=0.01)
+        assert items(headwater) == [1]

@@ -183,6 +183,7 @@ class TestSegments:
         assert seqs(stream.segments(S, after_seq=1)) == [(2, 3), (4, 4), (5, 5)]
         assert seqs(stream.segments(S, after_seq=2)) == [(3, 3), (4, 4), (5, 5)]
         assert seqs(stream.segments(S, up_to=2)) == [(1, 1), (2, 2)]
+        assert seqs(stream.pieces(S)) == [(2, 2), (3, 3)]
         assert stream.log_stats(S) == LogStats(4, 15, 150, 1, 5, 15, 150)
         assert len(stream.all_paths()) == 6
 

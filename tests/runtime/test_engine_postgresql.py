@@ -13,7 +13,7 @@ from typing import Any
 
 import postgres
 import pytest
-from engine_helpers import Rows, opened
+from engine_helpers import Rows, catalog_trouble, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_engine import POINTS, QUIET, check, check_crashes, check_every_kind
@@ -68,12 +68,12 @@ def test_a_server_that_goes_away_and_comes_back(spark: Any, tmp_path: Path) -> N
             try:
                 until(lambda: items(url, tmp_path) == [1])
                 server.stop()
-                until(lambda: headwater.engine._told != "")
-                assert "cannot be reached" in headwater.engine._told
+                until(lambda: catalog_trouble(headwater) != "")
+                assert "cannot be reached" in catalog_trouble(headwater)
                 server.start()
                 headwater.push("s", [{"item": 2, "ts": "2026-01-01T00:00:01Z"}])
                 until(lambda: items(url, tmp_path) == [1, 2])
-                assert headwater.engine._told == ""
+                assert catalog_trouble(headwater) == ""
             finally:
                 stop.append(True)
                 thread.join()

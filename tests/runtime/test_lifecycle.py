@@ -5,18 +5,23 @@ from __future__ import annotations
 import csv
 import itertools
 import random
+import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import Rows, expected, feed, opened, settle, told
-from test_engine import KINDS, sample
+from engine_helpers import Rows, Stop, as_csv_keeps, expected, feed, opened, settle, stop_at, told
+from engine_helpers import declare as declare_with_tables
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from test_engine import KINDS, QUIET, sample
 
-from headwater.algebra.nodes import Query
+from headwater.algebra.nodes import Query, Scan, relations
 from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
-from headwater.cql.statements import Connector
+from headwater.cql.statements import EARLIEST, Connector
 from headwater.errors import CatalogError, InputError
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import NewSegment, stream_log
@@ -24,11 +29,12 @@ from headwater.runtime.lifecycle import (
     FOREVER,
     complete_until,
     finish,
+    inputs_of,
     reopen,
     settle_ends,
     stopped_for_good,
 )
-from strategies import ASKS, BIDS, SOURCES
+from strategies import ASKS, BIDS, SOURCES, queries, streams, tables
 
 SECOND = 1_000_000
 
@@ -75,7 +81,8 @@ def ended(headwater: Headwater, name: str, told: int | None = FOREVER, idle: boo
     """The names that finish, and the states of the query and its unit after."""
     unit = headwater.catalog.unit(headwater.query(name).row.unit_id)
     assert unit is not None
-    names = finish(headwater.catalog, unit, told, idle)
+    streams = inputs_of(headwater.catalog, unit)
+    names = finish(headwater.catalog, unit, streams, told, idle)
     after = headwater.catalog.unit(unit.id)
     assert after is not None
     return names, headwater.query(name).row.state, after.state
@@ -150,6 +157,31 @@ def test_a_unit_that_stopped_for_good_takes_no_new_query(headwater: Headwater) -
     ended(headwater, "short")
     headwater.execute("CREATE QUERY fresh AS SELECT v FROM a")
     assert headwater.query("fresh").row.unit_id != headwater.query("short").row.unit_id
+
+
+def test_an_end_that_comes_during_a_step_finishes_nothing_yet(headwater: Headwater) -> None:
+    """The step knew nothing of it, so that it found nothing to do says nothing."""
+    push(headwater, "a", 1)
+    read_all(headwater, "long")
+    unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
+    assert unit is not None
+    before = inputs_of(headwater.catalog, unit)
+    headwater.execute("END STREAM a")
+    assert finish(headwater.catalog, unit, before, None, idle=True) == []
+    after = inputs_of(headwater.catalog, unit)
+    assert finish(headwater.catalog, unit, after, None, idle=True) == ["long", "short"]
+    assert headwater.query("short").row.end_at == 11 * SECOND
+
+
+def test_nothing_is_appended_to_an_ended_stream(headwater: Headwater) -> None:
+    """Not by a batch either that was on its way when the end was declared."""
+    row = headwater.catalog.stream("a")
+    assert row is not None
+    headwater.execute("END STREAM a")
+    segment = NewSegment(stream_log("a"), "x.parquet", 1, 1, SECOND, SECOND, SECOND)
+    with pytest.raises(CatalogError, match="has ended"):
+        headwater.catalog.commit(None, segments=[segment], stream_progress=("a", SECOND))
+    assert headwater.catalog.segments(stream_log("a")) == []
 
 
 def test_a_query_is_finished_when_all_its_streams_ended(headwater: Headwater) -> None:
@@ -260,6 +292,22 @@ def test_results_wait_until_the_end_is_known(headwater: Headwater) -> None:
     assert Observer(headwater.catalog).results(row) == 0
 
 
+def test_a_sink_gets_nothing_before_the_end_is_known(headwater: Headwater, tmp_path: Path) -> None:
+    from headwater.runtime.delivery import behind
+
+    headwater.execute(f"""
+        CREATE QUERY sent LIFETIME 10 SECONDS TO files(path => '{tmp_path / "out"}', format => 'json')
+        AS SELECT v FROM a WHERE v > 0;
+    """)
+    row = headwater.query("sent").row
+    segment = NewSegment(f"unit:{row.unit_id}", "x.parquet", 1, 1, 5 * SECOND, 5 * SECOND)
+    headwater.catalog.commit(None, segments=[segment])
+    assert behind(headwater.catalog) == []
+    push(headwater, "a", 5, 9)
+    settle_ends(headwater.catalog)
+    assert [one.query.name for one in behind(headwater.catalog)] == ["sent"]
+
+
 # ---- on Spark, against the reference
 
 
@@ -294,6 +342,45 @@ def test_lifetimes_that_begin_with_the_data(
                 feed(headwater, random.Random(seed), data)
             assert told(headwater, "q", query) == wanted
             assert headwater.query("q").row.state == "finished"
+
+
+def check_lifetime(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    """A query with a lifetime, accepted before any data, in random pieces."""
+    tables = as_csv_keeps(tables)
+    note(unparse(query))
+    read = {node.stream.lower() for node in relations(query.root) if isinstance(node, Scan)}
+    times = [row[-1] for name, rows in streams.items() if name.lower() in read for row in rows]
+    end = min(times) + lifetime if times else None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        opened(Path(folder) / "state", spark) as headwater,
+    ):
+        declare_with_tables(headwater, Path(folder) / "items", tables)
+        headwater.execute(unparse(CreateQuery("q", query, lifetime=lifetime)))
+        feed(headwater, random.Random(seed), streams)
+        assert told(headwater, "q", query) == expected(query, streams, tables, end=end)
+        assert headwater.query("q").row.state == "finished"
+
+
+@pytest.mark.spark
+@given(queries(), streams(), tables(), st.integers(1, 10 * SECOND), st.integers(0, 2**32))
+@settings(QUIET, max_examples=4)
+def test_random_lifetimes(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    check_lifetime(spark, query, streams, tables, lifetime, seed)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@given(queries(), streams(), tables(), st.integers(1, 10 * SECOND), st.integers(0, 2**32))
+@settings(QUIET, max_examples=200)
+def test_random_lifetimes_in_the_long_run(
+    spark: Any, query: Query, streams: Rows, tables: Rows, lifetime: int, seed: int
+) -> None:
+    check_lifetime(spark, query, streams, tables, lifetime, seed)
 
 
 @pytest.mark.spark
@@ -421,3 +508,51 @@ def test_without_instants_only_lateness_refuses(spark: Any, tmp_path: Path) -> N
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, {}), name
         assert sum(row.late for row in headwater.catalog.streams()) == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("point", ["ingest: written", "ingest: committed", "unit: committed"])
+def test_a_crash_while_a_stream_is_reopened(spark: Any, tmp_path: Path, point: str) -> None:
+    data = sample(6, 40)
+    folders = Folders(tmp_path / "in")
+    found = {kind: parse_query(KINDS[kind], SOURCES) for kind in ("join", "aggregate")}
+    bounds = [0, 6 * SECOND, 100 * SECOND]
+    for low, high in itertools.pairwise(bounds):
+        folders.add({n: [r for r in rows if low <= r[-1] < high] for n, rows in data.items()})
+        crash = stop_at(point, 1) if low else lambda met: None
+        with opened(tmp_path / "state", spark, at_point=crash, holder=f"h{low}") as headwater:
+            if not low:
+                folders.declare(headwater)
+                for name, query in found.items():
+                    headwater.execute(unparse(CreateQuery(name, query)))
+            with pytest.raises(Stop) if low else nullcontext():
+                headwater.run(until_idle=True)
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.run(until_idle=True)
+        taken = accepted(headwater)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, taken, {}), name
+        assert {row.state for row in headwater.catalog.queries()} == {"finished"}
+        late = sum(row.late for row in headwater.catalog.streams())
+        assert sum(map(len, taken.values())) + late == sum(map(len, data.values()))
+
+
+@pytest.mark.spark
+def test_a_query_that_is_new_when_a_stream_is_reopened(spark: Any, tmp_path: Path) -> None:
+    """It would find the stream ended, if it stepped before the stream is reopened."""
+    data = sample(2, 40)
+    folders = Folders(tmp_path / "in")
+    found = {kind: parse_query(KINDS[kind], SOURCES) for kind in ("join", "changes", "global")}
+    with opened(tmp_path / "state", spark) as headwater:
+        folders.declare(headwater)
+        for (name, query), low in zip(found.items(), (0, 4, 8), strict=True):
+            headwater.execute(unparse(CreateQuery(name, query, start=EARLIEST)))
+            bounds = (low * SECOND, (low + 4) * SECOND if low < 8 else 100 * SECOND)
+            folders.add(
+                {n: [r for r in rows if bounds[0] <= r[-1] < bounds[1]] for n, rows in data.items()}
+            )
+            headwater.run(until_idle=True)
+        taken = accepted(headwater)
+        for name, query in found.items():
+            assert told(headwater, name, query) == expected(query, taken, {}), name
+        assert {row.state for row in headwater.catalog.queries()} == {"finished"}

@@ -152,7 +152,7 @@ def test_every_so_many_steps_are_sampled(headwater: Headwater) -> None:
 
 def test_a_step_without_a_sample_keeps_the_plan_of_the_last(headwater: Headwater) -> None:
     unit = headwater.query("q").row.unit_id
-    plan = {"step": 1, "operators": [], "stages": []}
+    plan = {"step": 1, "jobs": [{"operators": [], "stages": []}]}
     headwater.catalog.commit(None, profiles={plan_owner(unit): plan})
     take(headwater, Meter(headwater.catalog), 1, 1, 0.1)
     assert headwater.query("q").analysis()["plan"] == plan
@@ -192,11 +192,11 @@ def operator(kind: str, label: str, rows: int, *inputs: Any) -> dict[str, Any]:
 def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
     take(headwater, Meter(headwater.catalog), 1_000, 10, 0.5)
     scans = [operator("scan", "Scan s", 600), operator("scan", "Scan t", 400)]
-    plan = {
-        "step": 1,
+    job = {
         "operators": [operator("join", "Join a = b", 10, *scans)],
         "stages": [{"stage": 1, "seconds": 0.75}],
     }
+    plan = {"step": 1, "jobs": [job]}
     row = headwater.query("q").row
     headwater.catalog.commit(None, profiles={plan_owner(row.unit_id): plan})
     text = headwater.query("q").explain(analyze=True)
@@ -215,6 +215,22 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
         "                400               0.250 s      1  └─ Scan t",
         "  seconds of all tasks by stage: 1: 0.750 s",
     ]
+
+
+def test_each_job_of_a_step_is_told(headwater: Headwater) -> None:
+    take(headwater, Meter(headwater.catalog), 5, 1, 0.1)
+    jobs = [
+        {"operators": [operator("scan", name, 5)], "stages": [{"stage": 1, "seconds": 0.5}]}
+        for name in ("Scan s", "Scan panes")
+    ]
+    unit = headwater.query("q").row.unit_id
+    headwater.catalog.commit(None, profiles={plan_owner(unit): {"step": 1, "jobs": jobs}})
+    text = headwater.query("q").explain(analyze=True)
+    assert text.index("Scan s") < text.index("Scan panes")
+    assert text.endswith(
+        "  seconds of all tasks by stage of job 1: 1: 0.500 s\n"
+        "  seconds of all tasks by stage of job 2: 1: 0.500 s"
+    )
 
 
 def test_before_the_first_step_it_is_said_how(headwater: Headwater) -> None:
@@ -261,9 +277,10 @@ def test_operators_are_measured(
             assert (measured["rows_in"], measured["rows_out"]) == (read, len(wanted)), name
             assert json.loads(json.dumps(measured)) == measured
             assert all(seconds is not None for seconds in measured["seconds"].values())
-            top = measured["plan"]["operators"][0]
+            jobs = measured["plan"]["jobs"]
+            top = jobs[-1]["operators"][0]
             assert top["rows_out"] == len(wanted), name
-            operators = list(flat(measured["plan"]["operators"]))
+            operators = [o for job in jobs for o in flat(job["operators"])]
             kinds_seen = {one["kind"] for one in operators}
             assert {"scan", "filter"} <= kinds_seen
             assert name == "select" or name in kinds_seen
@@ -276,7 +293,7 @@ def test_operators_are_measured(
             assert headwater.query(name).explain(analyze=True).count("Scan bids")
         (filtered,) = [
             o
-            for o in flat(headwater.query("select").analysis()["plan"]["operators"])
+            for o in flat(headwater.query("select").analysis()["plan"]["jobs"][0]["operators"])
             if o["kind"] == "filter"
         ]
         kept = [row for row in data["Bids"] if row[0] > 0]

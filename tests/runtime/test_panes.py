@@ -12,6 +12,7 @@ from test_engine import TABLES, sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
+from headwater.runtime import housekeeping
 from headwater.runtime.catalog import panes_log
 from headwater.runtime.compile import Instants
 from headwater.runtime.limits import Limits
@@ -63,8 +64,15 @@ def random_query(rng: random.Random) -> Query:
     return parse_query(f"{output}({text})", SOURCES)
 
 
+@pytest.fixture(autouse=True)
+def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
+    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+
+
 def check(spark: Any, folder: Path, seed: int, size: int) -> None:
-    """All queries over the same tuples, the state closed and opened again in the middle."""
+    """All queries over the same tuples, compacted and dropped as soon as it can be, the state closed
+    and opened again in the middle."""
     rng = random.Random(seed)
     queries = [random_query(rng) for _ in range(size)]
     streams, tables = sample(seed), as_csv_keeps(TABLES)
@@ -77,7 +85,9 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
         for name, rows in cuts[: len(cuts) // 2]:
             headwater.push(name, rows)
             headwater.engine.tick()
+            headwater.engine.tidy()
     with opened(folder / "state", spark, limits=limits) as headwater:
+        headwater.engine.tidy()
         for name, rows in cuts[len(cuts) // 2 :]:
             headwater.push(name, rows)
         for name in streams:

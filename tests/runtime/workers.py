@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -30,7 +30,7 @@ class Order:
     """What a worker does: run a state, for ever or until idle, up to a named point.
 
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
-    `careless` has it move its cursors before it registers what it wrote.
+    `careless` has it commit in two transactions: "cursors" before "segments", or the reverse.
     """
 
     state: str
@@ -41,7 +41,7 @@ class Order:
     signal: int = signal.SIGKILL
     lease_seconds: float = 60.0
     tidy: bool = True
-    careless: bool = False
+    careless: str = ""
 
 
 class Workers:
@@ -82,21 +82,19 @@ class Workers:
 @contextmanager
 def workers(log: Path) -> Iterator[Workers]:
     """A JVM, and a process that forks workers for it; what they print goes to a file."""
-    with log.open("a") as output, _java(output) as gateway:
-        process = subprocess.Popen(
+    with (
+        log.open("a") as output,
+        _java(output) as gateway,
+        subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,
             text=True,
             env={**os.environ, **gateway},
-        )
-        try:
-            yield Workers(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(30)
+        ) as process,
+    ):
+        yield Workers(process)
 
 
 @contextmanager
@@ -191,10 +189,11 @@ def work(order: Order) -> None:
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
         housekeeping.MERGED_AT_LEAST, housekeeping.MERGED_ROWS = 3, 40
-    at_point = stop_at(order.point, order.nth, order.signal)
     with open_state(order.state, catalog=order.catalog) as headwater:
+        between = headwater.catalog._database._gate
+        at_point = stop_at(order.point, order.nth, order.signal, between)
         if order.careless:
-            _make_careless(headwater.catalog, at_point)
+            _make_careless(headwater.catalog, order.careless, at_point)
         limits = engines.Limits(lease_seconds=order.lease_seconds, backoff=0.05)
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
@@ -203,27 +202,35 @@ def work(order: Order) -> None:
         engine.release()
 
 
-def stop_at(point: str, nth: int, number: int) -> Callable[[str], None]:
-    """For `Engine.at_point`: the signal for this process at the n-th meeting of the point."""
+def stop_at(
+    point: str, nth: int, number: int, between: Callable[[], AbstractContextManager[None]]
+) -> Callable[[str], None]:
+    """For `Engine.at_point`: the signal for this process at the n-th meeting of the point.
+
+    It is stopped `between` the changes that its other threads make: who stops in a change keeps
+    an SQLite catalog locked, for all, until it goes on.
+    """
     met: Counter[str] = Counter()
 
     def at_point(name: str) -> None:
         met[name] += 1
         if name == point and met[name] == nth:
-            os.kill(os.getpid(), number)
+            with between() if number == signal.SIGSTOP else nullcontext():
+                os.kill(os.getpid(), number)
 
     return at_point
 
 
-def _make_careless(catalog: Any, at_point: Callable[[str], None]) -> None:
+def _make_careless(catalog: Any, first: str, at_point: Callable[[str], None]) -> None:
     """Two transactions in the place of one."""
     commit = catalog.commit
 
-    def careless(lease: Any, *, segments: Any = (), **rest: Any) -> Any:
-        commit(lease, **rest)
-        if segments:
-            at_point("careless")
-        return commit(lease, segments=segments)
+    def careless(lease: Any, *, segments: Any = (), **rest: Any) -> None:
+        parts = [{"segments": segments}, rest]
+        for part in parts if first == "segments" else reversed(parts):
+            commit(lease, **part)
+            if segments:
+                at_point("careless")
 
     catalog.commit = careless
 

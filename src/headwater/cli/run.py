@@ -71,7 +71,8 @@ def run(source: Source | None, asked: Run) -> None:
                 _execute(headwater, source, asked)
             _warn_of_missing_files(headwater)
             try:
-                engine = _start(headwater, asked)
+                with _terminable():
+                    engine = _start(headwater, asked)
             except KeyboardInterrupt:
                 typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
                 raise typer.Exit(INTERRUPTED) from None
@@ -115,9 +116,16 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
     ]
     for one in declared:
         path = one.source.get("path") if one.source else None
-        if isinstance(path, str) and "://" not in path and not Path(path).exists():
+        if isinstance(path, str) and "://" not in path and not _is_there(Path(path)):
             name = one.stream.name if isinstance(one, CreateStream) else one.table.name
             typer.echo(f"headwater: {name} reads {path}, which is not there (yet)", err=True)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 # ---- other processes
@@ -160,19 +168,19 @@ def claimed(catalog: Catalog) -> Iterator[None]:
 
 @contextmanager
 def _logged(state: Path) -> Iterator[None]:
-    """The engine's messages go to a file in full, and to standard error in short."""
-    logger = logging.getLogger("headwater")
+    """The engine's messages go to a file in full, and to standard error in short; those of the
+    libraries below it go to the file alone."""
     kept = logging.FileHandler(state / ENGINE_LOG, delay=True)
     kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     told = logging.StreamHandler(sys.stderr)
     told.setFormatter(_Short())
-    handlers = (kept, told)
-    for handler in handlers:
+    handlers = ((logging.getLogger(), kept), (logging.getLogger("headwater"), told))
+    for logger, handler in handlers:
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for handler in handlers:
+        for logger, handler in handlers:
             logger.removeHandler(handler)
             handler.close()
 
@@ -235,7 +243,9 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
             engine.go(asked.until_idle, asked.patience)
     except HeadwaterError:
         engine.release()
-        raise
+        if not engine.stop.is_set():
+            raise
+        # Whoever stopped us may have stopped Java too; what was begun is done again.
     except Exception as error:
         engine.release()
         logging.getLogger("headwater").exception("the engine failed")
@@ -244,8 +254,25 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
             f"more is in {asked.state / ENGINE_LOG}"
         ) from error
     engine.release()
-    _tell(engine, observer, asked, time.monotonic() - begun)
-    engine.spark.stop()
+    try:
+        _tell(engine, observer, asked, time.monotonic() - begun)
+    finally:
+        with suppress(Exception):  # of Java that has ended already
+            engine.spark.stop()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A TERM signal while Spark starts is a Ctrl-C."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

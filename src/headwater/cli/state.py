@@ -69,6 +69,8 @@ def failures(source: Source | None = None) -> Iterator[None]:
         fail(str(error), FAILED)
     except HeadwaterError as error:
         fail(f"{source.name}: {error}" if source else str(error), WRONG)
+    except (FileNotFoundError, PermissionError) as error:
+        fail(f"a file of the state cannot be read: {error}; restore it from a copy", FAILED)
 
 
 def exists(state: Path, url: str | None = None) -> bool:

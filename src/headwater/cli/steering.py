@@ -18,7 +18,6 @@ class SteeredEngine(Engine):
         self.steps = 0
         self._counting = Lock()
         self._busy_at = time.monotonic()
-        self._round_at = 0.0
 
     def ingest(self, name: str) -> bool:
         return not self.stop.is_set() and super().ingest(name)
@@ -36,7 +35,6 @@ class SteeredEngine(Engine):
         return not self.stop.is_set() and super().deliver(query)
 
     def tick(self) -> bool:
-        self._round_at = time.time()
         worked = super().tick()
         if worked:
             self._busy_at = time.monotonic()
@@ -52,21 +50,8 @@ class SteeredEngine(Engine):
                 interval=interval,
                 stopping=lambda: self.stop.is_set() or (until_idle and self._idle_for(patience)),
             )
-        while until_idle and not self.stop.is_set():
+        if until_idle and not self.stop.is_set():
             self.run(until_idle=True, interval=interval, stopping=self.stop.is_set)
-            again = self._next_retry()
-            if again is None:
-                return
-            self.stop.wait(max(0.0, again - time.time()))
-
-    def _next_retry(self) -> float | None:
-        """When a unit that failed is to be tried again, if one was not tried in the last round."""
-        waiting = [
-            row.not_before
-            for row in self.catalog.units()
-            if row.state == "running" and row.retries <= self.limits.retries
-        ]
-        return min((at for at in waiting if at > self._round_at), default=None)
 
     def _idle_for(self, patience: float) -> bool:
         return time.monotonic() - self._busy_at > patience

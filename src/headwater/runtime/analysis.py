@@ -90,17 +90,21 @@ HEADINGS = ("rows in", "rows out", "selectivity", "time", "stage", "operator")
 
 
 def _table(plan: Json) -> list[str]:
-    """The operators of the measured step, inputs below what reads them."""
+    """The operators of the measured step, inputs below what reads them, one tree for each job."""
     cells: list[tuple[str, ...]] = [HEADINGS]
-    for one in plan["operators"]:
-        cells += _rows(one, "", "")
+    for job in plan["jobs"]:
+        for one in job["operators"]:
+            cells += _rows(one, "", "")
     widths = [max(len(row[n]) for row in cells) for n in range(len(HEADINGS) - 1)]
     text = [f"  measured in step {plan['step']:,}"]
     for row in cells:
         numbers = (cell.rjust(width) for cell, width in zip(row, widths, strict=False))
         text.append(f"  {'  '.join(numbers)}  {row[-1]}".rstrip())
-    stages = ", ".join(f"{s['stage']}: {_seconds(s['seconds'])}" for s in plan["stages"])
-    return [*text, f"  seconds of all tasks by stage: {stages}"] if stages else text
+    for number, job in enumerate(plan["jobs"], 1):
+        stages = ", ".join(f"{s['stage']}: {_seconds(s['seconds'])}" for s in job["stages"])
+        of = "" if len(plan["jobs"]) == 1 else f" of job {number}"
+        text += [f"  seconds of all tasks by stage{of}: {stages}"] if stages else []
+    return text
 
 
 def _rows(one: Json, first: str, rest: str) -> list[tuple[str, ...]]:

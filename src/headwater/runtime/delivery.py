@@ -51,8 +51,13 @@ def delivery(catalog: Catalog, query: QueryRow) -> Delivery:
 
 
 def behind(catalog: Catalog) -> list[Delivery]:
-    """The queries that are not paused and have results that their sinks have not got."""
-    found = [query for query in catalog.queries(with_sink=True) if query.state != "paused"]
+    """The queries that are not paused and have results that their sinks have not got; while the end
+    of a query is not known, it has none."""
+    found = [
+        query
+        for query in catalog.queries(with_sink=True)
+        if query.state != "paused" and not query.unsettled
+    ]
     ends = catalog.log_ends() if found else {}
     sent = [delivery(catalog, query) for query in found if unit_log(query.unit_id) in ends]
     return [one for one in sent if one.seq < ends[unit_log(one.query.unit_id)].seq]

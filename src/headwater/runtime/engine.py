@@ -25,6 +25,7 @@ from headwater.runtime.catalog import (
     Catalog,
     Lease,
     Rejects,
+    StreamRow,
     UnitRow,
     stream_log,
 )
@@ -37,12 +38,13 @@ from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, 
 from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import (
     finish,
+    inputs_of,
     reopen,
     settle_ends,
     stopped_for_good,
 )
 from headwater.runtime.limits import Limits, effective
-from headwater.runtime.measure import UNMEASURED, Measured, Meter, Watch
+from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.sinks import Sinks
@@ -97,7 +99,8 @@ class Engine:
         self._sources = Sources()
         self.sinks = Sinks(self.catalog, self.definitions, self.spark, self._at_point)
         self._unread: dict[str, Unread] = {}
-        self._told = ""
+        self._round_at = 0.0
+        self.waiting_for: dict[str, str] = {}
         self._base = self.limits
         self._waiting: dict[str, bool] = {}
 
@@ -130,18 +133,18 @@ class Engine:
                         worked = self.end_finite_streams()
                         if not worked:
                             return
-                    self._tell("")
+                    self._tell("catalog", "")
                 except CatalogUnavailable as error:
-                    self._tell(str(error))
+                    self._tell("catalog", str(error))
                 if not worked:
                     pause = self.limits.interval if interval is None else interval
-                    time.sleep(max(0.0, pause - (time.monotonic() - begun)))
+                    _wait_until(begun + pause, stopping)
 
-    def _tell(self, trouble: str) -> None:
+    def _tell(self, about: str, trouble: str) -> None:
         """Log what keeps the engine from working when it begins, and not again at every look."""
-        if trouble and trouble != self._told:
+        if trouble and trouble != self.waiting_for.get(about):
             log.warning("%s; waiting", trouble)
-        self._told = trouble
+        self.waiting_for[about] = trouble
 
     def _tidy_now_and_then(self) -> None:
         if time.monotonic() - self._tidied <= TIDY_SECONDS:
@@ -158,38 +161,46 @@ class Engine:
 
     def _waits(self) -> bool:
         """Whether there may be more to do without any new input: a source is to bring more,
-        what failed is to be tried again, or another process is at work."""
+        another process is at work, or what failed is to be tried again."""
         unended = {row.name for row in self.catalog.streams() if not row.ended}
-        if self._sources.waiting(unended) or self.sinks.undelivered():
+        if self._sources.waiting(unended) or self.sinks.undelivered() or self._others_work():
             return True
-        others = self.claims.others()
-        if others:
-            name, holder = min(others.items())
-            self._tell(f"{holder} works on {name}")
-            self.claims.release()  # it may be waiting for what is held here
-            time.sleep(random.random() / 10)
+        if any(unread.failures <= self.limits.retries for unread in self._unread.values()):
             return True
-        now = time.time()
         return any(
-            unread.failures <= self.limits.retries for unread in self._unread.values()
-        ) or any(
-            row.state == "running" and row.not_before > now and row.retries <= self.limits.retries
+            row.state == "running"
+            and row.not_before > self._round_at
+            and row.retries <= self.limits.retries
             for row in self.catalog.units()
         )
+
+    def _others_work(self) -> bool:
+        """Whether another process holds a stream or unit; what is held here is given up then, as
+        the other may be waiting for it."""
+        others = self.claims.others()
+        name, holder = min(others.items(), default=("", ""))
+        self._tell("others", f"{holder} works on {name}" if others else "")
+        if others:
+            self.claims.release()
+            time.sleep(random.random() / 10)
+        return bool(others)
 
     def tick(self) -> bool:
         """One round: every stream takes in while every unit steps, then every sink gets what is new.
         Returns whether anything was done."""
+        self._round_at = time.time()
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
-        self._sources.keep(set(self.definitions.streams))
+        streams = list(self.definitions.streams)
+        self._unread = {name: why for name, why in self._unread.items() if name in streams}
+        self._sources.keep(set(streams))
         settle_ends(self.catalog)
-        now = time.time()
-        jobs = [partial(self._try_ingest, name) for name in self.definitions.streams]
+        self._reopen_streams()
+        jobs = [partial(self._try_ingest, name) for name in streams]
         jobs += [
             partial(self._try_step, row)
             for row in self.catalog.units()
-            if row.state == "running" and row.not_before <= now
+            if row.state == "running" and row.not_before <= self._round_at
         ]
         worked = self._all(jobs)
         return self._all([partial(self.deliver, query) for query in self.sinks.ready()]) or worked
@@ -259,6 +270,32 @@ class Engine:
         return changed
 
     # ---- streams
+
+    def _reopen_streams(self) -> None:
+        """Open the streams that were taken as ended and have more.
+
+        No unit that reads them may step meanwhile, as if they had not; so its lease is held.
+        """
+        for row in self.catalog.streams():
+            if not (row.ended and row.reopens and self._has_more(row.name)):
+                continue
+            log = stream_log(row.name)
+            readers = [unit.id for unit in self.catalog.units() if log in unit.inputs]
+            if all(self._lease(f"unit:{unit}") is not None for unit in readers):
+                reopen(self.catalog, row)
+
+    def _has_more(self, name: str) -> bool:
+        """Whether a source has a batch; one that cannot be read is left to those who tell it."""
+        source = self._source(name)
+        if source is None or self._lease(f"ingest:{name}") is None:
+            return False
+        try:
+            position = self.catalog.cursor(f"ingest:{name}", "source") or {}
+            return source.poll(self.spark, position) is not None
+        except CatalogUnavailable:
+            raise
+        except Exception:
+            return False
 
     def _try_ingest(self, name: str) -> bool:
         """Take in one batch; what cannot be read is told, and the other streams go on."""
@@ -335,12 +372,12 @@ class Engine:
     def ingest(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
         source = self._source(name)
-        row = self.catalog.stream(name)
-        if source is None or row is None or (row.ended and not row.reopens):
+        if source is None or not self._open(name):
             return False
-        owner = f"ingest:{row.name}"
+        owner = f"ingest:{name}"
         lease = self._lease(owner)
-        if lease is None or self._runs_ahead(row.name):
+        row = self._open(name)  # as it is under the lease
+        if lease is None or row is None or self._runs_ahead(name):
             return False
         position = self.catalog.cursor(owner, "source") or {}
         if isinstance(source, Files):
@@ -352,7 +389,7 @@ class Engine:
             self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
             return True
         if row.ended:
-            row = reopen(self.catalog, row)
+            return True  # it is reopened with the next round
         stream = self.definitions.streams[row.name].stream
         folder = stream_folder(self.state, row.name)
         written, refused = taken_in(batch, stream, row.watermark, folder)
@@ -360,6 +397,11 @@ class Engine:
         append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
         self.at_point("ingest: committed")
         return True
+
+    def _open(self, name: str) -> StreamRow | None:
+        """The stream as it stands, unless it has ended for good or was dropped."""
+        row = self.catalog.stream(name)
+        return None if row is None or (row.ended and not row.reopens) else row
 
     def _runs_ahead(self, name: str) -> bool:
         """Whether a stream has to wait for a unit; that it does is noted for all to see."""
@@ -379,8 +421,9 @@ class Engine:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
             unit = self._unit(row)
+            streams = inputs_of(self.catalog, row)
             worked = self.step(unit)
-            self._finish(unit, idle=not worked)
+            self._finish(unit, streams, idle=not worked)
             return worked
         except CatalogUnavailable:
             raise
@@ -410,11 +453,11 @@ class Engine:
             )
         return False
 
-    def _finish(self, unit: Unit, idle: bool) -> None:
+    def _finish(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
         at_once = isinstance(unit.plan, Delta)
         told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
-        finish(self.catalog, unit.row, told, idle)
+        finish(self.catalog, unit.row, streams, told, idle)
 
     def _unit(self, row: UnitRow) -> Unit:
         if row.id not in self._units:
@@ -431,7 +474,6 @@ class Engine:
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
-        unit.watch = Watch()
         lease = self._lease(f"unit:{unit.row.id}")
         if lease is None:
             return False
@@ -439,6 +481,7 @@ class Engine:
         if step is None:
             return False
         measured = self.meter.step(unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran)
+        unit.watch.skip()
         self._commit(lease, step, measured)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
@@ -470,3 +513,9 @@ class Engine:
         """Give back all leases, so that another process may go on at once, and close the sources."""
         self._sources.keep(set())
         self.claims.release()
+
+
+def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:
+    """Sleep until the monotonic clock is there, or there is word to stop."""
+    while (left := moment - time.monotonic()) > 0 and not stopping():
+        time.sleep(min(left, 0.1))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+UNKNOWN = (-(2**63), 2**63 - 1)
 
 SMALL_ROWS = 100_000
 """A step with so few rows of input is collected and written by the driver."""
@@ -35,6 +37,8 @@ class Written:
     bytes: int
     least_time: int
     largest_time: int
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the largest value of each column of integers that has any."""
 
 
 Times = tuple[str, str]
@@ -78,33 +82,58 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
         raise
 
 
-def write_arrow(table: pa.Table, folder: Path, times: Times) -> Written | None:
+def write_arrow(
+    table: pa.Table, folder: Path, times: Times, group_rows: int | None = None
+) -> Written | None:
     """The rows of a table as a new file below the folder; None if there are none."""
     if not table.num_rows:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     with _removed_on_failure(path):
-        pq.write_table(table, path, compression="snappy")
-    least, largest = pc.min(table[times[0]]).as_py(), pc.max(table[times[1]]).as_py()
-    return Written(str(path), table.num_rows, path.stat().st_size, least, largest)
+        pq.write_table(table, path, compression="snappy", row_group_size=group_rows)
+    return _written(path, table.num_rows, path.stat().st_size, _spans(table), times)
 
 
 def describe(path: Path, times: Times) -> Written | None:
     """What the footers of a file, or of a folder of part files, say; None if there are no rows."""
     rows = size = 0
-    least: list[int] = []
-    largest: list[int] = []
+    spans: dict[str, tuple[int, int]] = {}
     for part in parts(path):
         footer = pq.read_metadata(part)
         rows += footer.num_rows
         size += part.stat().st_size
-        first, last = (footer.schema.names.index(name) for name in times)
         for at in range(footer.num_row_groups):
-            group = footer.row_group(at)
-            least.append(group.column(first).statistics.min)
-            largest.append(group.column(last).statistics.max)
-    return Written(str(path), rows, size, min(least), max(largest)) if rows else None
+            _widen(spans, footer.row_group(at))
+    return _written(path, rows, size, spans, times) if rows else None
+
+
+def _written(
+    path: Path, rows: int, size: int, spans: Mapping[str, tuple[int, int]], times: Times
+) -> Written:
+    ranges = {n: span for n, span in spans.items() if span != UNKNOWN and not n.startswith("_")}
+    return Written(str(path), rows, size, spans[times[0]][0], spans[times[1]][1], ranges)
+
+
+def _spans(table: pa.Table) -> dict[str, tuple[int, int]]:
+    spans = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count < len(column):
+            found = pc.min_max(column).as_py()
+            spans[name] = (found["min"], found["max"])
+    return spans
+
+
+def _widen(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData) -> None:
+    """Take in the spans of a row group; a column whose footer does not tell has none."""
+    for at in range(group.num_columns):
+        column, name = group.column(at), group.column(at).path_in_schema
+        found = column.statistics
+        if found is not None and found.has_min_max and type(found.min) is int:
+            least, largest = spans.get(name, (found.min, found.max))
+            spans[name] = (min(least, found.min), max(largest, found.max))
+        elif found is None or found.null_count != column.num_values:
+            spans[name] = UNKNOWN
 
 
 def parts(path: Path) -> list[Path]:

@@ -9,6 +9,7 @@ whole: results are read from them, and sinks send them by the numbers of their s
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ MERGED_ROWS = 250_000
 
 MERGED_AT_LEAST = 8
 """Fewer neighbours than this are not worth a merge."""
+
+MERGED_GROUP_ROWS = 25_000
+"""Rows of a merged segment that are read or passed over together: they lie by their join key."""
 
 GRACE_SECONDS = 600.0
 
@@ -153,6 +157,16 @@ def mergeable(segments: Sequence[Segment]) -> list[Segment]:
     return run if len(run) >= MERGED_AT_LEAST else []
 
 
+def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
+    """The column of a stream by which most of its readers join it, if any does."""
+    votes: Counter[str] = Counter()
+    for reader in readers:
+        if isinstance(reader.plan, Delta | Panes):
+            own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
+            votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
+    return [name for name, _ in votes.most_common(1)]
+
+
 def compact(
     catalog: Catalog,
     stream: StreamRow,
@@ -163,21 +177,34 @@ def compact(
 ) -> bool:
     """Merge one run of small neighbours that every reader has taken in; whether there was one."""
     log = stream_log(stream.name)
+    _remove_pieces(catalog, log, lease, nowhere)
     taken = min((reader.reached(log) for reader in readers), default=stream.next_seq - 1)
     run = mergeable(catalog.segments(log, 0, taken)) if taken else []
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    written = files.write_arrow(pa.concat_tables(tables).sort_by(TIME), folder, (TIME, TIME))
+    order = [(name, "ascending") for name in (*join_keys(log, readers), TIME)]
+    merged = pa.concat_tables(tables).sort_by(order)
+    written = files.write_arrow(merged, folder, (TIME, TIME), MERGED_GROUP_ROWS)
     assert written is not None
     at_point("compact: written")
     catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
     at_point("compact: replaced")
-    pieces = catalog.remove_segments([s.id for s in run], lease)
-    at_point("compact: forgotten")
-    for piece in pieces:
-        files.remove(piece.path)
+    _remove_pieces(catalog, log, lease, at_point)
     return True
+
+
+def _remove_pieces(
+    catalog: Catalog, log: str, lease: Lease | None, at_point: Callable[[str], None]
+) -> None:
+    """Remove what was merged, now or by a process that was killed before it came to that."""
+    pieces = catalog.pieces(log)
+    if not pieces:
+        return
+    removed = catalog.remove_segments([piece.id for piece in pieces], lease)
+    at_point("compact: forgotten")
+    for piece in removed:
+        files.remove(piece.path)
 
 
 def sweep(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:

@@ -65,14 +65,18 @@ def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
 # ---- the end
 
 
-def finish(catalog: Catalog, unit: UnitRow, told: int | None, idle: bool) -> list[str]:
+def finish(
+    catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], told: int | None, idle: bool
+) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
-    `told` is the last instant it has evaluated (FOREVER for one that tells a result as soon as its
-    tuples are there), `idle` says that it has nothing left to do now.
+    `streams` are its inputs as they were before its last step, `told` is the last instant it has
+    evaluated (FOREVER for one that tells a result as soon as its tuples are there), and `idle` says
+    that the step found nothing to do.
     """
+    if any(query.unsettled for query in catalog.members(unit.id)):
+        settle_ends(catalog)
     running = [query for query in catalog.members(unit.id) if query.state == "running"]
-    streams = inputs_of(catalog, unit)
     if not running:
         settle(catalog, unit.id)
     if not (any(query.end_at is not None for query in running) or _all_ended(streams)):

@@ -42,7 +42,9 @@ class Limits:
     """Seconds between two looks for input when there was none."""
 
 
-NAMES = tuple(field.name for field in fields(Limits))
+NAMES = tuple(field.name for field in fields(Limits) if field.name != "lease_seconds")
+"""Those that can be set; for how long claims hold is settled when an engine starts."""
+
 _LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01}
 
 

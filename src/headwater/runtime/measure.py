@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,19 +112,20 @@ class Meter:
         return self._known(unit).until_sample <= 0
 
     def step(
-        self, unit: str, watch: Watch, rows_in: int, rows_out: int, plan: Any = None
+        self, unit: str, watch: Watch, rows_in: int, rows_out: int, ran: Sequence[Any] = ()
     ) -> Measured:
-        """Take in a step that is about to be committed; `plan` is the one that Spark ran, if it is
-        to be measured. The seconds of committing are those of the step before."""
+        """Take in a step that is about to be committed; `ran` are the plans that Spark ran, if they
+        are to be measured. The seconds of committing are those of the step before."""
         known = self._known(unit)
         parts = {part: watch.parts.get(part, 0.0) for part in PARTS} | {"commit": known.commit}
         values = self._smoothed(known, parts, rows_in, rows_out)
         known.recent = [*known.recent, round(sum(parts.values()), 4)][-RECENT:]
         profiles: dict[str, Json] = {unit: {"recent": known.recent}}
         known.until_sample -= 1
-        if plan is not None:
+        if ran:
             known.until_sample = self.sampled_every - 1
-            profiles[plan_owner(unit)] = {"step": int(values["steps"]), **measured_plan(plan)}
+            jobs = [measured_plan(plan) for plan in ran]
+            profiles[plan_owner(unit)] = {"step": int(values["steps"]), "jobs": jobs}
         known.values = values
         return Measured({(unit, name): value for name, value in values.items()}, profiles)
 

@@ -18,7 +18,7 @@ LABEL = 120
 """How many characters of an operator's description are kept."""
 
 _IDS = re.compile(r"#\d+L?")
-_STREAM = re.compile(r"/log/streams/([^/]+)/")
+_LOG = re.compile(r"/log/(streams|panes)/([^/]+)/")
 _TIMES = {
     "FileSourceScanExec": "scanTime",
     "BatchScanExec": "scanTime",
@@ -169,8 +169,9 @@ def _scan_label(node: Any, name: str, text: str) -> str:
         return "Scan instants" if "[t" in text else "Scan nothing"
     paths = node.relation().location().rootPaths()
     first = str(paths.apply(0))
-    stream = _STREAM.search(first)
-    if stream is None:
+    found = _LOG.search(first)
+    if found is None:
         return f"Scan {first.rpartition('/')[2]}"
+    name = found[2] if found[1] == "streams" else "panes"
     count = paths.size()
-    return f"Scan {stream[1]}, {count} segment{'s' if count > 1 else ''}"
+    return f"Scan {name}, {count} segment{'s' if count > 1 else ''}"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.algebra.catalog import Stream
 from headwater.algebra.times import parse_timestamp, to_days, to_micros
 from headwater.algebra.types import Type, Value
-from headwater.errors import AlgebraError, InputError, nearest
+from headwater.errors import AlgebraError, InputError, Overtaken, nearest
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -31,28 +31,47 @@ Record = Mapping[str, object] | Sequence[object]
 
 
 def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record]) -> int:
-    """Append records to a stream; late ones are counted and left out, wrong ones raise InputError."""
+    """Append records to a stream; late ones are counted and left out, wrong ones raise InputError.
+
+    Any number of threads and processes may push to one stream: who is overtaken begins again.
+    Raises InputError too if the stream has ended.
+    """
     rows = [_row(stream, record) for record in records]
+    while True:
+        try:
+            return _push(catalog, state, stream, rows)
+        except Overtaken:
+            continue
+
+
+def _push(catalog: Catalog, state: Path, stream: Stream, rows: Sequence[tuple[Value, ...]]) -> int:
+    owner = f"ingest:{stream.name.lower()}"
+    pushed = catalog.cursor(owner, "pushed")
     known = catalog.stream(stream.name)
     assert known is not None
     if known.ended:
-        raise InputError(f"{stream.name} has ended: nothing more can be pushed to it")
+        raise InputError(f"stream {stream.name} has ended: nothing can be added to it")
     mark = known.watermark
     late = [] if mark is None else [row for row in rows if _time(stream, row) < mark]
     kept = [row for row in rows if mark is None or _time(stream, row) >= mark]
-    owner = f"ingest:{known.name}"
-    first = int(catalog.cursor(owner, "pushed") or 0)
+    first = int(pushed or 0)
     written = files.write_arrow(
         arrow_table(stream, kept, first), stream_folder(state, known.name), (TIME, TIME)
     )
-    append(
-        catalog,
-        None,
-        known,
-        written,
-        {(owner, "pushed"): first + len(kept)},
-        Rejects(known.name, 0, len(late), tuple(("late", str(row)) for row in late)),
-    )
+    try:
+        append(
+            catalog,
+            None,
+            known,
+            written,
+            {(owner, "pushed"): first + len(kept)},
+            Rejects(known.name, 0, len(late), tuple(("late", str(row)) for row in late)),
+            expecting={(owner, "pushed"): pushed},
+        )
+    except Overtaken:
+        if written is not None:
+            files.remove(written.path)
+        raise
     return len(kept)
 
 
@@ -63,6 +82,7 @@ def append(
     written: files.Written | None,
     cursors: Cursors,
     refused: Rejects,
+    expecting: Cursors | None = None,
 ) -> None:
     """Register a stream's new segment, the position behind it and what was refused, at once."""
     segments = []
@@ -86,6 +106,7 @@ def append(
         statistics=statistics,
         stream_progress=progress,
         rejects=[refused] if refused.malformed or refused.late else [],
+        expecting=expecting,
     )
 
 
@@ -99,6 +120,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
         least_time=written.least_time,
         largest_time=written.largest_time,
         watermark=watermark,
+        keys={name: list(span) for name, span in written.ranges.items()} or None,
         on_disk=True,
     )
 

@@ -16,6 +16,11 @@ from headwater.errors import RuntimeFailure
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",

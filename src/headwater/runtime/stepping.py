@@ -58,8 +58,8 @@ class Unit:
     growth: float = 1.0
     """Rows out for a row in, of late."""
     watch: Watch = field(default_factory=Watch)
-    ran: Any = None
-    """The plan that Spark ran in this step, if it is to be measured."""
+    ran: list[Any] = field(default_factory=list)
+    """The plans that Spark ran in this step, if they are to be measured."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Stepper:
 
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
-        unit.watch, unit.ran = Watch(), None
+        unit.watch, unit.ran = Watch(), []
         known = self._known(unit)
         if isinstance(unit.plan, Delta):
             return self._delta(unit, known) if known.rows else None
@@ -302,15 +302,16 @@ class Stepper:
         if written is None:
             return []
         kept = segment(panes_log(unit.row.id), written, None)
-        step.segments.append(replace(kept, keys=None if scan is None else {"scan": scan}))
+        step.segments.append(replace(kept, keys={"scan": scan}))
         return [written.path]
 
     def _write(
         self, unit: Unit, frame: DataFrame, folder: Path, times: files.Times, small: bool
     ) -> files.Written | None:
         unit.watch.lap("build")
-        if unit.ran is None and self.sampled(unit.row.id):
-            frame, unit.ran = planned(frame, small)
+        if self.sampled(unit.row.id):
+            frame, plan = planned(frame, small)
+            unit.ran.append(plan)
         written = files.write(frame, folder, times, small, unit.watch.lap)
         unit.watch.lap("write")
         return written

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import pyarrow as pa
@@ -60,14 +60,13 @@ def delta_step(
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
         for place, (alias, _) in enumerate(plan.scans):
-            chosen = _term_segments(plan, inputs, place) if inputs[alias].new else None
+            chosen = _term_parts(plan, inputs, place) if inputs[alias].new else None
             if chosen is None:
                 continue
             views = dict(table_views)
             for other, scan in plan.scans:
-                since = inputs[other].since
-                views[other] = view(read_delta(spark, scan.schema, chosen[other], since))
-            rows = {other: sum(s.rows for s in chosen[other]) for other in chosen}
+                views[other] = view(chosen[other].read(spark, scan.schema))
+            rows = {other: part.rows for other, part in chosen.items()}
             order = _join_order(plan, alias, rows)
             terms.append(plan.term(order, views, _broadcast(order, rows)))
         return spark.sql(plan.whole(terms)) if terms else None
@@ -79,25 +78,80 @@ def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
     return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
 
 
-def _term_segments(
+@dataclass(frozen=True)
+class Part:
+    """What a term reads of one scan: segments, and what of their tuples can matter."""
+
+    segments: tuple[Segment, ...]
+    least: int | None = None
+    largest: int | None = None
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(s.rows for s in self.segments)
+
+    def read(self, spark: SparkSession, schema: Schema) -> DataFrame:
+        """The tuples; conditions that all segments meet are left out."""
+        least, largest = self.least, self.largest
+        if least is not None and all((s.least_time or 0) >= least for s in self.segments):
+            least = None
+        if largest is not None and all((s.largest_time or 0) <= largest for s in self.segments):
+            largest = None
+        frame = read(spark, schema, [s.path for s in self.segments], least, largest)
+        for name, (low, high) in self.ranges.items():
+            if not all(_is_within(s, name, low, high) for s in self.segments):
+                frame = frame.where(f"{quoted(name)} BETWEEN {low}L AND {high}L")
+        return frame
+
+
+def _term_parts(
     plan: Delta | Panes, inputs: Mapping[str, Input], place: int
-) -> dict[str, tuple[Segment, ...]] | None:
+) -> dict[str, Part] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
     alias = plan.scans[place][0]
     delta = inputs[alias].new
     least = min(s.least_time for s in delta if s.least_time is not None)
     largest = max(s.largest_time for s in delta if s.largest_time is not None)
-    chosen = {alias: delta}
+    chosen = {alias: Part(delta, inputs[alias].since)}
     for at, (other, _) in enumerate(plan.scans):
         if at == place:
             continue
         known = inputs[other].old + (inputs[other].new if at < place else ())
         before, after = plan.reach(other)
-        low = None if before is None else least - before
-        chosen[other] = overlapping(known, low, largest + after)
-        if not chosen[other]:
+        bounds = [inputs[other].since, None if before is None else least - before]
+        low = max((b for b in bounds if b is not None), default=None)
+        ranges = _key_ranges(plan, other, alias, delta)
+        met = overlapping(known, low, largest + after)
+        met = tuple(s for s in met if all(_meets(s, name, *r) for name, r in ranges.items()))
+        if not met:
             return None
+        chosen[other] = Part(met, low, largest + after, ranges)
     return chosen
+
+
+def _key_ranges(
+    plan: Delta | Panes, alias: str, delta_alias: str, delta: Sequence[Segment]
+) -> dict[str, tuple[int, int]]:
+    """What the keys of the delta leave of the columns that have to equal them."""
+    ranges = {}
+    for own, theirs in plan.equalities:
+        if own.relation == alias and theirs.relation == delta_alias:
+            known = [(s.keys or {}).get(theirs.name) for s in delta]
+            spans = [span for span in known if span is not None]
+            if len(spans) == len(known):
+                ranges[own.name] = (min(low for low, _ in spans), max(high for _, high in spans))
+    return ranges
+
+
+def _meets(segment: Segment, name: str, low: int, high: int) -> bool:
+    span = (segment.keys or {}).get(name)
+    return span is None or (span[0] <= high and low <= span[1])
+
+
+def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
+    span = (segment.keys or {}).get(name)
+    return span is not None and low <= span[0] and span[1] <= high
 
 
 def _join_order(plan: Delta | Panes, first: str, rows: Mapping[str, int]) -> list[str]:
@@ -239,14 +293,6 @@ def read(
     if largest is not None:
         conditions.append(f"{TIME} <= {largest}")
     return frame.where(" AND ".join(conditions)) if conditions else frame
-
-
-def read_delta(
-    spark: SparkSession, schema: Schema, segments: Sequence[Segment], since: int | None
-) -> DataFrame:
-    """Tuples of a stream's segments, not older than `since`."""
-    is_old = since is not None and any((s.least_time or 0) < since for s in segments)
-    return read(spark, schema, [s.path for s in segments], since if is_old else None)
 
 
 @contextmanager

@@ -38,7 +38,11 @@ def unreadable(spark: SparkSession, source: Files, position: Position) -> Unread
     """
     found: dict[str, str] = {}
     marks: dict[str, Any] = {}
-    for name in source.fresh(position):
+    try:
+        names = source.fresh(position)
+    except OSError:  # the folder itself
+        return None
+    for name in names:
         before = mark(name)
         why = _trial(spark, source, name)
         if why is not None and before is not None and before == mark(name):

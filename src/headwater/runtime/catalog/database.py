@@ -100,7 +100,7 @@ class Database:
         connection.autocommit = True
         connection.execute(f'SET search_path TO "{self._schema}"')
         connection.execute(f"SET lock_timeout TO {limit}")
-        connection.execute(f"SET idle_in_transaction_session_timeout TO {3 * limit}")
+        connection.execute(f"SET idle_in_transaction_session_timeout TO {max(3 * limit, 10_000)}")
         connection.autocommit = False
 
     def open(self, create: bool) -> None:
@@ -229,8 +229,9 @@ class Database:
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown, whether or not it is one that can be used."""
-    hidden = re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", url)
+    """A URL as it may be shown, whether or not it is one that can be used: rather too little of it
+    than a part of a password with odd characters."""
+    hidden = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
 
 

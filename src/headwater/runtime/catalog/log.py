@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from headwater.errors import CatalogError
+from headwater.errors import CatalogError, Overtaken
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
 from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
@@ -100,15 +100,18 @@ class Log(Store):
         ended: str | None = None,
         removed: Sequence[int] = (),
         profiles: Mapping[str, Json] | None = None,
+        expecting: Mapping[tuple[str, str], Json] | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
         A commit whose segments' keys are known was made before: nothing changes, and what is left
-        of its segments is returned. Raises LeaseLost if the lease has passed to another, and
-        CatalogError if a log or stream was dropped meanwhile, or a file swept.
+        of its segments is returned. Raises LeaseLost if the lease has passed to another, Overtaken
+        if a cursor is not as expected, and CatalogError if a log or stream was dropped meanwhile,
+        or a file swept.
         """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
+            _check_cursors(transaction.connection, expecting or {})
             if _was_made(transaction.connection, segments):
                 return self._whole(_made_before(transaction.connection, segments))
             kept = [_append(transaction, self._short(segment)) for segment in segments]
@@ -145,6 +148,11 @@ class Log(Store):
         with self._database.read() as connection:
             _check_pieces(connection, span)
             return rows(connection, self._segment, chosen, span)
+
+    def pieces(self, log: str) -> list[Segment]:
+        """The segments that were replaced by a compacted one and not yet removed."""
+        replaced = sa.and_(_S.c.log == log, _S.c.compacted_into.is_not(None))
+        return self._rows(self._segment, sa.select(_S).where(replaced).order_by(_S.c.seq))
 
     def log_stats(self, log: str) -> LogStats:
         """What the log holds now and ever held; raises CatalogError if there is no such log."""
@@ -307,6 +315,14 @@ def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
     upsert(transaction.connection, schema.cursors, values, "owner", "input")
 
 
+def _check_cursors(connection: Connection, expecting: Mapping[tuple[str, str], Json]) -> None:
+    table = schema.cursors
+    for (owner, input), position in expecting.items():
+        same = sa.and_(table.c.owner == owner, table.c.input == input)
+        if connection.scalar(sa.select(table.c.position).where(same)) != position:
+            raise Overtaken(f"{owner} has moved on in {input}: another commit came first")
+
+
 def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
     """A compacted segment across an end of the span can be read only by its pieces."""
     split = connection.execute(_SPLIT, span).first()
@@ -429,8 +445,12 @@ def _later(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:
 
 
 def _advance(connection: Connection, stream: str, event_time: int) -> None:
-    """The largest event time of a stream only grows."""
-    largest = _later(schema.streams.c.max_event_time, event_time)
+    """The largest event time of a stream only grows, and not after its end."""
+    table = schema.streams
+    ended = sa.select(table.c.ended).where(table.c.name == stream.lower())
+    if connection.scalar(ended):
+        raise CatalogError(f"stream {stream} has ended: nothing can be added to it")
+    largest = _later(table.c.max_event_time, event_time)
     _change_stream(connection, stream, max_event_time=largest)
 
 

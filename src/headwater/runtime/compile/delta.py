@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headwater.algebra.canonical import Block
-from headwater.algebra.expressions import Column, columns_of, conjuncts
+from headwater.algebra.expressions import Call, Column, columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.windows import Range, Rows
@@ -45,6 +45,17 @@ class Delta:
     @cached_property
     def slides(self) -> frozenset[int]:
         return slides_of(scan.window for _, scan in self.scans)
+
+    @cached_property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        """Columns of two sources that have to be equal, each pair both ways."""
+        pairs = []
+        for part in conjuncts(to_expr(self.block.where)):
+            if isinstance(part, Call) and part.name == "=":
+                a, b = part.args
+                if isinstance(a, Column) and isinstance(b, Column) and a.relation != b.relation:
+                    pairs += [(a, b), (b, a)]
+        return tuple(pairs)
 
     @cached_property
     def entry(self) -> str:

@@ -74,6 +74,10 @@ class Panes:
     def slides(self) -> frozenset[int]:
         return self.delta.slides
 
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.delta.equalities
+
     def reach(self, alias: str) -> tuple[int | None, int]:
         return self.delta.reach(alias)
 

@@ -1,0 +1,147 @@
+"""The engine's loop where it meets other processes and a catalog that is away.
+
+Sources are empty folders and steps are replaced, so no Spark is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from headwater.errors import CatalogUnavailable, LeaseLost
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.engine import Engine, Limits, Unit
+
+Step = Callable[[Engine, Unit], bool]
+
+
+@pytest.fixture
+def headwater(tmp_path: Path) -> Iterator[Headwater]:
+    """A stream that reads an empty folder, and a query."""
+    (tmp_path / "in").mkdir()
+    with open_state(tmp_path / "state") as opened:
+        opened.execute(f"""
+            CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts
+              FROM files(path => '{tmp_path}/in', format => 'json');
+            CREATE QUERY q AS SELECT a FROM s;
+            """)
+        spark: Any = None
+        opened._engine = Engine(opened.catalog, opened.state, spark, Limits(backoff=0.01))
+        yield opened
+
+
+@contextmanager
+def running(headwater: Headwater) -> Iterator[Thread]:
+    """Until idle, in a thread that ends by itself."""
+    thread = Thread(target=headwater.run, kwargs={"until_idle": True, "interval": 0.01})
+    thread.start()
+    yield thread
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def ended(headwater: Headwater) -> bool:
+    row = headwater.catalog.stream("s")
+    assert row is not None
+    return row.ended
+
+
+@pytest.mark.parametrize("name", ["ingest:s", "unit"])
+def test_nobody_declares_a_stream_ended_while_another_works(
+    headwater: Headwater, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (unit,) = headwater.catalog.units()
+    wanted = name if name == "ingest:s" else f"unit:{unit.id}"
+    other = headwater.catalog.acquire(wanted, "elsewhere:77", 3_600)
+    assert other is not None
+    with running(headwater) as thread:
+        until(lambda: bool(headwater.engine.waiting_for.get("others")))
+        assert thread.is_alive() and not ended(headwater)
+        until(lambda: headwater.catalog.leases() == [other])
+        headwater.catalog.release(other)
+    assert ended(headwater)
+    told = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert f"elsewhere:77 works on {wanted}; waiting" in told
+    assert len(told) == len(set(told)), "it is told once"
+
+
+def test_a_lost_lease_is_no_failure_of_the_unit(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def step(engine: Engine, unit: Unit) -> bool:
+        lease = engine.claims.take(f"unit:{unit.row.id}")
+        assert lease is not None
+        tries.append(lease.token)
+        if len(tries) == 1:
+            raise LeaseLost("another took it")
+        return False
+
+    monkeypatch.setattr(Engine, "step", step)
+    headwater.run(until_idle=True, interval=0.01)
+    (unit,) = headwater.catalog.units()
+    assert (unit.state, unit.error, unit.retries) == ("running", "", 0)
+    assert len(tries) > 1 and tries[1] > tries[0], "it asks for a new one"
+
+
+def test_a_catalog_that_is_away_is_no_failure_of_the_unit(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[bool] = []
+
+    def step(engine: Engine, unit: Unit) -> bool:
+        tries.append(True)
+        if len(tries) < 10:
+            raise CatalogUnavailable("the catalog is away")
+        return False
+
+    monkeypatch.setattr(Engine, "step", step)
+    headwater.run(until_idle=True, interval=0.01)
+    (unit,) = headwater.catalog.units()
+    assert (unit.state, unit.error, unit.retries) == ("running", "", 0)
+    assert ended(headwater)
+    told = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert told == ["the catalog is away; waiting"]
+
+
+def test_housekeeping_that_fails_stops_nothing(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def tidy(engine: Engine) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(Engine, "tidy", tidy)
+    monkeypatch.setattr("headwater.runtime.engine.TIDY_SECONDS", -1.0)
+    monkeypatch.setattr(Engine, "step", lambda engine, unit: False)
+    headwater.run(until_idle=True, interval=0.01)
+    assert ended(headwater)
+    assert "housekeeping failed" in caplog.text
+
+
+def test_a_folder_that_cannot_be_listed(headwater: Headwater, tmp_path: Path) -> None:
+    """Its stream is left open, the others go on, and a run until idle ends with the reason."""
+    headwater.execute(f"""
+        CREATE STREAM t (a INT, ts TIMESTAMP) TIMESTAMP BY ts
+          FROM files(path => '{tmp_path / ("x" * 300)}', format => 'json')
+        """)
+    headwater.run(until_idle=True, interval=0.01)
+    assert ended(headwater)
+    row = headwater.catalog.stream("t")
+    assert row is not None and not row.ended
+    (trouble,) = headwater.engine.troubles()
+    assert "stream t: " in trouble and "File name too long" in trouble
