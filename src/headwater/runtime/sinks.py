@@ -87,13 +87,13 @@ class Sinks:
         if not chosen:
             return False
         pieces = [Piece(query, s, results.read_segment(query, s)) for s in chosen if s.rows]
-        self._send(query, [piece for piece in pieces if piece.table.num_rows])
+        self._send(query, [piece for piece in pieces if piece.table.num_rows], bool(sent.failure))
         self.at_point("sink: written")
         self.catalog.commit(lease, cursors=sent.moved(chosen[-1].seq))
         self.at_point("sink: committed")
         return True
 
-    def _send(self, query: QueryRow, pieces: Sequence[Piece]) -> None:
+    def _send(self, query: QueryRow, pieces: Sequence[Piece], again: bool) -> None:
         sink = Connector(query.sink["kind"], tuple(query.sink["options"].items()))
         columns = self._columns_of(query)
         match sink_options(sink):
@@ -101,7 +101,7 @@ class Sinks:
                 for piece in pieces:
                     write_file(options, piece, columns)
             case KafkaSinkOptions() as options:
-                send_messages(self.spark, options, pieces, columns)
+                send_messages(self.spark, options, pieces, columns, again)
 
     def _columns_of(self, query: QueryRow) -> tuple[Column, ...]:
         key = (query.name, query.accepted_at)
@@ -231,12 +231,18 @@ def send_messages(
     options: KafkaSinkOptions,
     pieces: Sequence[Piece],
     columns: Sequence[Column],
+    again: bool = False,
 ) -> None:
-    """Send each row as a message, in order; returns when the brokers have them all."""
+    """Send each row as a message, in order; returns when the brokers have them all.
+
+    `again` says that it failed before: then the topic is asked for first, which takes no time.
+    """
     if not pieces:
         return
     check_connector(spark)
     reach(options.servers)
+    if again:
+        spans(spark, options.servers, options.topic)
     keys = [key for piece in pieces for key in piece.row_ids()]
     values = [json_line(row, columns) for piece in pieces for row in piece.rows(columns)]
     table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
