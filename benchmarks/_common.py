@@ -123,16 +123,23 @@ class Differ(Exception):
 def compare(
     rows: int,
     columns: str,
-    ours: Callable[[], tuple[float, DataFrame]],
-    theirs: Callable[[str], tuple[float, DataFrame]],
+    ours: Callable[[Path], tuple[float, DataFrame]],
+    theirs: Callable[[Path, str], tuple[float, DataFrame]],
+    warm: Path,
+    folder: Path,
 ) -> float:
-    """Print the throughput of each side; the least ratio over the state stores. Raises Differ."""
-    seconds, frame = ours()
+    """Print the throughput of each side; the least ratio over the state stores. Raises Differ.
+
+    Each side runs over the first folder before, so that neither starts cold.
+    """
+    ours(warm)
+    seconds, frame = ours(folder)
     wanted = fingerprint(frame, columns)
     print(f"Headwater: {rows / seconds:,.0f} rows/s ({seconds:.1f} s, {wanted[0]:,} results)")
     ratios = []
     for store in STORES:
-        other, frame = theirs(store)
+        theirs(warm, store)
+        other, frame = theirs(folder, store)
         found = fingerprint(frame, columns)
         if found != wanted:
             raise Differ(f"Structured Streaming ({store}) has {found[0]:,} results, or other ones")

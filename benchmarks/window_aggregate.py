@@ -24,35 +24,35 @@ FROM a [RANGE {RANGE - 0.001} SECONDS SLIDE {SLIDE} SECONDS] GROUP BY k)"""
 
 def grouped(a: DataFrame) -> DataFrame:
     """The same windows: a tuple on a boundary belongs to the window that ends there."""
-    shifted = F.col("ts") - F.expr("INTERVAL 1 MILLISECOND")
-    window = F.window(shifted, f"{RANGE} seconds", f"{SLIDE} seconds")
+    window = F.window("ts", f"{RANGE} seconds", f"{SLIDE} seconds", "1 millisecond")
     found = a.groupBy(window, "k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
-    return found.selectExpr("window.end AS _tau", "k", "n", "s")
+    return found.selectExpr("window.end - INTERVAL 0.001 SECOND AS _tau", "k", "n", "s")
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--rows", type=int, default=500_000)
-    options.add_argument("--batches", type=int, default=10)
+    options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--batches", type=int, default=20)
     options.add_argument("--rate", type=int, default=1_000, help="tuples a second of event time")
     chosen = options.parse_args()
     last = START + chosen.rows // chosen.rate - 2 * SLIDE
     closed = f"_tau <= timestamp_seconds({last})"
     spark = session()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+        warm, folder = Path(temporary, "warm"), Path(temporary, "streams")
+        generate(warm, "a", chosen.rows // 2, chosen.batches // 2, chosen.rate, keys=500)
         generate(folder, "a", chosen.rows, chosen.batches, chosen.rate, keys=500)
 
-        def ours() -> tuple[float, DataFrame]:
+        def ours(folder: Path) -> tuple[float, DataFrame]:
             seconds, frame = headwater(spark, folder, "a", QUERY)
             return seconds, frame.where(closed)
 
-        def theirs(store: str) -> tuple[float, DataFrame]:
+        def theirs(folder: Path, store: str) -> tuple[float, DataFrame]:
             seconds, frame = structured(spark, folder, store, "append", "0 seconds", grouped, "a")
             return seconds, frame.where(closed)
 
         try:
-            ratio = compare(chosen.rows, "unix_micros(_tau), k, n, s", ours, theirs)
+            ratio = compare(chosen.rows, "unix_micros(_tau), k, n, s", ours, theirs, warm, folder)
         except Differ as error:
             print(f"no ratio: {error}")
             return 1

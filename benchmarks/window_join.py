@@ -29,20 +29,28 @@ def joined(a: DataFrame, b: DataFrame) -> DataFrame:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--rows", type=int, default=200_000)
-    options.add_argument("--batches", type=int, default=10)
+    options.add_argument("--rows", type=int, default=400_000)
+    options.add_argument("--batches", type=int, default=20)
     options.add_argument("--rate", type=int, default=2_000, help="tuples a second of event time")
+    options.add_argument(
+        "--keys", type=int, default=20_000, help="2,000 give ten times the results"
+    )
     chosen = options.parse_args()
     spark = session()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        generate(folder, "ab", chosen.rows, chosen.batches, chosen.rate, keys=chosen.rate)
+        warm, folder = Path(temporary, "warm"), Path(temporary, "streams")
+        generate(warm, "ab", chosen.rows // 2, chosen.batches // 2, chosen.rate, keys=chosen.keys)
+        generate(folder, "ab", chosen.rows, chosen.batches, chosen.rate, keys=chosen.keys)
         try:
             ratio = compare(
                 2 * chosen.rows,
                 "k, x, y",
-                lambda: headwater(spark, folder, "ab", QUERY),
-                lambda store: structured(spark, folder, store, "append", "5 seconds", joined, "ab"),
+                lambda folder: headwater(spark, folder, "ab", QUERY),
+                lambda folder, store: structured(
+                    spark, folder, store, "append", "5 seconds", joined, "ab"
+                ),
+                warm,
+                folder,
             )
         except Differ as error:
             print(f"no ratio: {error}")

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
 from pyspark.sql import SparkSession
 
@@ -47,6 +48,7 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
+from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
@@ -216,11 +218,28 @@ class Engine:
             return False
 
     def _all(self, jobs: Sequence[Callable[[], bool]]) -> bool:
-        """All the jobs, several at once; whether any of them was worth it."""
+        """All the jobs, several at once; whether any of them was worth it.
+
+        A job that was is done again as long as others are at work: a slow unit keeps no stream or
+        other unit waiting.
+        """
         if len(jobs) < 2:
             return any(job() for job in jobs)
+        lock, waiting, working = Lock(), len(jobs), 0
+
+        def work(job: Callable[[], bool]) -> bool:
+            nonlocal waiting, working
+            with lock:
+                waiting, working = waiting - 1, working + 1
+            worked = again = job()
+            with lock:
+                working -= 1
+            while again and working and not waiting:
+                again = job()
+            return worked
+
         with ThreadPoolExecutor(min(len(jobs), self.limits.at_once)) as pool:
-            return any(list(pool.map(lambda job: job(), jobs)))
+            return any(list(pool.map(work, jobs)))
 
     def tidy(self) -> None:
         """Drop what is no longer needed, merge what is small, sweep what nobody names."""
@@ -382,7 +401,7 @@ class Engine:
         position = self.catalog.cursor(owner, "source") or {}
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
-        batch = source.poll(self.spark, position)
+        batch = source.poll(derived(self.spark, *INTERPRETED), position)
         if batch is None:
             return False
         if batch.frame is None:

@@ -18,7 +18,7 @@ from headwater.runtime import files
 from headwater.runtime.catalog import Rejects
 from headwater.runtime.compile import ARRIVAL, TIME
 from headwater.runtime.sources import MALFORMED, Batch
-from headwater.runtime.sparksql import quoted
+from headwater.runtime.sparksql import quoted, text_sql
 
 REJECTS_KEPT_PER_BATCH = 1_000
 REASON = "_reason"
@@ -65,18 +65,19 @@ def _taken_in_here(
 
 
 def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:
-    """The batch with event times in microseconds, and for each refused tuple the reason."""
-    time_ = F.unix_micros(F.col(quoted(stream.time)))
-    reason = F.when(F.col(MALFORMED).isNotNull(), F.lit("malformed"))
+    """The batch with event times in microseconds, and the reason and record of what is refused."""
+    time = f"unix_micros({quoted(stream.time)})"
+    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"]
     for column in stream.schema:
         if not column.nullable:
-            reason = reason.when(
-                F.col(quoted(column.name)).isNull(), F.lit(f"{column.name} is NULL")
-            )
+            why = text_sql(f"{column.name} is NULL")
+            reasons.append(f"WHEN {quoted(column.name)} IS NULL THEN {why}")
     if watermark is not None:
-        reason = reason.when(time_ < F.lit(watermark), F.lit(LATE))
-    names = [F.col(quoted(f.name)) for f in stream.schema]
-    record = F.coalesce(F.col(MALFORMED), F.to_json(F.struct(*names)))
-    return frame.select(
-        *names, time_.alias(TIME), F.col(ARRIVAL), reason.alias(REASON), record.alias(RECORD)
-    ).withColumn(RECORD, F.when(F.col(REASON).isNotNull(), F.col(RECORD)))
+        reasons.append(f"WHEN {time} < {watermark}L THEN '{LATE}'")
+    names = [quoted(f.name) for f in stream.schema]
+    record = f"coalesce({MALFORMED}, to_json(struct({', '.join(names)})))"
+    flagged = frame.selectExpr(
+        "*", f"{time} AS {TIME}", f"CASE {' '.join(reasons)} END AS {REASON}"
+    )
+    kept = f"CASE WHEN {REASON} IS NOT NULL THEN {record} END AS {RECORD}"
+    return flagged.selectExpr(*names, TIME, ARRIVAL, REASON, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -57,6 +58,21 @@ def open_session(
         raise RuntimeFailure(f"Spark did not start on {master}: {error}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+INTERPRETED = ("spark.sql.codegen.wholeStage", "false")
+"""For few rows it takes longer to generate code than to do without."""
+
+
+@functools.cache
+def derived(spark: SparkSession, name: str, value: str) -> SparkSession:
+    """The same session with one setting that is different."""
+    other = spark.newSession()
+    for key in SETTINGS:
+        if key.startswith("spark.sql.") and other.conf.isModifiable(key):
+            other.conf.set(key, SETTINGS[key])
+    other.conf.set(name, value)
+    return other
 
 
 def _check_java() -> None:

@@ -23,6 +23,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def text_sql(value: str) -> str:
+    """A text as a literal."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
 def spark_type(type_: Type) -> str:
     """The Spark type in which values of a type are kept; NULL alone becomes a STRING."""
     return {"INTERVAL": "BIGINT", "NULL": "STRING"}.get(type_.name, str(type_))
@@ -95,8 +101,7 @@ def _literal(expr: Literal) -> str:
             assert isinstance(value, Decimal)
             return f"CAST('{value:f}' AS {type_})"
         case "STRING":
-            text = str(value).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-            return f"'{text}'"
+            return text_sql(str(value))
         case _:
             return f"CAST({value} AS {spark_type(type_)})" if type_.name != "INT" else f"({value})"
 

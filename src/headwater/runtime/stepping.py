@@ -32,6 +32,7 @@ from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
+from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
@@ -46,6 +47,9 @@ from headwater.runtime.steps import (
     read,
     read_panes,
 )
+
+INTERPRETED_ROWS = 30_000
+"""A step that reads so few rows runs without generated code."""
 
 
 @dataclass
@@ -179,10 +183,11 @@ class Stepper:
         step = self._begun(unit, known)
         if not plan.are_kept:
             if instants:
-                windows = self._windows(unit, known, segments, instants)
+                spark = self._session(_rows(segments))
+                windows = self._windows(unit, known, segments, instants, spark)
                 frames = {alias: held.frame for alias, held in windows.items()}
-                panes = made_panes(self.spark, plan, frames, self._tables(unit))
-                frame = panes_step(self.spark, plan, panes, known.instant, instants)
+                panes = made_panes(spark, plan, frames, self._tables(unit, spark))
+                frame = panes_step(spark, plan, panes, known.instant, instants)
                 self._tell_instants(unit, step, frame, known, windows, instants)
             return step
         live = self.catalog.segments(panes_log(unit.row.id))
@@ -196,9 +201,10 @@ class Stepper:
             return step
         step.cursors[unit.row.id, "instant"] = instants[-1]
         if paths or not plan.keys:
-            panes = self._read_panes(unit, plan, paths)
-            frame = panes_step(self.spark, plan, panes, known.instant, instants)
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
+            spark = self._session(held)
+            panes = self._read_panes(unit, plan, paths, spark)
+            frame = panes_step(spark, plan, panes, known.instant, instants)
             self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
         return step
 
@@ -209,11 +215,11 @@ class Stepper:
             return None
         step = self._begun(unit, known)
         if instants:
-            windows = self._windows(unit, known, segments, instants)
+            spark = self._session(_rows(segments))
+            windows = self._windows(unit, known, segments, instants, spark)
             frames = {alias: held.frame for alias, held in windows.items()}
-            frame = instants_step(
-                self.spark, plan, frames, self._tables(unit), known.instant, instants
-            )
+            tables = self._tables(unit, spark)
+            frame = instants_step(spark, plan, frames, tables, known.instant, instants)
             self._tell_instants(unit, step, frame, known, windows, instants)
         return step
 
@@ -235,7 +241,7 @@ class Stepper:
             if isinstance(scan.window, Rows) and held.rows > self.limits.rows_carried_at + 2 * sum(
                 s.rows for s in held.carried
             ):
-                kept = carry(self.spark, scan.window, held.frame, instants[-1])
+                kept = carry(scan.window, held.frame, instants[-1])
                 self._keep(unit, step, kept, held.rows, alias)
                 step.removed += held.carried
                 step.cursors[unit.row.id, f"carried:{alias}"] = instants[-1]
@@ -251,7 +257,7 @@ class Stepper:
         step = Step({}, removed=live)
         kept = [s for s in live if s.largest_time is None or s.largest_time > instant]
         if kept:
-            panes = self._read_panes(unit, unit.plan, [s.path for s in kept])
+            panes = self._read_panes(unit, unit.plan, [s.path for s in kept], self.spark)
             frame = merged_panes(self.spark, unit.plan, panes, instant)
             self._keep(unit, step, frame, sum(s.rows for s in kept), None)
         return step
@@ -275,11 +281,16 @@ class Stepper:
             inputs[alias] = Input(
                 overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
             )
-        known_joins = self.meter.values(unit.row.id)
-        frame, unit.terms = delta_step(
-            self.spark, unit.plan, inputs, self._tables(unit), known_joins
-        )
+        rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
+        spark = self._session(rows)
+        joins = self.meter.values(unit.row.id)
+        tables = self._tables(unit, spark)
+        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins)
         return frame
+
+    def _session(self, rows: int) -> SparkSession:
+        """The session for a step that reads so many rows."""
+        return self.spark if rows > INTERPRETED_ROWS else derived(self.spark, *INTERPRETED)
 
     def _tell(
         self, unit: Unit, step: Step, frame: DataFrame | None, start: int | None, rows: int
@@ -350,6 +361,7 @@ class Stepper:
         known: _Known,
         segments: Mapping[str, tuple[Segment, ...]],
         instants: Sequence[int],
+        spark: SparkSession,
     ) -> dict[str, _Window]:
         """What each window holds at the last instant told or takes in until the last of these."""
         first = instants[0] if known.instant is None else known.instant
@@ -363,23 +375,29 @@ class Stepper:
             least = max((t for t in (least, since) if t is not None), default=None)
             chosen = overlapping(segments[alias], least, instants[-1])
             paths = [s.path for s in chosen]
-            frame = read(self.spark, scan.schema, paths, least, instants[-1])
+            frame = read(spark, scan.schema, paths, least, instants[-1])
             if carried:
-                frame = frame.union(read(self.spark, scan.schema, [s.path for s in carried]))
+                frame = frame.union(read(spark, scan.schema, [s.path for s in carried]))
             windows[alias] = _Window(frame, sum(s.rows for s in (*chosen, *carried)), carried)
         return windows
 
-    def _read_panes(self, unit: Unit, plan: Panes, paths: Sequence[str]) -> DataFrame:
+    def _read_panes(
+        self, unit: Unit, plan: Panes, paths: Sequence[str], spark: SparkSession
+    ) -> DataFrame:
         if unit.panes_schema is None:
             unit.panes_schema = panes_schema(self.spark, plan)
-        return read_panes(self.spark, unit.panes_schema, paths)
+        return read_panes(spark, unit.panes_schema, paths)
 
-    def _tables(self, unit: Unit) -> dict[str, DataFrame]:
+    def _tables(self, unit: Unit, spark: SparkSession) -> dict[str, DataFrame]:
         frames = {}
         for view, scan in unit.plan.tables:
             declared = self.definitions.tables[scan.table.lower()]
-            frames[view] = read_table(self.spark, declared.source, declared.table.schema)
+            frames[view] = read_table(spark, declared.source, declared.table.schema)
         return frames
+
+
+def _rows(segments: Mapping[str, Sequence[Segment]]) -> int:
+    return sum(s.rows for found in segments.values() for s in found)
 
 
 def _position(reached: Mapping[str, Any], fresh: Sequence[Segment]) -> dict[str, Any]:

@@ -227,11 +227,13 @@ def instants_step(
         return spark.sql(_with(names, plan.text(instants[0] - 1)))
 
 
-def carry(spark: SparkSession, window: Rows, held: DataFrame, instant: int) -> DataFrame:
+def carry(window: Rows, held: DataFrame, instant: int) -> DataFrame:
     """The tuples that a window by rows holds after an instant, of those it held before and since."""
-    with _views(spark) as view:
+    with _views(held.sparkSession) as view:
         rows = opened(view(held), window)
-        return spark.sql(f"SELECT * EXCEPT ({UNTIL}) FROM {rows} WHERE {UNTIL} > {instant}")
+        return held.sparkSession.sql(
+            f"SELECT * EXCEPT ({UNTIL}) FROM {rows} WHERE {UNTIL} > {instant}"
+        )
 
 
 def _instants(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:

@@ -21,12 +21,21 @@ from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.pacing import within_rows
+from headwater.runtime.session import derived
 from headwater.runtime.sources.base import MALFORMED, Batch, Position
-from headwater.runtime.sources.lines import parsed
-from headwater.runtime.sparksql import quoted, spark_type
+from headwater.runtime.sparksql import quoted, spark_type, text_sql
 
 SMALL_BYTES = 16_000_000
 """A batch of at most so many bytes passes through the driver, which is quicker."""
+
+WHOLE_BYTES = 4_000_000
+"""A file of at most so many bytes is read by one task."""
+
+PLACE_BITS = 40
+FILE, PLACE = "_file", "_place"
+LINE = "_metadata.file_block_start + (monotonically_increasing_id() & 8589934591L)"
+"""The place of a line: a task reads one piece of a file, in which no line is shorter than a byte, or
+whole files, each from its beginning."""
 
 ASIDE = "aside"
 """Where a position keeps the files that cannot be read, each with its mark."""
@@ -109,20 +118,39 @@ def list_files(path: str) -> list[str]:
 
 
 def with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
-    """Rows of a file are in one partition and in order, so file and row make the arrival."""
-    row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    numbers = F.create_map(
-        *(part for n, f in enumerate(files) for part in (F.lit(f), F.lit(first + n)))
-    )
-    name = F.regexp_replace(F.url_decode(F.col("_file")), "^file:/+", "/")
-    number = numbers[name].cast("bigint")
-    return frame.withColumn(ARRIVAL, F.shiftleft(number, 33).bitwiseOR(row)).drop("_file")
+    """File and place in the file make the arrival."""
+    numbers = [(first + n) << PLACE_BITS for n in range(len(files))]
+    file = f"{numbers[0]}L"
+    if len(files) > 1:
+        pairs = ", ".join(f"{text_sql(f)}, {n}L" for f, n in zip(files, numbers, strict=True))
+        name = f"regexp_replace(url_decode(replace({FILE}, '+', '%2B')), '^file:/+', '/')"
+        file = f"element_at(map({pairs}), {name})"
+    others = [quoted(name) for name in frame.columns if name not in (FILE, PLACE)]
+    return frame.selectExpr(*others, f"{file} + {PLACE} AS {ARRIVAL}")
+
+
+def _placed(frame: DataFrame, columns: Sequence[str], place: str) -> DataFrame:
+    return frame.selectExpr(*columns, f"_metadata.file_path AS {FILE}", f"{place} AS {PLACE}")
+
+
+def _split(schema: Schema) -> tuple[str, list[str]]:
+    """The columns as a reader of text takes them, and by their names."""
+    columns = [f"{quoted(f.name)} {spark_type(f.type)}" for f in schema]
+    return ", ".join([*columns, f"{MALFORMED} STRING"]), [quoted(f.name) for f in schema]
 
 
 def _read_json(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
-    lines = spark.read.option("maxPartitionBytes", str(1 << 40)).text(list(files))
-    lines = lines.selectExpr("value", "_metadata.file_path AS _file").where("trim(value) <> ''")
-    return parsed(lines, "json", schema)
+    columns, names = _split(schema)
+    reader = _unpacked(spark, files).read.schema(columns).option("mode", "PERMISSIVE")
+    frame = reader.option("columnNameOfCorruptRecord", MALFORMED).json(list(files))
+    return _placed(frame, [*names, MALFORMED], LINE)
+
+
+def _unpacked(spark: SparkSession, files: Sequence[str]) -> SparkSession:
+    """A session in which a task reads one file or piece of a file, where files have pieces."""
+    if all(Path(name).stat().st_size <= WHOLE_BYTES for name in files):
+        return spark
+    return derived(spark, "spark.sql.files.openCostInBytes", str(1 << 27))
 
 
 def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
@@ -161,15 +189,14 @@ def _read_csv_alike(
             f"{quoted(field.name)} {spark_type(field.type)}" if field else f"`_unused{n}` STRING"
         )
     reader = (
-        spark.read.schema(", ".join([*columns, f"{MALFORMED} STRING"]))
+        _unpacked(spark, files)
+        .read.schema(", ".join([*columns, f"{MALFORMED} STRING"]))
         .option("header", "true")
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", MALFORMED)
-        .option("maxPartitionBytes", str(1 << 40))
     )
-    names = ", ".join(quoted(f.name) for f in schema)
-    frame = reader.csv(list(files))
-    return frame.selectExpr(*names.split(", "), MALFORMED, "_metadata.file_path AS _file")
+    names = [quoted(f.name) for f in schema]
+    return _placed(reader.csv(list(files)), [*names, MALFORMED], LINE)
 
 
 def _read_parquet(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
@@ -207,7 +234,8 @@ def _read_parquet_alike(spark: SparkSession, files: Sequence[str], schema: Schem
     return frame.select(
         *(column.alias(name) for name, column in columns.items()),
         F.when(functools.reduce(Column.__or__, misfits), record).alias(MALFORMED),
-        F.col("_metadata.file_path").alias("_file"),
+        F.col("_metadata.file_path").alias(FILE),
+        F.col("_metadata.row_index").alias(PLACE),
     )
 
 
