@@ -404,7 +404,7 @@ class Engine:
         batch = source.poll(derived(self.spark, *INTERPRETED), position)
         if batch is None:
             return False
-        if batch.frame is None:
+        if batch.is_empty:
             self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
             return True
         if row.ended:

@@ -6,6 +6,7 @@ which count what they leave out.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ def taken_in(
     batch: Batch, stream: Stream, watermark: int | None, folder: Path
 ) -> tuple[files.Written | None, Rejects]:
     """The segment's file of a batch, if it has one, and the tuples that are refused."""
+    if batch.table is not None:
+        return _taken_in_here(_flagged_here(batch.table, stream, watermark), stream, folder)
     assert batch.frame is not None
     flagged = _flagged(batch.frame, stream, watermark)
     if batch.small:
@@ -81,3 +84,33 @@ def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFra
     )
     kept = f"CASE WHEN {REASON} IS NOT NULL THEN {record} END AS {RECORD}"
     return flagged.selectExpr(*names, TIME, ARRIVAL, REASON, kept)
+
+
+def _flagged_here(table: pa.Table, stream: Stream, watermark: int | None) -> pa.Table:
+    """The same for records that the driver has read."""
+    times = pc.cast(table[stream.schema[stream.time].name], pa.int64())
+    conditions, reasons = [], []
+    for column in stream.schema:
+        if not column.nullable:
+            conditions.append(pc.is_null(table[column.name]))
+            reasons.append(pa.scalar(f"{column.name} is NULL"))
+    if watermark is not None:
+        conditions.append(pc.less(times, watermark))
+        reasons.append(pa.scalar(LATE))
+    reason = pa.nulls(table.num_rows, pa.string())
+    for condition, why in zip(reversed(conditions), reversed(reasons), strict=True):
+        reason = pc.if_else(pc.fill_null(condition, False), why, reason)
+    kept = table.select(stream.schema.names)
+    added = {TIME: times, ARRIVAL: table[ARRIVAL], REASON: reason, RECORD: _texts(kept, reason)}
+    for name, values in added.items():
+        kept = kept.append_column(name, values)
+    return kept
+
+
+def _texts(table: pa.Table, reason: pa.Array) -> pa.Array:
+    """The first refused records as text; nothing for the others."""
+    refused = pc.indices_nonzero(pc.is_valid(reason)).slice(0, REJECTS_KEPT_PER_BATCH)
+    texts: list[str | None] = [None] * table.num_rows
+    for at, row in zip(refused.to_pylist(), table.take(refused).to_pylist(), strict=True):
+        texts[at] = json.dumps(row, default=str)
+    return pa.array(texts, pa.string())

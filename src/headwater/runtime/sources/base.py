@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 MALFORMED = "_malformed"
@@ -21,12 +22,18 @@ Position = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Tuples that are new (None if only the position is), and the position behind them; few tuples
-    pass through the driver."""
+    """Tuples that are new, and the position behind them. They are with Spark, or here already, or
+    there are none and only the position is new. Few tuples pass through the driver."""
 
     frame: DataFrame | None
     position: Position
     small: bool = True
+    table: pa.Table | None = None
+    """With `_arrival`; no record of it is malformed."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.frame is None and self.table is None
 
 
 class Source(Protocol):

@@ -23,6 +23,7 @@ from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.pacing import within_rows
 from headwater.runtime.session import derived
 from headwater.runtime.sources.base import MALFORMED, Batch, Position
+from headwater.runtime.sources.plain import plain_json
 from headwater.runtime.sparksql import quoted, spark_type, text_sql
 
 SMALL_BYTES = 16_000_000
@@ -56,12 +57,16 @@ class Files:
         if not fresh:
             return None
         first = int(position.get("next", 0))
-        numbered = with_arrival(self.read(spark, fresh), fresh, first)
         present = set(list_files(self.options.path))
         names = sorted((set(position.get("files", ())) & present) | set(fresh))
         small = sum(Path(f).stat().st_size for f in fresh) <= SMALL_BYTES
         after = {**position, "files": names, "next": first + len(fresh)}
-        return Batch(numbered, _without(after, fresh, present), small)
+        position = _without(after, fresh, present)
+        if small and self.options.format == "json":
+            table = plain_json(fresh, self.schema, _numbers(first, len(fresh)))
+            if table is not None:
+                return Batch(None, position, table=table)
+        return Batch(with_arrival(self.read(spark, fresh), fresh, first), position, small)
 
     def fresh(self, position: Position) -> list[str]:
         """The next files to take in."""
@@ -117,9 +122,14 @@ def list_files(path: str) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
+def _numbers(first: int, files: int) -> list[int]:
+    """What the arrivals of each file begin with."""
+    return [(first + n) << PLACE_BITS for n in range(files)]
+
+
 def with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
     """File and place in the file make the arrival."""
-    numbers = [(first + n) << PLACE_BITS for n in range(len(files))]
+    numbers = _numbers(first, len(files))
     file = f"{numbers[0]}L"
     if len(files) > 1:
         pairs = ", ".join(f"{text_sql(f)}, {n}L" for f, n in zip(files, numbers, strict=True))
