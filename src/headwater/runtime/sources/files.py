@@ -32,6 +32,9 @@ SMALL_BYTES = 16_000_000
 WHOLE_BYTES = 4_000_000
 """A file of at most so many bytes is read by one task."""
 
+UNPACKED = ("spark.sql.files.openCostInBytes", str(1 << 27))
+"""The setting with which a task reads one file, or one piece of a large one."""
+
 PLACE_BITS = 40
 FILE, PLACE = "_file", "_place"
 LINE = "_metadata.file_block_start + (monotonically_increasing_id() & 8589934591L)"
@@ -160,7 +163,7 @@ def _unpacked(spark: SparkSession, files: Sequence[str]) -> SparkSession:
     """A session in which a task reads one file or piece of a file, where files have pieces."""
     if all(Path(name).stat().st_size <= WHOLE_BYTES for name in files):
         return spark
-    return derived(spark, "spark.sql.files.openCostInBytes", str(1 << 27))
+    return derived(spark, *UNPACKED)
 
 
 def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
