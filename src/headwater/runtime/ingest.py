@@ -78,7 +78,7 @@ def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFra
     if watermark is not None:
         reasons.append(f"WHEN {time} < {watermark}L THEN '{LATE}'")
     names = [quoted(f.name) for f in stream.schema]
-    record = f"coalesce({MALFORMED}, to_json(struct({', '.join(names)})))"
+    record = f"make_valid_utf8(coalesce({MALFORMED}, to_json(struct({', '.join(names)}))))"
     flagged = frame.selectExpr(
         "*", f"{time} AS {TIME}", f"CASE {' '.join(reasons)} END AS {REASON}"
     )

@@ -155,7 +155,8 @@ def _split(schema: Schema) -> tuple[str, list[str]]:
 def _read_json(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
     columns, names = _split(schema)
     reader = _unpacked(spark, files).read.schema(columns).option("mode", "PERMISSIVE")
-    frame = reader.option("columnNameOfCorruptRecord", MALFORMED).json(list(files))
+    reader = reader.option("columnNameOfCorruptRecord", MALFORMED).option("encoding", "UTF-8")
+    frame = reader.json(list(files))
     return _placed(frame, [*names, MALFORMED], LINE)
 
 
