@@ -43,6 +43,7 @@ CREATE QUERY cheap AS SELECT item, price FROM bids [NOW] WHERE price < 1;
 POINTS = (
     "ingest: written",
     "ingest: committed",
+    "unit: absorbed",
     "unit: written",
     "unit: committed",
     "compact: written",

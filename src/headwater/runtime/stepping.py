@@ -181,24 +181,29 @@ class Stepper:
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
-        if not plan.are_kept:
-            if instants:
-                spark = self._session(_rows(segments))
-                windows = self._windows(unit, known, segments, instants, spark)
-                frames = {alias: held.frame for alias, held in windows.items()}
-                panes = made_panes(spark, plan, frames, self._tables(unit, spark))
-                frame = panes_step(spark, plan, panes, known.instant, instants)
-                self._tell_instants(unit, step, frame, known, windows, instants)
-            return step
+        if plan.are_kept:
+            self._absorb_and_tell(unit, plan, known, instants, step)
+        elif instants:
+            spark = self._session(_rows(segments))
+            windows = self._windows(unit, known, segments, instants, spark)
+            frames = {alias: held.frame for alias, held in windows.items()}
+            panes = made_panes(spark, plan, frames, self._tables(unit, spark))
+            frame = panes_step(spark, plan, panes, known.instant, instants)
+            self._tell_instants(unit, step, frame, known, windows, instants)
+        return step
+
+    def _absorb_and_tell(
+        self, unit: Unit, plan: Panes, known: _Known, instants: Sequence[int], step: Step
+    ) -> None:
+        """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
         paths = [s.path for s in live]
         new = self._new(unit, known) if known.rows else None
         if new is not None:
-            written = self._keep(unit, step, new, known.rows, None)
+            paths += self._keep(unit, step, new, known.rows, None)
             self.at_point("unit: absorbed")
-            paths += written
         if not instants:
-            return step
+            return
         step.cursors[unit.row.id, "instant"] = instants[-1]
         if paths or not plan.keys:
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
@@ -206,7 +211,6 @@ class Stepper:
             panes = self._read_panes(unit, plan, paths, spark)
             frame = panes_step(spark, plan, panes, known.instant, instants)
             self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
-        return step
 
     def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
