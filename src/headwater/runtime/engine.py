@@ -48,7 +48,6 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
-from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
@@ -401,7 +400,7 @@ class Engine:
         position = self.catalog.cursor(owner, "source") or {}
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
-        batch = source.poll(derived(self.spark, *INTERPRETED), position)
+        batch = source.poll(self.spark, position)
         if batch is None:
             return False
         if batch.is_empty:

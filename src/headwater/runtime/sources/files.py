@@ -21,7 +21,7 @@ from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.pacing import within_rows
-from headwater.runtime.session import derived
+from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sources.base import MALFORMED, Batch, Position
 from headwater.runtime.sources.plain import plain_json
 from headwater.runtime.sparksql import quoted, spark_type, text_sql
@@ -69,7 +69,8 @@ class Files:
             table = plain_json(fresh, self.schema, _numbers(first, len(fresh)))
             if table is not None:
                 return Batch(None, position, table=table)
-        return Batch(with_arrival(self.read(spark, fresh), fresh, first), position, small)
+        reader = derived(spark, *INTERPRETED) if small else spark
+        return Batch(with_arrival(self.read(reader, fresh), fresh, first), position, small)
 
     def fresh(self, position: Position) -> list[str]:
         """The next files to take in."""
