@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,9 @@ from headwater.runtime.steps import (
     read,
     read_panes,
 )
+
+POOLS = 16
+"""Spark shares its slots fairly between so many pools of jobs; Spark never forgets a pool."""
 
 INTERPRETED_ROWS = 30_000
 """A step that reads so few rows runs without generated code."""
@@ -141,6 +145,8 @@ class Stepper:
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
         unit.watch, unit.ran, unit.terms = Watch(), [], ()
+        pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         known = self._known(unit)
         if isinstance(unit.plan, Delta):
             return self._delta(unit, known) if known.rows else None
