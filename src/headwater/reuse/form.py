@@ -110,6 +110,8 @@ def form_of(canonical: Canonical) -> Form:
         return Form(digest, Kind.WHOLE, digest, output, None)
     kind = Kind.JOIN
     if output is not Output.ISTREAM or body.group is not None or body.distinct:
+        if not _is_kept_in_panes(body):
+            return Form(digest, Kind.WHOLE, digest, output, None)
         kind = Kind.GROUP
     block = _aligned(body)
     return Form(digest, kind, _base(kind, block), output, block, bounds_of(block.where))
@@ -126,6 +128,34 @@ def _is_simple(body: Block) -> bool:
         and not (body.group is not None and body.distinct)
         and not body.where.empty
     )
+
+
+def _is_kept_in_panes(body: Block) -> bool:
+    """Whether groups can be made again from what a stream keeps, and be summed up from finer ones.
+
+    A tuple met a table as it was then, and a window without an end needs all there ever was.
+    """
+    scans = scans_of(body)
+    calls = () if body.group is None else body.group.calls
+    return (
+        len(scans) == len(body.sources)
+        and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
+        and all(map(_is_summed, calls))
+    )
+
+
+def _is_summed(call: AggregateCall) -> bool:
+    """Whether an aggregate of all follows from those of parts."""
+    if call.distinct:
+        return False
+    if call.name in ("count", "min", "max", "bool_and", "bool_or"):
+        return True
+    if call.name not in ("sum", "avg") or call.arg is None:
+        return False
+    type_ = call.arg.type
+    if type_.is_decimal:
+        return call.name == "sum" and type_.precision <= 28
+    return type_.is_floating or type_.is_integer or type_.name == "INTERVAL"
 
 
 # ---- the base

@@ -19,7 +19,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
+from headwater.errors import CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -30,7 +30,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import FOREVER, Delta, Shared
+from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
@@ -446,6 +446,9 @@ class Engine:
             return worked
         except CatalogUnavailable:
             raise
+        except Overtaken as error:
+            log.info("unit %s begins its step again: %s", row.id, error)
+            return True
         except LeaseLost as error:
             log.info("unit %s: %s", row.id, error)
             self.claims.lost(f"unit:{row.id}")
@@ -505,7 +508,7 @@ class Engine:
             unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran, unit.terms
         )
         unit.watch.skip()
-        self._commit(lease, step, measured)
+        self._commit(lease, step, measured, unit)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
             self._commit(lease, merged)
@@ -513,7 +516,12 @@ class Engine:
             self.catalog.set_unit_state(unit.row.id, "running")
         return True
 
-    def _commit(self, lease: Lease, step: Step, measured: Measured = UNMEASURED) -> None:
+    def _commit(
+        self, lease: Lease, step: Step, measured: Measured = UNMEASURED, unit: Unit | None = None
+    ) -> None:
+        """Keep a step; one that told instants only if the queries of its unit are still the same:
+        a query that comes counts on instants after its start not being told without it."""
+        tells = unit is not None and isinstance(unit.plan, Panes | SharedPanes)
         self.catalog.commit(
             lease,
             segments=step.segments,
@@ -521,6 +529,7 @@ class Engine:
             removed=[s.id for s in step.removed],
             statistics=measured.statistics,
             profiles=measured.profiles,
+            unit_version=(unit.row.id, unit.row.version) if unit is not None and tells else None,
         )
         self.at_point("unit: committed")
         for old in step.removed:

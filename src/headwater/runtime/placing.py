@@ -49,7 +49,7 @@ class Places:
 
     def _read(self, row: UnitRow) -> None:
         form = form_of(canonicalize(self.definitions.query(row.definition)))
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             self._whole.setdefault(row.digest, set()).add(row.id)
         else:
             self.lattice.insert(row.id, operator_of(form))
@@ -65,7 +65,7 @@ class Places:
         """Where a query with that start goes: the unit that tells it already, or the best choice of
         those that could; None for a new unit of a query that shares with its equals alone."""
         self.refresh()
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             for unit_id in sorted(self._whole.get(form.digest, ())):
                 if self._takes(unit_id, form, start):
                     return unit_id
@@ -84,13 +84,20 @@ class Places:
         if unit.state != "running" and stopped_for_good(self.catalog, unit):
             return False
         own = self.catalog.cursor(unit_id, "start")
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             return _begins(own, start) and (own == start or self._looks_back(form))
         alike = self.catalog.members_of_digest(unit_id, form.digest)
         if alike:
             told = min((_start(query) for query in alike), default=FOREVER_AGO)
             if (FOREVER_AGO if start is None else start) < told:
                 return False
+            if form.kind is Kind.GROUP:
+                return own == start or self._looks_back(form)
+        if form.kind is Kind.GROUP:
+            told_until = self.catalog.cursor(unit_id, "instant")
+            untold = told_until is None or (start is not None and told_until <= start)
+            lasting = self._looks_back(form) and self._flows(unit_id)
+            return untold and _begins(own, start) and (lasting or own == start)
         return own == start or (self._looks_back(form) and self._flows(unit_id))
 
     def _flows(self, unit_id: str) -> bool:

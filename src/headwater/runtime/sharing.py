@@ -20,10 +20,11 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
+from headwater.reuse.groups import Groups
 from headwater.reuse.members import Member, Members
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
-from headwater.runtime.compile import Plan, Shared, compiled
+from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
 from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.definitions import Definitions
 
@@ -63,17 +64,29 @@ class Sharing:
         if alone or self.form(first).kind is Kind.WHOLE:
             return compiled(self.canonical(first))
         forms = tuple(self.form(by_digest[digest]) for digest in sorted(by_digest))
-        return Shared(Members(self._operator(forms, before), forms))
+        if forms[0].kind is Kind.GROUP:
+            kept = _kept(forms, before)
+            return SharedPanes(Groups(_operator(kept, before), forms, kept))
+        return Shared(Members(_operator(forms, before), forms))
 
-    def _operator(self, forms: Sequence[Form], before: Plan | None) -> Operator:
-        """One that serves them all: what served before, relaxed for those that came."""
-        if isinstance(before, Shared):
-            known = {form.digest for form in before.members.forms}
-            gone = known - {form.digest for form in forms}
-            if len(gone) * TIGHTENED_AT < len(known):
-                new = [form for form in forms if form.digest not in known]
-                return reduce(relaxed, new, before.members.operator)
-        return serving(forms)
+
+def _kept(forms: tuple[Form, ...], before: Plan | None) -> tuple[Form, ...]:
+    """The queries that panes are made for: also those that left, while they are few."""
+    known = before.members.kept if isinstance(before, SharedPanes) else ()
+    here = {form.digest for form in forms}
+    gone = tuple(form for form in known if form.digest not in here)
+    return (*forms, *gone) if len(gone) * TIGHTENED_AT < len(known) else forms
+
+
+def _operator(forms: Sequence[Form], before: Plan | None) -> Operator:
+    """One that serves them all: what served before, relaxed for those that came."""
+    if isinstance(before, Shared | SharedPanes):
+        known = {form.digest for form in before.members.forms}
+        gone = known - {form.digest for form in forms}
+        if len(gone) * TIGHTENED_AT < len(known):
+            new = [form for form in forms if form.digest not in known]
+            return reduce(relaxed, new, before.members.operator)
+    return serving(forms)
 
 
 def looks_back(form: Form, streams: Mapping[str, Stream]) -> bool:
@@ -98,7 +111,7 @@ def serving(forms: Sequence[Form]) -> Operator:
 # ---- versions of members
 
 
-def write_members(members: Members, folder: Path) -> files.Written:
+def write_members(members: Members | Groups, folder: Path) -> files.Written:
     """A version of members as a file."""
     found = members.members
     table = pa.table(

@@ -5,6 +5,9 @@ Nothing here needs Spark, so any process that reaches the catalog may submit to 
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.nodes import Scan, relations
 from headwater.cql import Statement, unparse
@@ -22,8 +25,8 @@ from headwater.cql.statements import (
     SetOption,
     Start,
 )
-from headwater.errors import HeadwaterError
-from headwater.reuse import form_of
+from headwater.errors import HeadwaterError, Overtaken
+from headwater.reuse import Form, Kind, form_of
 from headwater.reuse.decide import Choice
 from headwater.runtime.catalog import (
     Catalog,
@@ -38,6 +41,9 @@ from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import settle
 from headwater.runtime.limits import Limits, checked
 from headwater.runtime.placing import FOREVER_AGO, places, relaxed_definition
+
+TRIES = 100
+"""How often a query is placed anew because its unit went on meanwhile."""
 
 
 def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
@@ -109,6 +115,19 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         end_at=end,
     )
     form = form_of(canonical)
+    for _ in range(TRIES):
+        with suppress(Overtaken):
+            return _placed(catalog, definitions, canonical, form, query)
+        start = _start(catalog, plan, statement.start)
+        end = None if statement.lifetime is None or start is None else start + statement.lifetime
+        query = replace(query, start_at=start, end_at=end)
+    raise HeadwaterError(f"{statement.name} was overtaken {TRIES} times by its unit; try again")
+
+
+def _placed(
+    catalog: Catalog, definitions: Definitions, canonical: Canonical, form: Form, query: NewQuery
+) -> QueryRow:
+    start = query.start_at
     choice = places(catalog, definitions).choose(form, start)
     unit_id = choice.name if isinstance(choice, Choice) else choice
     if unit_id is None:
@@ -117,7 +136,10 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
     else:
         relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
         earlier = _earlier(catalog.cursor(unit_id, "start"), start)
-        row = catalog.accept_query(query, unit_id, _started(unit_id, earlier), relaxed)
+        known = catalog.members_of_digest(unit_id, form.digest)
+        untold = form.kind is Kind.GROUP and not known
+        cursors = _started(unit_id, earlier)
+        row = catalog.accept_query(query, unit_id, cursors, relaxed, untold)
         settle(catalog, row.unit_id)
     if isinstance(choice, Choice):
         _note(catalog, row, choice)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from headwater.errors import CatalogError, nearest
+from headwater.errors import CatalogError, Overtaken, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
@@ -42,9 +42,11 @@ class Queries(Store):
         unit: NewUnit | str,
         cursors: Cursors | None = None,
         definition: str | None = None,
+        untold: bool = False,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the one with this id, and set cursors; a unit
-        that is relaxed for it gets another definition.
+        that is relaxed for it gets another definition. If results after its start have to be
+        `untold`, and the unit has evaluated such an instant, Overtaken is raised.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
@@ -52,6 +54,8 @@ class Queries(Store):
             _check_free(transaction, query.name)
             unit_id = unit if isinstance(unit, str) else _create_unit(transaction, unit)
             _check_unit(transaction, unit_id)
+            if untold:
+                _check_untold(transaction, unit_id, query.start_at)
             row = QueryRow(
                 name=query.name.lower(),
                 spelled=query.name,
@@ -264,6 +268,14 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     create_log(transaction, panes_log(unit.id))
     create_log(transaction, members_log(unit.id))
     return unit.id
+
+
+def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> None:
+    table = schema.cursors
+    same = sa.and_(table.c.owner == unit_id, table.c.input == "instant")
+    instant = transaction.connection.scalar(sa.select(table.c.position).where(same))
+    if instant is not None and (start is None or instant > start):
+        raise Overtaken(f"unit {unit_id} has told {instant} already")
 
 
 def _change_members(transaction: Transaction, unit_id: str, definition: str | None = None) -> None:

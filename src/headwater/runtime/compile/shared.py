@@ -7,7 +7,7 @@ place among them by binary search: other queries are other data, and the same co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.members import HELD, Members, Shape
-from headwater.reuse.shapes import Axis
+from headwater.reuse.shapes import Axis, Table
 from headwater.runtime.compile.delta import Delta, dotted
 from headwater.runtime.compile.windows import (
     TIME,
@@ -92,15 +92,15 @@ class Shared:
         cells = [f"{self._cell(at, v, shape)} AS _cell{at}" for at, v, shape in places]
         rows = f"SELECT *, {', '.join(cells)} FROM ({rows})"
         found = [
-            f"{_search(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
+            f"{search(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
             for at, _, shape in places
         ]
         rows = f"SELECT *, {', '.join(found)} FROM ({rows})"
         if len(shapes) == 1:
             told = [f"_entry0 AS _tau, 0 AS {SHAPE}, _place0 - 1 AS {CLASS}", *self._items()]
-            return f"SELECT {', '.join(told)} FROM ({rows}) WHERE {_is_found(0)}"
+            return f"SELECT {', '.join(told)} FROM ({rows}) WHERE {is_found(0)}"
         chosen = [
-            f"IF({_is_found(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
+            f"IF({is_found(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
             for at, v, _ in places
         ]
         told = [f"_m.tau AS _tau, _m.shape AS {SHAPE}, _m.class AS {CLASS}", *self._items()]
@@ -133,24 +133,23 @@ class Shared:
             since = entry if slide is None else last_multiple(entry, slide)
             return f"({since} - {_time(column.name)})"
 
-        number = "0L"
-        for n, term in enumerate(shape.terms):
-            value, cuts = sql(term, naming), f"cuts{at}_{n}"
-            search = _search(cuts, value, len(shape.table.axes[n].cuts))
-            interval = f"IF({value} IS NULL, 0, 1 + {search})"
-            number = f"({number} * (size({cuts}) + 2) + {interval})"
-        return number
+        return cell(at, [sql(term, naming) for term in shape.terms], shape.table)
 
     @cached_property
     def constants(self) -> pa.Table:
         """The arrays of all shapes, in one row."""
-        columns: dict[str, pa.Array] = {}
-        for at, shape in enumerate(self.members.shapes):
-            for n, axis in enumerate(shape.table.axes):
-                columns[f"cuts{at}_{n}"] = _array(axis)
-            cells = pa.array(shape.table.cells, pa.int64())
-            columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
-        return pa.table(columns)
+        return arrays(shape.table for shape in self.members.shapes)
+
+
+def arrays(tables: Iterable[Table[str]]) -> pa.Table:
+    """The constants of tables as arrays, in one row."""
+    columns = {"_": pa.array([0], pa.int32())}
+    for at, table in enumerate(tables):
+        for n, axis in enumerate(table.axes):
+            columns[f"cuts{at}_{n}"] = _array(axis)
+        cells = pa.array(table.cells, pa.int64())
+        columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
+    return pa.table(columns)
 
 
 def _array(axis: Axis) -> pa.Array:
@@ -159,7 +158,17 @@ def _array(axis: Axis) -> pa.Array:
     return pa.array([values], pa.list_(type_))
 
 
-def _search(array: str, value: str, length: int) -> str:
+def cell(at: int, values: Sequence[str], table: Table[str]) -> str:
+    """SQL of the cell in which a row with those values is, of all that the axes of a table make."""
+    number = "0L"
+    for n, (value, axis) in enumerate(zip(values, table.axes, strict=True)):
+        cuts = f"cuts{at}_{n}"
+        interval = f"IF({value} IS NULL, 0, 1 + {search(cuts, value, len(axis.cuts))})"
+        number = f"({number} * (size({cuts}) + 2) + {interval})"
+    return number
+
+
+def search(array: str, value: str, length: int) -> str:
     """SQL of how many values of a sorted array of about that length are not above a value."""
     steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
     if not steps:
@@ -167,7 +176,8 @@ def _search(array: str, value: str, length: int) -> str:
     return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
 
 
-def _is_found(at: int) -> str:
+def is_found(at: int) -> str:
+    """SQL: a query wants the cell of a row."""
     return f"get(cells{at}, _place{at} - 1) = _cell{at}"
 
 
