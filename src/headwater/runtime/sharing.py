@@ -200,6 +200,11 @@ def founder(catalog: Catalog, unit_id: str) -> str | None:
     return None if unit is None else unit.digest
 
 
+def place(member: Member, item: int) -> int:
+    """The column in which an item of a query is told."""
+    return item if member == EVERYTHING else member.items[item]
+
+
 def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
     """Which rows of a table are a member's; None if all."""
     if member == EVERYTHING:
