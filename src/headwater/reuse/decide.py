@@ -17,7 +17,8 @@ from headwater.algebra.nodes import Scan
 from headwater.algebra.predicate import Box
 from headwater.algebra.windows import Range
 from headwater.reuse.form import Form
-from headwater.reuse.operator import Operator, Relation, changes, operator_of, relation, relaxed
+from headwater.reuse.operator import Operator, Relation, operator_of, relation, relaxed
+from headwater.reuse.words import changes
 
 SECOND = 1_000_000
 
