@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.cql import parse_query
 from headwater.reuse import Form, Kind, Lattice, Operator, operator_of, prefixes, relaxed
+from headwater.reuse.lattice import MOST_TRIED
 from overlapping import random_join, window
 from strategies import SOURCES
 
@@ -68,6 +69,11 @@ class Plain:
 def check(lattice: Lattice, plain: Plain, one: Form, regions: int) -> None:
     assert sorted(lattice.candidates(one, regions)) == plain.candidates(one, regions)
     assert sorted(lattice.serving(one, regions)) == plain.serving(one, regions)
+    nearest = list(lattice.nearest(one, regions))
+    assert len(nearest) == len(set(nearest)) and set(nearest) <= set(plain.candidates(one, regions))
+    more = len(plain.candidates(one, regions)) - len(plain.serving(one, regions))
+    assert len(nearest) == len(plain.serving(one, regions)) + min(more, MOST_TRIED)
+    assert sorted(nearest[: len(plain.serving(one, regions))]) == plain.serving(one, regions)
     parts = [(part.base, sorted(names)) for part, names in lattice.parts(one, regions)]
     assert parts == plain.parts(one, regions)
 
@@ -120,10 +126,10 @@ def test_by_hand() -> None:
     wide = form(f"SELECT b.price, b.item {JOIN} WHERE b.item = a.item AND b.price > 5")
     lattice.insert("wide", operator_of(wide), 0b01)
     narrow = form(f"SELECT b.price {JOIN} WHERE b.item = a.item AND b.price > 9")
-    assert lattice.candidates(narrow) == lattice.serving(narrow) == ["wide"]
+    assert lattice.candidates(narrow) == list(lattice.serving(narrow)) == ["wide"]
     assert lattice.candidates(narrow, 0b10) == []
     lattice.insert("narrow", operator_of(narrow), 0b10)
-    assert lattice.serving(wide) == ["wide"]
+    assert list(lattice.serving(wide)) == ["wide"]
     assert sorted(lattice.candidates(wide)) == ["narrow", "wide"]
     three = form(
         f"SELECT b.price, i.label {JOIN}, Items i WHERE b.item = a.item AND a.note = i.label"
@@ -131,6 +137,20 @@ def test_by_hand() -> None:
     ((part, names),) = lattice.parts(three)
     assert part.base == wide.base
     assert sorted(names) == ["narrow", "wide"]
+    assert list(lattice.nearest(wide)) == ["wide", "narrow"]
     lattice.remove("wide")
     lattice.remove("narrow")
     assert lattice.candidates(wide) == [] and len(lattice) == 0
+
+
+def test_the_newest_that_could_be_relaxed() -> None:
+    lattice = Lattice()
+    forms = [form(f"SELECT item FROM Bids [NOW] WHERE item = {n}") for n in range(2 * MOST_TRIED)]
+    wide = form("SELECT item FROM Bids [NOW] WHERE item BETWEEN 500 AND 600")
+    lattice.insert("wide", operator_of(wide))
+    for number, one in enumerate(forms):
+        lattice.insert(f"o{number}", operator_of(one))
+    new = form("SELECT item FROM Bids [NOW] WHERE item = 77")
+    newest = [f"o{n}" for n in range(2 * MOST_TRIED - 1, MOST_TRIED, -1)]
+    assert list(lattice.nearest(new)) == ["wide", *newest]
+    assert next(lattice.nearest(forms[0])) == "o0"

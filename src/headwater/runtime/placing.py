@@ -70,11 +70,11 @@ class Places:
                 if self._takes(unit_id, form, start):
                     return unit_id
             return None
-        running = [
+        running = (
             (unit_id, self.lattice.operator(unit_id))
-            for unit_id in self.lattice.candidates(form)
+            for unit_id in self.lattice.nearest(form)
             if self._takes(unit_id, form, start)
-        ]
+        )
         return decide(form, running, self._prices(form))
 
     def _takes(self, unit_id: str, form: Form, start: int | None) -> bool:
