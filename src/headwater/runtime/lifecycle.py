@@ -113,7 +113,7 @@ def settle(catalog: Catalog, unit_id: str) -> None:
     unit = catalog.unit(unit_id)
     if unit is None or unit.state == "dropped":
         return
-    wanted = any(query.state == "running" for query in catalog.members(unit_id))
+    wanted = catalog.is_wanted(unit_id)
     if wanted and unit.state != "running":
         catalog.set_unit_state(unit_id, "running")
     elif not wanted and unit.state == "running":

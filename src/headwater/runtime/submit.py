@@ -54,9 +54,9 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             return f"table {statement.table.name} declared"
         case CreateQuery():
             row = submit(catalog, definitions, statement)
-            shared = [q.spelled for q in catalog.members(row.unit_id) if q.name != row.name]
-            also = f", shared with {', '.join(shared[:3])}" if shared else ""
-            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            others, number = catalog.companions(row, 3)
+            also = f", shared with {', '.join(others)}" if others else ""
+            more = f" and {number - len(others):,} more" if number > len(others) else ""
             return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
         case DropQuery():
             drop(catalog, statement.name)

@@ -7,6 +7,7 @@ that a worker in the middle of a step can tell, until it is forgotten or its nam
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, get_args
 
 import sqlalchemy as sa
@@ -31,6 +32,9 @@ from headwater.runtime.catalog.rows import (
 from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
 
 _Q, _U, _M = schema.queries, schema.units, schema.members
+
+MOST_NAMED = 1_000
+"""With more names than that, all queries are read."""
 
 
 class Queries(Store):
@@ -75,11 +79,20 @@ class Queries(Store):
                 _change_members(transaction, unit, definition)
             return _query(transaction, query.name)
 
-    def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
-        """The queries by name, or those with a sink; those that were dropped only if asked for."""
+    def queries(
+        self,
+        *,
+        dropped: bool = False,
+        with_sink: bool = False,
+        named: Collection[str] | None = None,
+    ) -> list[QueryRow]:
+        """The queries by name, or those with a sink, or of these names in lower case; those that
+        were dropped only if asked for."""
         chosen = _known(_Q, dropped)
         if with_sink:
             chosen = chosen.where(_Q.c.sink.is_not(None))
+        if named is not None and len(named) <= MOST_NAMED:
+            chosen = chosen.where(_Q.c.name.in_(sorted(named)))
         return self._rows(QueryRow, chosen.order_by(_Q.c.name))
 
     def query(self, name: str) -> QueryRow | None:
@@ -171,6 +184,24 @@ class Queries(Store):
         """The queries of that digest that the unit answers."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._rows(QueryRow, of_unit.where(_Q.c.digest == digest))
+
+    def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
+        """The first few of the other queries of a query's unit, as spelled, and how many there are."""
+        others = sa.and_(_M.c.unit_id == query.unit_id, _M.c.query != query.name)
+        spelled = sa.select(_Q.c.spelled).join(_M, _M.c.query == _Q.c.name).where(others)
+        with self._database.read() as connection:
+            names = list(connection.scalars(spelled.order_by(_M.c.query).limit(most)))
+            if len(names) < most:
+                return names, len(names)
+            count = sa.select(sa.func.count()).select_from(_M).where(others)
+            return names, int(connection.execute(count).scalar_one())
+
+    def is_wanted(self, unit_id: str) -> bool:
+        """Whether a query of the unit runs."""
+        running = sa.select(_Q.c.name).join(_M, _M.c.query == _Q.c.name)
+        running = running.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+        with self._database.read() as connection:
+            return connection.execute(running.limit(1)).first() is not None
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
