@@ -116,7 +116,7 @@ def _seconds(action: Callable[[str], object], text: str) -> float:
 
 
 def submitted(sizes: Iterable[int], folder: Path) -> list[Timed]:
-    texts = enumerate(queries(max(sizes), seed=3))
+    texts = iter(queries(max(sizes), seed=3))
     found, running = [], 0
     with open_state(folder) as state:
         state.execute(STREAMS)
@@ -128,7 +128,7 @@ def submitted(sizes: Iterable[int], folder: Path) -> list[Timed]:
 
         for size in sizes:
             while running < size:
-                submit(next(texts)[1])
+                submit(next(texts))
             seconds = [_seconds(submit, text) for text in queries(MEASURED // 4, seed=size)]
             found.append(Timed.of(size, len(state.catalog.units()), seconds))
             print(found[-1], flush=True)
@@ -155,6 +155,7 @@ def plot(path: Path, curves: dict[str, list[Timed]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=RUNNING[-1], help="running queries at most")
+    parser.add_argument("--submitted", type=int, default=1_000, help="in a catalog at most")
     parser.add_argument("--plot", type=Path, help="draw the curves into this PNG file")
     given = parser.parse_args()
     sizes = [size for size in RUNNING if size <= given.most]
@@ -164,7 +165,8 @@ def main() -> int:
     apart = measured(sizes, apart=True)
     print("submitting to a catalog in SQLite")
     with tempfile.TemporaryDirectory() as folder:
-        catalog = submitted([n for n in IN_CATALOG if n <= given.most], Path(folder) / "state")
+        some = [size for size in IN_CATALOG if size <= given.submitted]
+        catalog = submitted(some, Path(folder) / "state")
     if given.plot:
         plot(given.plot, {"shared": shared, "apart": apart, "submitted": catalog})
     few, many = shared[0], next(one for one in reversed(shared) if one.running <= 10_000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from headwater.algebra.domain import Domain
@@ -115,6 +116,7 @@ def _speaks_of(term: Expr, alias: str) -> bool:
     return {column.relation for column in columns_of(term)} == {alias}
 
 
+@lru_cache(maxsize=4096)
 def _of_domain(domain: Domain) -> float:
     if domain.has_all_values:
         return 1.0
