@@ -25,7 +25,10 @@ from headwater.reuse.operator import Operator
 EVERYWHERE = -1
 """The bit vector of all regions."""
 
-MOST_TRIED = 8
+MOST_LOOKED_AT = 1_000
+"""Of so many different conditions of one base, the newest are looked at to find one that serves."""
+
+MOST_TRIED = 4
 """Of so many operators that would have to be relaxed for a query, the newest are looked at: those
 that are older did not take in what came after them."""
 
@@ -96,13 +99,16 @@ class Lattice:
         node = self._of_base(form, regions)
         return [] if node is None else list(_leaves(node, regions))
 
-    def serving(self, form: Form, regions: int = EVERYWHERE) -> Iterator[str]:
-        """The operators in those regions that serve the query as they are, newest first."""
+    def serving(
+        self, form: Form, regions: int = EVERYWHERE, most: int | None = None
+    ) -> Iterator[str]:
+        """The operators in those regions that serve the query as they are, newest first; with `most`
+        of those with the newest conditions alone."""
         top = self._of_base(form, regions)
         if top is None:
             return
         for node in _near(top, form):
-            yield from _serving(node, form, regions)
+            yield from _serving(node, form, regions, most)
 
     def nearest(self, form: Form, regions: int = EVERYWHERE) -> Iterator[str]:
         """Those that serve the query as they are, then some that could if they are relaxed: first
@@ -111,7 +117,7 @@ class Lattice:
         if top is None:
             return
         serving = list[str]()
-        for name in self.serving(form, regions):
+        for name in self.serving(form, regions, MOST_LOOKED_AT):
             serving.append(name)
             yield name
         near = _near(top, form)
@@ -167,8 +173,8 @@ def _near(top: Node, form: Form) -> list[Node]:
     return [top.below[pin] for pin in pins if pin in top.below]
 
 
-def _serving(node: Node, form: Form, regions: int) -> Iterator[str]:
-    for where, by_columns in _newest(node, regions):
+def _serving(node: Node, form: Form, regions: int, most: int | None) -> Iterator[str]:
+    for where, by_columns in islice(_newest(node, regions), most):
         assert isinstance(where, Box)
         if not implies(form.content.where, where):
             continue

@@ -109,7 +109,8 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         end_at=end,
     )
     form = form_of(canonical)
-    choice = places(catalog, definitions).choose(form, start)
+    known = places(catalog, definitions)
+    choice = known.choose(form, start)
     unit_id = choice.name if isinstance(choice, Choice) else choice
     if unit_id is None:
         unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
@@ -119,6 +120,7 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         earlier = _earlier(catalog.cursor(unit_id, "start"), start)
         row = catalog.accept_query(query, unit_id, _started(unit_id, earlier), relaxed)
         settle(catalog, row.unit_id)
+    known.placed(row.unit_id, choice)
     if isinstance(choice, Choice):
         _note(catalog, row, choice)
     return row

@@ -149,6 +149,14 @@ class Queries(Store):
         """The units, oldest first; those that were dropped only if asked for."""
         return self._rows(UnitRow, _known(_U, dropped).order_by(_U.c.created_at, _U.c.id))
 
+    def units_mark(self) -> tuple[int, int, float]:
+        """Differs when units were made or dropped, or got other queries: how many there are, their
+        versions added up, and when the newest was made."""
+        live = sa.select(sa.func.count(), sa.func.sum(_U.c.version), sa.func.max(_U.c.created_at))
+        with self._database.read() as connection:
+            number, versions, newest = connection.execute(live.where(_U.c.state != "dropped")).one()
+        return int(number), int(versions or 0), float(newest or 0.0)
+
     def unit(self, unit_id: str) -> UnitRow | None:
         """One unit, dropped or not, or None."""
         return self._row(UnitRow, sa.select(_U).where(_U.c.id == unit_id))
