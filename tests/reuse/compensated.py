@@ -13,12 +13,13 @@ from headwater.algebra.canonical.relation import Rebuilding
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import Output, Query, Scan
 from headwater.algebra.simplify import text
-from headwater.algebra.windows import Range
+from headwater.cql import parse_query
 from headwater.reference import evaluate
 from headwater.reference.scalar import compile_expr
 from headwater.reference.values import Row, normal_row, row_order
 from headwater.reuse import Form, Operator, form_of, operator_of, relaxed
 from headwater.reuse.members import Members, held
+from strategies import SOURCES
 
 Slides = Sequence[int | None]
 
@@ -35,6 +36,11 @@ class Asked:
 def asked(query: Query) -> Asked:
     canonical = canonicalize(query)
     return Asked(query, canonical, form_of(canonical))
+
+
+def form(text: str) -> Form:
+    """The form of a query over the streams and tables of `strategies`."""
+    return asked(parse_query(text, SOURCES)).form
 
 
 def by_base(queries: Iterable[Asked]) -> list[list[Asked]]:
@@ -120,7 +126,3 @@ def _held(time: int, tau: int, slide: int | None) -> int:
 
 def _in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(map(normal_row, rows), key=row_order)
-
-
-def windows_of(operator: Operator) -> list[Range]:
-    return [scan.window for scan in operator.scans if isinstance(scan.window, Range)]

@@ -6,30 +6,24 @@ import random
 from dataclasses import replace
 
 import pytest
-from compensated import asked
+from compensated import asked, form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.cql import parse_query
 from headwater.reuse import Form, Kind, Lattice, Operator, Relation, operator_of, relaxed
 from headwater.reuse.decide import Prices, decide, price
 from overlapping import random_join
-from strategies import SOURCES
 
 RATES = {"bids": 1_000.0, "asks": 10.0}
 PRICES = Prices(rates=RATES)
 JOIN = "FROM Bids [RANGE {} SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
 
 
-def form(text: str) -> Form:
-    return asked(parse_query(text, SOURCES)).form
-
-
 def joined(more: str = "", size: int = 2, told: str = "b.price") -> Form:
     return form(f"SELECT {told} {JOIN.format(size)}{more}")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 10.0, 100_000.0]))
 def test_the_cheapest_of_all(seed: int, rate: float) -> None:
     rng = random.Random(seed)
@@ -52,7 +46,7 @@ def test_the_cheapest_of_all(seed: int, rate: float) -> None:
         lattice.insert(choice.name or f"o{number}", choice.operator)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32))
 def test_relaxing_is_never_cheaper_than_before(seed: int) -> None:
     rng = random.Random(seed)

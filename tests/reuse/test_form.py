@@ -5,24 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from compensated import asked
+from compensated import asked, form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.algebra.canonical import canonicalize
 from headwater.algebra.expressions import columns_of
 from headwater.algebra.predicate import implies, normalize, to_expr
-from headwater.cql import parse_query
-from headwater.reuse import Form, Kind, form_of, prefixes
+from headwater.reuse import Kind, prefixes
 from headwater.reuse.form import leaves_of, restricted
 from overlapping import random_join
-from strategies import SOURCES
 
 JOIN = "FROM Bids [RANGE 2 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
-
-
-def form(text: str) -> Form:
-    return form_of(canonicalize(parse_query(text, SOURCES)))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +96,7 @@ def test_kinds(text: str, kind: Kind) -> None:
     assert form(text).kind is kind
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32))
 def test_bounds_follow_from_the_condition(seed: int) -> None:
     one = asked(random_join(random.Random(seed))).form
@@ -114,7 +107,7 @@ def test_bounds_follow_from_the_condition(seed: int) -> None:
         assert implies(one.content.where, normalize(wanted)), str(wanted)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32))
 def test_sources_of_the_same_name_may_come_in_any_order(seed: int) -> None:
     text = (
@@ -146,7 +139,7 @@ def test_prefixes_are_the_connected_parts_larger_first() -> None:
     assert found[0].base == form("SELECT b.price FROM Bids b, Asks a WHERE a.item = b.item").base
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32))
 def test_a_query_implies_its_prefixes(seed: int) -> None:
     one = form(THREE) if seed % 2 else asked(random_join(random.Random(seed))).form

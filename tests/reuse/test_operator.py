@@ -7,25 +7,20 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from compensated import Asked, alone, asked, by_base, serving, shared
+from compensated import Asked, alone, asked, by_base, form, serving, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.predicate import implies
 from headwater.algebra.windows import Range
-from headwater.cql import parse_query
 from headwater.reuse import Form, Kind, Relation, operator_of, relation, relaxed
 from headwater.reuse.members import Members
 from headwater.reuse.operator import MOST_PIECES
 from overlapping import random_join
-from strategies import SECOND, SOURCES, streams, tables
+from strategies import SECOND, streams, tables
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**32)
-
-
-def form(text: str) -> Form:
-    return asked(parse_query(text, SOURCES)).form
 
 
 def drawn(seed: int, size: int) -> list[list[Asked]]:
@@ -45,7 +40,7 @@ def check(seed: int, size: int, data: Any, rows: Any) -> None:
             assert part == alone(one, data, rows), str(one.query)
 
 
-@settings(SLOW, max_examples=10)
+@settings(SLOW, max_examples=8)
 @given(SEEDS, streams(), tables())
 def test_a_part_of_the_operator_is_the_query(seed: int, data: Any, rows: Any) -> None:
     check(seed, 12, data, rows)
@@ -58,7 +53,7 @@ def test_a_part_of_the_operator_is_the_query_at_length(seed: int, data: Any, row
     check(seed, 40, data, rows)
 
 
-@settings(SLOW, max_examples=10)
+@settings(SLOW, max_examples=8)
 @given(SEEDS, streams(), tables())
 def test_a_query_said_to_be_contained_is(seed: int, data: Any, rows: Any) -> None:
     """An operator that was made for others serves it as it is."""
@@ -73,7 +68,7 @@ def test_a_query_said_to_be_contained_is(seed: int, data: Any, rows: Any) -> Non
 # ---- laws
 
 
-@settings(SLOW, max_examples=30)
+@settings(SLOW, max_examples=12)
 @given(SEEDS)
 def test_relaxing_serves_all_and_again_changes_nothing(seed: int) -> None:
     for group in drawn(seed, 16):
@@ -85,7 +80,7 @@ def test_relaxing_serves_all_and_again_changes_nothing(seed: int) -> None:
             assert implies(one.content.where, operator.where)
 
 
-@settings(SLOW, max_examples=30)
+@settings(SLOW, max_examples=12)
 @given(SEEDS)
 def test_two_queries_make_the_same_operator_in_either_order(seed: int) -> None:
     for group in drawn(seed, 16):

@@ -48,7 +48,7 @@ def wishes(draw: st.DrawFn, most: int = 3) -> tuple[list[Type], dict[int, list[D
     return types, {key: list(box) for key, box in enumerate(boxes)}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(wishes(), st.data())
 def test_a_class_is_wanted_by_those_whose_domains_hold_the_row(
     wished: tuple[list[Type], dict[int, list[Domain]]], data: st.DataObject
@@ -58,7 +58,7 @@ def test_a_class_is_wanted_by_those_whose_domains_hold_the_row(
     check(types, wanted, data.draw(st.lists(values, max_size=12)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(wishes(), st.integers(1, 12), st.data())
 def test_the_same_with_tables_of_few_cells(
     wished: tuple[list[Type], dict[int, list[Domain]]], most: int, data: st.DataObject

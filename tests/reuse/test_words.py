@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from compensated import asked, serving
+from compensated import form, serving
 
-from headwater.cql import parse_query
-from headwater.reuse import Form, operator_of, relaxed
+from headwater.reuse import operator_of, relaxed
 from headwater.reuse.members import Members
 from headwater.reuse.words import changes, described, told_apart, wish
-from strategies import SOURCES
-
-
-def form(text: str) -> Form:
-    return asked(parse_query(text, SOURCES)).form
-
 
 JOIN = "FROM Bids [RANGE {} SEC] b, Asks [NOW] a WHERE b.item = a.item AND b.item = {}"
 ONE = form(f"SELECT b.item {JOIN.format(1, 1)}")

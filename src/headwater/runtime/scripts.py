@@ -97,8 +97,10 @@ def _names_from_outside(text: str, known: Namespace) -> Namespace:
 
 def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
     """For each statement whether anything is left to do; raises HeadwaterError if it cannot be."""
-    sources = {row.name: row.definition for row in catalog.streams()}
-    sources |= {row.name: row.definition for row in catalog.tables()}
+    sources: dict[str, str] = {}
+    if not all(isinstance(statement, OF_QUERY) for statement in statements):
+        sources = {row.name: row.definition for row in catalog.streams()}
+        sources |= {row.name: row.definition for row in catalog.tables()}
     named = {statement.name.lower() for statement in statements if isinstance(statement, OF_QUERY)}
     queries = {row.name: row.definition for row in catalog.queries(named=named)}
     needed = []
