@@ -3,7 +3,8 @@
 From text to the operator that serves it: read, canonicalise, look into the lattice, decide. Twice: with
 the running queries sharing what they can, and with each of them in an operator of its own, which is the
 most that a lattice can be asked to look through. Then by submitting to a catalog in SQLite. Times are of
-the processor, as others may use it too; the last line compares 10,000 running queries with 100.
+the processor, as others may use it too; the last line compares 10,000 running queries with 100. The
+curves are drawn into build/planning.png.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from _spelled import STREAMS, Test, gate, heavy, names, queries, spelled
+from _spelled import STREAMS, TEMPLATES, Test, gate, heavy, names, queries, spelled
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse_query
@@ -30,6 +31,9 @@ RUNNING = (100, 1_000, 10_000, 100_000)
 IN_CATALOG = (100, 1_000, 10_000)
 MEASURED = 400
 """Queries that are planned, and timed, at each size."""
+
+WORDS = 11
+"""Tells the words in which the running queries are written."""
 
 PRICES = Prices(rates=dict.fromkeys(("flights", "checkins", "baggage", "weather"), 100.0))
 
@@ -77,20 +81,25 @@ class Planner:
         self.lattice.insert(choice.name or name, choice.operator)
 
 
+def alike(number: int) -> Iterator[str]:
+    """Queries of all templates in the same words, which are quick to read."""
+    rng = random.Random(7)
+    return (spelled(rng.choice(TEMPLATES)(rng), random.Random(WORDS)) for _ in range(number))
+
+
 def different(number: int) -> Iterator[str]:
     """Queries of which no two want the same: every second one a flight of its own, as agents at gates
     do, the others bags of another weight."""
     rng = random.Random(7)
-    words = rng.getrandbits(32)
     for n in range(number):
         flight = replace(gate(rng), tests=(Test("flights.num", "=", 1_000 + n),))
         weight = replace(heavy(rng), tests=(Test("baggage.weight", ">", 1_000 + n),))
-        yield spelled(weight if n % 2 else flight, random.Random(words))
+        yield spelled(weight if n % 2 else flight, random.Random(WORDS))
 
 
 def measured(sizes: Iterable[int], apart: bool) -> list[Timed]:
     planner = Planner(names(), Lattice())
-    texts = different(max(sizes)) if apart else iter(queries(max(sizes)))
+    texts = different(max(sizes)) if apart else alike(max(sizes))
     found, running = [], 0
     for size in sizes:
         while running < size:
@@ -100,6 +109,8 @@ def measured(sizes: Iterable[int], apart: bool) -> list[Timed]:
             else:
                 planner.run(f"o{running}", planner.plan(text))
             running += 1
+        for text in queries(MEASURED // 4, seed=size + 1):
+            planner.plan(text)
         seconds = [_seconds(planner.plan, text) for text in queries(MEASURED, seed=size)]
         found.append(Timed.of(size, len(planner.lattice), seconds))
         print(found[-1], flush=True)
@@ -141,6 +152,7 @@ def plot(path: Path, curves: dict[str, list[Timed]]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for label, found in curves.items():
         sizes = [one.running for one in found]
@@ -156,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=RUNNING[-1], help="running queries at most")
     parser.add_argument("--submitted", type=int, default=1_000, help="in a catalog at most")
-    parser.add_argument("--plot", type=Path, help="draw the curves into this PNG file")
+    parser.add_argument("--plot", type=Path, default=Path("build/planning.png"))
     given = parser.parse_args()
     sizes = [size for size in RUNNING if size <= given.most]
     print("planning in memory, sharing what can be shared")
@@ -167,8 +179,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         some = [size for size in IN_CATALOG if size <= given.submitted]
         catalog = submitted(some, Path(folder) / "state")
-    if given.plot:
-        plot(given.plot, {"shared": shared, "apart": apart, "submitted": catalog})
+    plot(given.plot, {"shared": shared, "apart": apart, "submitted": catalog})
     few, many = shared[0], next(one for one in reversed(shared) if one.running <= 10_000)
     print(
         f"ratio: {many.median / few.median:.2f}x the time at {many.running:,} running "
