@@ -51,6 +51,11 @@ def fail(message: str, status: int = FAILED) -> NoReturn:
     raise typer.Exit(status)
 
 
+def is_name(what: Path) -> bool:
+    """Whether that is the name of a query, and not of a file."""
+    return what.suffix != ".cql" and not what.is_file() and str(what) != "-"
+
+
 def read(path: Path) -> Source:
     """The text of a file (`-`: standard input); ends the command if there is none to be had."""
     name = "<stdin>" if str(path) == "-" else str(path)
