@@ -9,10 +9,11 @@ from compensated import asked, form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.algebra.canonical import canonicalize
 from headwater.algebra.expressions import columns_of
 from headwater.algebra.predicate import implies, normalize, to_expr
-from headwater.reuse import Kind, prefixes
-from headwater.reuse.form import leaves_of, restricted
+from headwater.reuse import Kind, form_of, prefixes
+from headwater.reuse.form import leaves_of, restricted, scans_of, source_name
 from overlapping import random_join
 
 JOIN = "FROM Bids [RANGE 2 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
@@ -131,7 +132,7 @@ THREE = (
 
 
 def test_prefixes_are_the_connected_parts_larger_first() -> None:
-    found = [part for part, _ in prefixes(form(THREE))]
+    found = [form_of(canonicalize(part)) for part in prefixes(form(THREE))]
     names = [
         [s.table if hasattr(s, "table") else s.stream for s in leaves_of(p.content)] for p in found
     ]
@@ -143,12 +144,15 @@ def test_prefixes_are_the_connected_parts_larger_first() -> None:
 @given(st.integers(0, 2**32))
 def test_a_query_implies_its_prefixes(seed: int) -> None:
     one = form(THREE) if seed % 2 else asked(random_join(random.Random(seed))).form
-    for part, back in prefixes(one):
-        names = {column.relation for column in back.values()}
-        assert implies(one.content.where, restricted(one.content.where, names))
-        told = {back[column] for item in part.content.items for column in columns_of(item)}
-        needed = {c for e in one.content.items for c in columns_of(e) if c.relation in names}
-        assert needed <= told
+    here = {source_name(source): source.alias for source in leaves_of(one.content)}
+    for part in prefixes(one):
+        theirs = form_of(canonicalize(part)).content
+        names = {source.alias: here[source_name(source)] for source in leaves_of(theirs)}
+        assert implies(one.content.where, restricted(one.content.where, set(names.values())))
+        told = {(names[c.relation], c.name) for item in theirs.items for c in columns_of(item)}
+        needed = {c for e in one.content.items for c in columns_of(e)}
+        assert {(c.relation, c.name) for c in needed if c.relation in names.values()} <= told
+        assert {(names[s.alias], s.time) for s in scans_of(theirs)} <= told
 
 
 def test_what_a_condition_says_of_some_sources() -> None:

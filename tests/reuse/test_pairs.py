@@ -56,7 +56,8 @@ def _of_a_part(one: Form, other: Form) -> str:
     """A join of some of the query's sources that runs."""
     lattice = Lattice()
     lattice.insert("running", operator_of(one))
-    for part, _ in lattice.parts(other):
+    for query, _ in lattice.parts(other):
+        part = form_of(canonicalize(query))
         before = lattice.operator("running")
         after = relaxed(before, part)
         found = relation(part, before)

@@ -46,6 +46,11 @@ EVERYTHING = Member(-1, (), ())
 """One whose rows are all there are."""
 
 
+def place(member: Member, item: int) -> int:
+    """The column in which an item of a query is told."""
+    return item if member == EVERYTHING else member.items[item]
+
+
 @dataclass(frozen=True)
 class Members:
     """Queries of one operator, by digest: their shapes, and all items that any of them tells."""

@@ -17,7 +17,7 @@ from headwater.algebra.nodes import Output, Query
 from headwater.algebra.predicate import Box
 from headwater.algebra.simplify import text
 from headwater.algebra.windows import Range
-from headwater.cql import unparse
+from headwater.cql import CreateQuery, parse, unparse
 from headwater.reuse import (
     Form,
     Kind,
@@ -26,10 +26,11 @@ from headwater.reuse import (
     Relation,
     form_of,
     operator_of,
+    prefixes,
     relation,
 )
 from headwater.reuse.decide import Choice, Prices, decide
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, part_name, stream_log
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import stopped_for_good
 from headwater.runtime.sharing import looks_back
@@ -143,7 +144,7 @@ class Places:
             return False
         if unit.state != "running" and stopped_for_good(self.catalog, unit):
             return False
-        if _is_built(unit) and relation(form, self.lattice.operator(unit_id)) is OVERLAPPING:
+        if _is_built(unit) and not self._has_parts(unit_id, form):
             return False
         own = self.catalog.cursor(unit_id, "start")
         if form.kind is Kind.WHOLE:
@@ -161,6 +162,18 @@ class Places:
             lasting = self._looks_back(form) and self._flows(unit_id)
             return untold and _begins(own, start) and (lasting or own == start)
         return own == start or (self._looks_back(form) and self._flows(unit_id))
+
+    def _has_parts(self, unit_id: str, form: Form) -> bool:
+        """Whether what a unit has another one join serves a query too."""
+        asked = self.catalog.query(part_name(unit_id))
+        if asked is None:
+            return False
+        (statement,) = parse(asked.definition, self.definitions.names)
+        assert isinstance(statement, CreateQuery)
+        running = operator_of(form_of(canonicalize(statement.query)))
+        parts = (form_of(canonicalize(part)) for part in prefixes(form))
+        found = (relation(part, running) for part in parts)
+        return any(one in (Relation.EQUAL, Relation.CONTAINED) for one in found)
 
     def _flows(self, unit_id: str) -> bool:
         operator = self.lattice.operator(unit_id)
@@ -180,7 +193,6 @@ class Places:
 
 
 FOREVER_AGO = -(2**62)
-OVERLAPPING = Relation.OVERLAPPING
 
 
 @dataclass(frozen=True)
