@@ -53,7 +53,12 @@ def fail(message: str, status: int = FAILED) -> NoReturn:
 
 def is_name(what: Path) -> bool:
     """Whether that is the name of a query, and not of a file."""
-    return what.suffix != ".cql" and not what.is_file() and str(what) != "-"
+    if what.suffix == ".cql" or str(what) == "-":
+        return False
+    try:
+        return not what.is_file()
+    except OSError:
+        return False
 
 
 def read(path: Path) -> Source:
