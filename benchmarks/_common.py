@@ -70,6 +70,14 @@ def declare(opened: Headwater, folder: Path, name: str) -> None:
     )
 
 
+def settled(opened: Headwater) -> float:
+    """The seconds in which all that is there has been taken in and answered."""
+    begun = time.perf_counter()
+    while opened.engine.tick():
+        pass
+    return time.perf_counter() - begun
+
+
 def headwater(spark: SparkSession, folder: Path, names: str, query: str) -> tuple[float, DataFrame]:
     """The seconds that Headwater takes for all the files, and its results."""
     with state(spark, folder / "state") as opened:

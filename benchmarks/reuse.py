@@ -1,0 +1,119 @@
+"""A hundred airline queries: Headwater against as many queries on Structured Streaming.
+
+The queries are those of `_airline.py`: 80 % from gates, 15 % for terminals, 5 % to monitor. Headwater
+runs them in one engine until it is idle. On the other side each is a streaming query of its own, a
+chain of stream-stream joins with watermarks that reads the files itself; all are started together in
+the same Spark application, with as many partitions as there are cores. Both read the same JSON files in
+the same micro-batches and write Parquet. The SLIDE is kept by exact conditions on whole minutes, as
+`_airline.py` says, and the results of each query are compared row by row, with their instants. Refuses
+to report if any differs. `--rows` and `--queries` set the size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from _airline import (
+    DELAY_SECONDS,
+    Asked,
+    Results,
+    check,
+    everyday,
+    flights_for,
+    shared,
+    sql,
+    streams,
+    table,
+    write_streams,
+)
+from _common import STORES, Differ, session
+from headwater.runtime.sparksql import quoted, spark_type
+
+
+def separate(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> tuple[float, Results]:
+    """The same with a query on Structured Streaming for each."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORES["default state store"])
+    _views(spark, folder)
+    out = folder / "separate"
+    writers = [
+        spark.sql(sql(one))
+        .writeStream.format("parquet")
+        .option("path", str(out / one.name))
+        .option("checkpointLocation", str(out / f"{one.name} checkpoint"))
+        .trigger(availableNow=True)
+        for one in asked
+    ]
+    begun = time.perf_counter()
+    started = [writer.start() for writer in writers]
+    for query in started:
+        query.awaitTermination()
+    seconds = time.perf_counter() - begun
+    return seconds, {one.name: pq.read_table(out / one.name) for one in asked}
+
+
+def _views(spark: SparkSession, folder: Path) -> None:
+    """A streaming view for each stream, one file a micro-batch."""
+    for stream in streams(folder):
+        columns = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in stream.schema)
+        frame = (
+            spark.readStream.schema(columns)
+            .option("maxFilesPerTrigger", 1)
+            .json(str(folder / stream.name))
+            .selectExpr(
+                "*",
+                "unix_millis(ts) div 60000 AS since",
+                "(unix_millis(ts) + 59999) div 60000 AS until",
+            )
+            .withWatermark("ts", f"{DELAY_SECONDS} seconds")
+        )
+        frame.createOrReplaceTempView(table(stream.name))
+
+
+def measure(spark: SparkSession, rows: int, files: int, queries: int, folder: Path) -> float:
+    """Print the throughput of both sides; how many times that of the other Headwater has."""
+    flights = flights_for(rows, least=queries)
+    asked = everyday(queries, flights)
+    for side in ("warm", "measured"):
+        rows = write_streams(folder / side, flights, files, seed=2 if side == "warm" else 1)
+    few = [*asked[:2], *asked[-2:]]
+    separate(spark, folder / "warm", few)
+    shared(spark, folder / "warm", few)
+    ours = shared(spark, folder / "measured", asked)
+    theirs, found = separate(spark, folder / "measured", asked)
+    results = check(asked, ours.results, found, "Structured Streaming")
+    print(f"{queries} queries, {rows:,} rows in {files} files a stream, {results:,} results")
+    print(f"{'':<22} {'operators':>9} {'seconds':>9} {'rows/s':>9}")
+    print(f"{'Headwater':<22} {ours.units:>9} {ours.seconds:>9.1f} {rows / ours.seconds:>9,.0f}")
+    print(f"{'Structured Streaming':<22} {queries:>9} {theirs:>9.1f} {rows / theirs:>9,.0f}")
+    return theirs / ours.seconds
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rows", type=int, default=100_000)
+    options.add_argument("--files", type=int, default=4, help="files a stream, one a micro-batch")
+    options.add_argument("--queries", type=int, default=100)
+    chosen = options.parse_args()
+    spark = session()
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            ratio = measure(spark, chosen.rows, chosen.files, chosen.queries, Path(temporary))
+        except Differ as error:
+            print(f"no ratio: {error}")
+            return 1
+    print(
+        f"ratio: {chosen.queries} airline queries at {ratio:.1f}x the throughput of as many on Structured Streaming"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
