@@ -71,7 +71,7 @@ def run(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Size:
         begun = perf_counter()
         opened.run(until_idle=True)
         seconds = perf_counter() - begun
-        for one in [asked[0], *random.Random(2).sample(list(asked[1:]), SAMPLE)]:
+        for one in [asked[0], *random.Random(2).sample(asked[1:], min(SAMPLE, len(asked) - 1))]:
             _check(opened, one, wanted(folder, one))
         return Size(len(asked), len(opened.catalog.units()), submitted, seconds)
 
