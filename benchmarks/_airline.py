@@ -13,11 +13,11 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, count, islice, permutations, product
 from pathlib import Path
+from time import perf_counter
 
 import duckdb
 import pyarrow as pa
@@ -200,27 +200,26 @@ def streams(folder: Path) -> list[Stream]:
 
 @dataclass(frozen=True)
 class Run:
-    """What Headwater did: the seconds of submitting and running, its units, the results of each
-    query."""
+    """What a side did: the seconds of submitting and of running, and the results of each query."""
 
     submitted: float
     seconds: float
-    units: int
     results: Results
+    operators: int = 0
 
 
 def shared(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Run:
     """All the queries in one engine, run until it is idle."""
     with state(spark, Path(tempfile.mkdtemp(dir=folder))) as opened:
         opened.execute(declarations(folder))
-        begun = time.perf_counter()
+        begun = perf_counter()
         opened.execute("\n".join(cql(one) for one in asked))
-        submitted = time.perf_counter()
+        submitted = perf_counter()
         opened.run(until_idle=True)
-        ended = time.perf_counter()
+        ended = perf_counter()
         results = {one.name: answers(opened, one) for one in asked}
         units = len(opened.catalog.units())
-        return Run(submitted - begun, ended - submitted, units, results)
+        return Run(submitted - begun, ended - submitted, results, units)
 
 
 def answers(opened: Headwater, asked: Asked) -> pa.Table:

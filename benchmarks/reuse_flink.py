@@ -25,13 +25,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import json as pa_json
-from pyspark.sql import SparkSession
 
 from _airline import (
     ALIASES,
     DELAY_SECONDS,
     Asked,
-    Results,
+    Run,
     check,
     everyday,
     flights_for,
@@ -76,8 +75,8 @@ def _has_flink(python: Path) -> bool:
     return subprocess.run([python, "-c", "import pyflink.table"], check=False).returncode == 0
 
 
-def flink(python: Path, folder: Path, asked: Sequence[Asked]) -> tuple[float, float, Results]:
-    """The seconds that Flink's job ran, those of planning and submitting it, and the results.
+def flink(python: Path, folder: Path, asked: Sequence[Asked]) -> Run:
+    """The queries as one job of Flink.
 
     A tenth of the queries run before in the same process, so that it does not start cold.
     """
@@ -100,7 +99,8 @@ def flink(python: Path, folder: Path, asked: Sequence[Asked]) -> tuple[float, fl
         command, input=json.dumps(task), text=True, stdout=subprocess.PIPE, check=True
     )
     job = json.loads(done.stdout.splitlines()[-1])[-1]
-    return job["seconds"], job["submitted"], {one.name: _read(out, one) for one in asked}
+    results = {one.name: _read(out, one) for one in asked}
+    return Run(job["submitted"], job["seconds"], results)
 
 
 def _source(folder: Path, stream: Stream) -> str:
@@ -129,31 +129,30 @@ def _read(out: Path, asked: Asked) -> pa.Table:
     return pa.concat_tables(tables) if tables else pa.table({"tau": []})
 
 
-def measure(
-    spark: SparkSession, python: Path, rows: int, counts: Sequence[int], folder: Path
-) -> float:
-    """Print the throughput of both sides; for the most queries, Headwater's over Flink's."""
+def measure(python: Path, rows: int, counts: Sequence[int], folder: Path) -> float:
+    """Print the throughput of both sides; for the most queries, Headwater's over Flink's.
+
+    Flink is done before Headwater's session starts, so that neither keeps memory from the other.
+    """
     flights = flights_for(rows, least=max(counts))
     rows = write_streams(folder, flights, files=1)
+    sets = [everyday(queries, flights) for queries in counts]
+    theirs = [flink(python, folder, asked) for asked in sets]
+    spark = session()
+    shared(spark, folder, sets[-1][::10])
     print(f"{rows:,} rows")
-    print(f"{'':<10} {'queries':>8} {'results':>9} {'seconds':>8} {'rows/s':>8} {'planned in':>11}")
-    shared(spark, folder, everyday(max(counts), flights)[::10])
+    print(f"{'':<10} {'queries':>8} {'results':>9} {'planned in':>11} {'seconds':>8} {'rows/s':>8}")
     ratio = 0.0
-    for queries in counts:
-        asked = everyday(queries, flights)
+    for asked, job in zip(sets, theirs, strict=True):
         ours = shared(spark, folder, asked)
-        seconds, planned, found = flink(python, folder, asked)
-        results = check(asked, ours.results, found, "Flink")
-        for side, took, before in (
-            ("Headwater", ours.seconds, ours.submitted),
-            ("Flink", seconds, planned),
-        ):
+        results = check(asked, ours.results, job.results, "Flink")
+        for side, run in (("Headwater", ours), ("Flink", job)):
             print(
-                f"{side:<10} {queries:>8} {results:>9,} {took:>8.1f} {rows / took:>8,.0f} "
-                f"{before:>11.1f}",
+                f"{side:<10} {len(asked):>8} {results:>9,} {run.submitted:>10.1f}s "
+                f"{run.seconds:>8.1f} {rows / run.seconds:>8,.0f}",
                 flush=True,
             )
-        ratio = seconds / ours.seconds
+        ratio = job.seconds / ours.seconds
     return ratio
 
 
@@ -168,7 +167,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         try:
-            ratio = measure(session(), python, chosen.rows, chosen.queries, Path(temporary))
+            ratio = measure(python, chosen.rows, chosen.queries, Path(temporary))
         except Differ as error:
             print(f"no ratio: {error}")
             return 1
