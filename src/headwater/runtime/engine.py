@@ -19,8 +19,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from headwater.algebra.canonical import canonicalize
-from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
+from headwater.errors import CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -31,7 +30,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import FOREVER, Delta, compiled
+from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
@@ -48,6 +47,7 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
+from headwater.runtime.sharing import MEMBERS, Sharing
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
@@ -85,6 +85,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
+        self.sharing = Sharing(self.definitions)
         self.meter = Meter(self.catalog)
         self.stepper = Stepper(
             self.catalog,
@@ -445,6 +446,9 @@ class Engine:
             return worked
         except CatalogUnavailable:
             raise
+        except Overtaken as error:
+            log.info("unit %s begins its step again: %s", row.id, error)
+            return True
         except LeaseLost as error:
             log.info("unit %s: %s", row.id, error)
             self.claims.lost(f"unit:{row.id}")
@@ -473,20 +477,22 @@ class Engine:
 
     def _finish(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
-        at_once = isinstance(unit.plan, Delta)
+        at_once = isinstance(unit.plan, Delta | Shared)
         told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
-        finish(self.catalog, unit.row, streams, told, idle)
+        finish(self.catalog, unit.row, unit.serves, streams, told, idle)
 
     def _unit(self, row: UnitRow) -> Unit:
-        if row.id not in self._units:
-            query = self.definitions.query(row.definition)
-            plan = compiled(canonicalize(query))
+        unit = self._units.get(row.id)
+        if unit is None or unit.row.version != row.version:
+            queries = tuple(self.catalog.members(row.id))
+            once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
+            before = None if unit is None else unit.plan
+            plan = self.sharing.plan(row, queries, once_shared, before)
             streams = {
                 scan.stream.lower(): self.definitions.streams[scan.stream.lower()].stream
                 for _, scan in plan.scans
             }
-            self._units[row.id] = Unit(row, plan, streams)
-        unit = self._units[row.id]
+            unit = self._units[row.id] = Unit(row, plan, streams, queries)
         unit.row = row
         return unit
 
@@ -502,7 +508,7 @@ class Engine:
             unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran, unit.terms
         )
         unit.watch.skip()
-        self._commit(lease, step, measured)
+        self._commit(lease, step, measured, unit)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
             self._commit(lease, merged)
@@ -510,7 +516,12 @@ class Engine:
             self.catalog.set_unit_state(unit.row.id, "running")
         return True
 
-    def _commit(self, lease: Lease, step: Step, measured: Measured = UNMEASURED) -> None:
+    def _commit(
+        self, lease: Lease, step: Step, measured: Measured = UNMEASURED, unit: Unit | None = None
+    ) -> None:
+        """Keep a step; one that told instants only if the queries of its unit are still the same:
+        a query that comes counts on instants after its start not being told without it."""
+        tells = unit is not None and isinstance(unit.plan, Panes | SharedPanes)
         self.catalog.commit(
             lease,
             segments=step.segments,
@@ -518,6 +529,7 @@ class Engine:
             removed=[s.id for s in step.removed],
             statistics=measured.statistics,
             profiles=measured.profiles,
+            unit_version=(unit.row.id, unit.row.version) if unit is not None and tells else None,
         )
         self.at_point("unit: committed")
         for old in step.removed:

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.nodes import Scan
-from headwater.algebra.windows import Rows
+from headwater.algebra.windows import Range, Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Panes, Plan, window_start
+from headwater.runtime.compile import TIME, Delta, Panes, Plan, Shared, SharedPanes, window_start
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -53,11 +53,12 @@ class Reader:
 
     def needs_from(self, log: str) -> int | None:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
-        if isinstance(self.plan, Delta):
+        if isinstance(self.plan, Delta | Shared):
             return self._delta_needs(self.plan, log)
         instant: int | None = self.cursors.get("instant")
-        if isinstance(self.plan, Panes) and self.plan.are_kept:
-            return _least([self._delta_needs(self.plan.delta, log), instant])
+        if isinstance(self.plan, Panes | SharedPanes) and self.plan.are_kept:
+            again = None if instant is None else instant - made_again(self.plan)
+            return _least([self._delta_needs(self.plan.delta, log), again])
         return _least(
             self._window_needs(alias, scan, instant)
             for alias, scan in self.plan.scans
@@ -73,7 +74,7 @@ class Reader:
         carried: int | None = self.cursors.get(f"carried:{alias}")
         return carried
 
-    def _delta_needs(self, plan: Delta, log: str) -> int | None:
+    def _delta_needs(self, plan: Delta | Shared, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
         for alias, scan in plan.scans:
@@ -89,6 +90,13 @@ class Reader:
 
 
 FAR = 2**62
+
+
+def made_again(plan: Panes | SharedPanes) -> int:
+    """How far back tuples are needed if panes are to be made again, for queries that come."""
+    windows = [scan.window for _, scan in plan.scans]
+    spans = [(w.size or 0) + (w.slide or 0) for w in windows if isinstance(w, Range)]
+    return max(spans) + 1
 
 
 def _least(starts: Iterable[int | None]) -> int | None:
@@ -161,7 +169,7 @@ def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
     """The column of a stream by which most of its readers join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
-        if isinstance(reader.plan, Delta | Panes):
+        if isinstance(reader.plan, Delta | Shared | Panes | SharedPanes):
             own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
             votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
     return [name for name, _ in votes.most_common(1)]

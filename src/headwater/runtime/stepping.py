@@ -14,17 +14,30 @@ from pyspark.sql.types import StructType
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Rows
+from headwater.reuse.groups import Groups
+from headwater.reuse.members import Members
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     NewSegment,
+    QueryRow,
     Segment,
     UnitRow,
+    members_log,
     panes_log,
     stream_log,
     unit_log,
 )
-from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, window_start
+from headwater.runtime.compile import (
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Plan,
+    Shared,
+    SharedPanes,
+    window_start,
+)
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
@@ -34,6 +47,7 @@ from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
+from headwater.runtime.sharing import MEMBERS, looks_back, members_at, serving, write_members
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
@@ -47,6 +61,7 @@ from headwater.runtime.steps import (
     panes_step,
     read,
     read_panes,
+    told_apart,
 )
 
 POOLS = 16
@@ -63,6 +78,8 @@ class Unit:
     row: UnitRow
     plan: Plan
     streams: dict[str, Stream]
+    queries: tuple[QueryRow, ...] = ()
+    """Those that the plan is made for."""
     panes_schema: StructType | None = None
     growth: float = 1.0
     """Rows out for a row in, of late."""
@@ -77,8 +94,19 @@ class Unit:
         """The logs of its streams."""
         return tuple(stream_log(name) for name in self.streams)
 
+    @property
+    def serves(self) -> frozenset[str]:
+        """The digests of the queries whose results it tells."""
+        if isinstance(self.plan, Shared | SharedPanes):
+            return frozenset(form.digest for form in self.plan.members.forms)
+        return frozenset((self.row.digest,))
+
     def since(self, scan: Scan, start: int | None) -> int | None:
         """The least time of a tuple that the query may look back on."""
+        if isinstance(self.plan, Shared | SharedPanes) and all(
+            looks_back(form, self.streams) for form in self.plan.members.forms
+        ):
+            return None
         return None if start is None else start - self.streams[scan.stream.lower()].keep
 
 
@@ -148,9 +176,13 @@ class Stepper:
         pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         known = self._known(unit)
-        if isinstance(unit.plan, Delta):
+        if isinstance(unit.plan, Shared | SharedPanes):
+            adopted = self._adopt(unit, unit.plan, known)
+            if adopted is not None:
+                return adopted
+        if isinstance(unit.plan, Delta | Shared):
             return self._delta(unit, known) if known.rows else None
-        if isinstance(unit.plan, Panes):
+        if isinstance(unit.plan, Panes | SharedPanes):
             return self._panes(unit, unit.plan, known)
         return self._instants(unit, unit.plan, known)
 
@@ -173,22 +205,104 @@ class Stepper:
             chosen.append(found)
         return chosen
 
+    # ---- queries that come and go
+
+    def _adopt(self, unit: Unit, plan: Shared | SharedPanes, known: _Known) -> Step | None:
+        """Write down what rows are to the queries of a unit, if these have changed."""
+        cursor = known.cursors.get(MEMBERS)
+        if cursor is not None and cursor["version"] == unit.row.version:
+            return None
+        step = Step({})
+        version = 0 if cursor is None else cursor["seq"]
+        now = {"seq": version + 1, "version": unit.row.version}
+        if isinstance(plan, SharedPanes):
+            now["layout"] = plan.members.layout
+            if cursor is None or cursor["layout"] != plan.members.layout:
+                self._make_anew(unit, plan, known, step)
+        else:
+            now["seq"] = self._tell_missed(unit, plan, known, step, version) + 1
+        self._write_members(unit, step, plan.members)
+        step.cursors[unit.row.id, MEMBERS] = now
+        return step
+
+    def _make_anew(self, unit: Unit, plan: SharedPanes, known: _Known, step: Step) -> None:
+        """Panes as the queries need them now, from the tuples that were taken in before."""
+        step.removed += self.catalog.segments(panes_log(unit.row.id))
+        least = None if known.instant is None else known.instant - plan.members.reach
+        inputs = {}
+        for alias, scan in plan.scans:
+            name = stream_log(scan.stream)
+            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            inputs[alias] = Input(
+                (), overlapping(taken, least, None), unit.since(scan, known.start)
+            )
+        rows = sum(s.rows for one in inputs.values() for s in one.new)
+        if rows:
+            frame, _ = delta_step(self._session(rows), plan, inputs, {}, {})
+            if frame is not None:
+                seen = "TRUE" if known.instant is None else f"{TO} > {known.instant}"
+                self._keep(unit, step, frame.where(seen), rows, None)
+
+    def _tell_missed(
+        self, unit: Unit, plan: Shared, known: _Known, step: Step, version: int
+    ) -> int:
+        """For queries that are new, tell what they have missed of the tuples that were taken in
+        before; returns the last version of members that was written."""
+        cursor = known.cursors.get(MEMBERS)
+        before = (
+            {unit.row.digest} if cursor is None else members_at(self.catalog, unit.row.id, version)
+        )
+        new = tuple(form for form in plan.members.forms if form.digest not in before)
+        if new and any(position["seq"] for position in known.reached.values()):
+            missed = Members(serving(new), new)
+            frame, rows = self._missed(unit, Shared(missed), known)
+            if frame is not None:
+                version += 1
+                self._write_members(unit, step, missed)
+                self._tell(unit, step, frame, None, rows, version)
+        return version
+
+    def _write_members(self, unit: Unit, step: Step, members: Members | Groups) -> None:
+        written = write_members(members, self.state / "log" / "members" / unit.row.id)
+        step.segments.append(segment(members_log(unit.row.id), written, None))
+
+    def _missed(self, unit: Unit, plan: Shared, known: _Known) -> tuple[DataFrame | None, int]:
+        """The results, after their starts, that queries have of tuples taken in already."""
+        digests = {form.digest for form in plan.members.forms}
+        starts = [query.start_at for query in unit.queries if query.digest in digests]
+        given = [start for start in starts if start is not None]
+        start = min(given) if len(given) == len(starts) else None
+        inputs = {}
+        for alias, scan in plan.scans:
+            name = stream_log(scan.stream)
+            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            late = overlapping(taken, None if start is None else start - _slack(plan), None)
+            inputs[alias] = Input(tuple(s for s in taken if s.rows and s not in late), late, None)
+        rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
+        spark = self._session(rows)
+        frame, _ = delta_step(spark, plan, inputs, self._tables(unit, spark), {})
+        return (frame if frame is None or start is None else frame.where(f"_tau > {start}")), rows
+
     # ---- the three kinds of plan
 
     def _delta(self, unit: Unit, known: _Known) -> Step:
         step = self._begun(unit, known)
         frame = self._new(unit, known)
-        self._tell(unit, step, frame, known.start, known.rows)
+        version = known.cursors[MEMBERS]["seq"] if isinstance(unit.plan, Shared) else None
+        self._tell(unit, step, frame, known.start, known.rows, version)
         return step
 
-    def _panes(self, unit: Unit, plan: Panes, known: _Known) -> Step | None:
+    def _panes(self, unit: Unit, plan: Panes | SharedPanes, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
         instants = self._next_instants(unit, known, segments, plan.instants_at_once)
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
-        if plan.are_kept:
-            self._absorb_and_tell(unit, plan, known, instants, step)
+        if isinstance(plan, SharedPanes) or plan.are_kept:
+            last = max(
+                (s.largest_time or 0 for found in segments.values() for s in found), default=0
+            )
+            self._absorb_and_tell(unit, plan, known, instants, step, last)
         elif instants:
             spark = self._session(_rows(segments))
             windows = self._windows(unit, known, segments, instants, spark)
@@ -199,7 +313,13 @@ class Stepper:
         return step
 
     def _absorb_and_tell(
-        self, unit: Unit, plan: Panes, known: _Known, instants: Sequence[int], step: Step
+        self,
+        unit: Unit,
+        plan: Panes | SharedPanes,
+        known: _Known,
+        instants: Sequence[int],
+        step: Step,
+        last_event: int,
     ) -> None:
         """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
@@ -211,12 +331,17 @@ class Stepper:
         if not instants:
             return
         step.cursors[unit.row.id, "instant"] = instants[-1]
-        if paths or not plan.keys:
+        if paths or plan.always_tells:
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
             spark = self._session(held)
             panes = self._read_panes(unit, plan, paths, spark)
-            frame = panes_step(spark, plan, panes, known.instant, instants)
-            self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
+            rows = held * min(len(instants), 64)
+            if isinstance(plan, Panes):
+                frame = panes_step(spark, plan, panes, known.instant, instants)
+                self._tell(unit, step, frame, known.start, rows)
+            else:
+                told = told_apart(spark, plan, panes, known.instant, instants, last_event)
+                self._tell(unit, step, told, known.start, rows, known.cursors[MEMBERS]["seq"])
 
     def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
@@ -258,7 +383,7 @@ class Stepper:
 
     def merge(self, unit: Unit) -> Step | None:
         """Panes in fewer segments, without those that nobody will see; None if not worth it."""
-        if not isinstance(unit.plan, Panes) or not unit.plan.are_kept:
+        if not isinstance(unit.plan, Panes | SharedPanes) or not unit.plan.are_kept:
             return None
         live = self.catalog.segments(panes_log(unit.row.id))
         instant = self.catalog.cursor(unit.row.id, "instant")
@@ -280,7 +405,7 @@ class Stepper:
 
     def _new(self, unit: Unit, known: _Known) -> DataFrame | None:
         """What the delta brings, as results or panes."""
-        assert isinstance(unit.plan, Delta | Panes)
+        assert isinstance(unit.plan, Delta | Shared | Panes | SharedPanes)
         inputs = {}
         for alias, scan in unit.plan.scans:
             name = stream_log(scan.stream)
@@ -303,9 +428,15 @@ class Stepper:
         return self.spark if rows > INTERPRETED_ROWS else derived(self.spark, *INTERPRETED)
 
     def _tell(
-        self, unit: Unit, step: Step, frame: DataFrame | None, start: int | None, rows: int
+        self,
+        unit: Unit,
+        step: Step,
+        frame: DataFrame | None,
+        start: int | None,
+        rows: int,
+        version: int | None = None,
     ) -> None:
-        """Write results, if there are any."""
+        """Write results, if there are any; those that are told apart by a version of members."""
         if frame is None:
             return
         if start is not None:
@@ -317,7 +448,9 @@ class Stepper:
         step.rows_out = 0 if written is None else written.rows
         unit.growth = max(1.0, step.rows_out / max(rows, 1))
         if written is not None:
-            step.segments.append(segment(unit_log(unit.row.id), written, None))
+            told = segment(unit_log(unit.row.id), written, None)
+            keys = None if version is None else {MEMBERS: version}
+            step.segments.append(replace(told, keys=keys))
 
     def _keep(
         self, unit: Unit, step: Step, frame: DataFrame, rows: int, scan: str | None
@@ -359,7 +492,7 @@ class Stepper:
         segments: Mapping[str, tuple[Segment, ...]],
         limit: int,
     ) -> Sequence[int]:
-        assert not isinstance(unit.plan, Delta)
+        assert isinstance(unit.plan, Panes | SharedPanes | Instants)
         since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
         rows = (self.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], known.after)
@@ -392,7 +525,7 @@ class Stepper:
         return windows
 
     def _read_panes(
-        self, unit: Unit, plan: Panes, paths: Sequence[str], spark: SparkSession
+        self, unit: Unit, plan: Panes | SharedPanes, paths: Sequence[str], spark: SparkSession
     ) -> DataFrame:
         if unit.panes_schema is None:
             unit.panes_schema = panes_schema(self.spark, plan)
@@ -404,6 +537,11 @@ class Stepper:
             declared = self.definitions.tables[scan.table.lower()]
             frames[view] = read_table(spark, declared.source, declared.table.schema)
         return frames
+
+
+def _slack(plan: Shared) -> int:
+    """How long after its own time a tuple can first be part of a result."""
+    return max((slide or 0 for s in plan.members.shapes for slide in s.slides), default=0)
 
 
 def _rows(segments: Mapping[str, Sequence[Segment]]) -> int:

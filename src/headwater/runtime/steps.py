@@ -18,8 +18,24 @@ from pyspark.sql.types import StructType
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes
-from headwater.runtime.compile.windows import UNTIL, opened
+from headwater.runtime.compile import (
+    ARRIVAL,
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Shared,
+    SharedPanes,
+)
+from headwater.runtime.compile.shared import CONSTANTS
+from headwater.runtime.compile.sharedpanes import ALL
+from headwater.runtime.compile.windows import (
+    UNTIL,
+    last_multiple_of,
+    next_multiple_of,
+    opened,
+    with_views,
+)
 from headwater.runtime.joinorder import Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
@@ -50,7 +66,7 @@ def stream_schema(schema: Schema) -> str:
 
 def delta_step(
     spark: SparkSession,
-    plan: Delta | Panes,
+    plan: Delta | Shared | Panes | SharedPanes,
     inputs: Mapping[str, Input],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
@@ -72,7 +88,12 @@ def delta_step(
             terms.append(term(plan.block, alias, rows, selectivities))
             order = terms[-1].order
             texts.append(plan.term(order, views, _broadcast(order, rows)))
-        return spark.sql(plan.whole(texts)) if texts else None, terms
+        if not texts:
+            return None, terms
+        text = plan.whole(texts)
+        if isinstance(plan, Shared):
+            text = _with({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
+        return spark.sql(text), terms
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -109,7 +130,7 @@ class Part:
 
 
 def _term_parts(
-    plan: Delta | Panes, inputs: Mapping[str, Input], place: int
+    plan: Delta | Shared | Panes | SharedPanes, inputs: Mapping[str, Input], place: int
 ) -> dict[str, Part] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
     alias = plan.scans[place][0]
@@ -134,7 +155,10 @@ def _term_parts(
 
 
 def _key_ranges(
-    plan: Delta | Panes, alias: str, delta_alias: str, delta: Sequence[Segment]
+    plan: Delta | Shared | Panes | SharedPanes,
+    alias: str,
+    delta_alias: str,
+    delta: Sequence[Segment],
 ) -> dict[str, tuple[int, int]]:
     """What the keys of the delta leave of the columns that have to equal them."""
     ranges = {}
@@ -175,13 +199,61 @@ def panes_step(
         return spark.sql(_with(names, plan.text(before, instants)))
 
 
-def merged_panes(spark: SparkSession, plan: Panes, panes: DataFrame, before: int) -> DataFrame:
+def told_apart(
+    spark: SparkSession,
+    plan: SharedPanes,
+    panes: DataFrame,
+    before: int | None,
+    instants: Sequence[int],
+    last_event: int,
+) -> DataFrame | None:
+    """What queries that share panes are told at those of the instants that are their own; None if
+    there is no such instant."""
+    texts = []
+    with _views(spark) as view:
+        names = {ALL: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
+        for at, telling in enumerate(plan.members.tellings):
+            of_one = Panes(telling.block, telling.output)
+            own = own_instants(of_one.slides, instants, last_event)
+            if not own:
+                continue
+            known = own_before(of_one.slides, before)
+            text = plan.text(at, telling, known, own)
+            if of_one.reads_instants:
+                shown = view(_instants(spark, known, own))
+                text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
+            texts.append(f"({text})")
+        return spark.sql(_with(names, "\nUNION ALL\n".join(texts))) if texts else None
+
+
+def own_instants(slides: frozenset[int], instants: Sequence[int], last_event: int) -> Sequence[int]:
+    """Those of a unit's instants at which a query that slides like that is evaluated; it ends when
+    each of its slides has passed the last event."""
+    if not slides:
+        return instants
+    end = min(instants[-1], max(next_multiple_of(last_event, slide) for slide in slides))
+    if len(slides) == 1:
+        (slide,) = slides
+        return range(next_multiple_of(instants[0], slide), end + 1, slide)
+    return [t for t in instants if t <= end and any(t % slide == 0 for slide in slides)]
+
+
+def own_before(slides: frozenset[int], before: int | None) -> int | None:
+    """The last instant of a query up to a time."""
+    if before is None or not slides:
+        return before
+    return max(last_multiple_of(before, slide) for slide in slides)
+
+
+def merged_panes(
+    spark: SparkSession, plan: Panes | SharedPanes, panes: DataFrame, before: int
+) -> DataFrame:
     """The panes that are still to be seen after that instant, as few as they can be."""
     with _views(spark) as view:
         return spark.sql(_with({"panes": view(panes)}, plan.merged(before)))
 
 
-def panes_schema(spark: SparkSession, plan: Panes) -> StructType:
+def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _views(spark) as view:
         views = {a: view(read(spark, scan.schema, [])) for a, scan in plan.scans}
@@ -246,9 +318,7 @@ def _instants(spark: SparkSession, before: int | None, instants: Sequence[int]) 
 
 def _with(names: Mapping[str, str], text: str) -> str:
     """A query in which views go by the names that it has for them."""
-    prelude = ", ".join(f"{name} AS (SELECT * FROM {view})" for name, view in names.items())
-    more = "," if text.startswith("WITH ") else ""
-    return f"WITH {prelude}{more}\n{text.removeprefix('WITH ')}"
+    return with_views({name: f"SELECT * FROM {view}" for name, view in names.items()}, text)
 
 
 # ---- segments

@@ -1,0 +1,184 @@
+"""Random queries of a few templates over Bids and Asks, made to overlap: for tests of sharing."""
+
+from __future__ import annotations
+
+import random
+
+from headwater.algebra.nodes import Query
+from headwater.cql import parse_query
+from strategies import SOURCES
+
+SIZES = ["[NOW]", "[RANGE 1 SEC]", "[RANGE 2 SEC]", "[RANGE 4 SEC]", "[RANGE 9 SEC]"]
+SLIDING = [
+    "[RANGE 2 SEC SLIDE 1 SEC]",
+    "[RANGE 4 SEC SLIDE 2 SEC]",
+    "[RANGE 3 SEC SLIDE 2 SEC]",
+    "[RANGE 1 SEC SLIDE 3 SEC]",
+    "[RANGE 6 SEC SLIDE 3 SEC]",
+]
+BID_BOUNDS = [
+    "{a}.item = {n}",
+    "{a}.item IN ({n}, {m})",
+    "{a}.item > {n}",
+    "{a}.bidder = {n}",
+    "{a}.bidder IS NULL",
+    "{a}.price >= {n}",
+    "{a}.price < {n} + 0.5",
+    "{a}.note = 'a'",
+    "{a}.note <> 'b'",
+    "{a}.note LIKE 'a%'",
+    "({a}.note = 'b' OR {a}.bidder = {n})",
+    "{a}.item <> {n}",
+    "{a}.item + {a}.bidder > {n}",
+]
+ASK_BOUNDS = [
+    "{a}.item = {n}",
+    "{a}.open",
+    "NOT {a}.open",
+    "{a}.cost <= {n}",
+    "{a}.cost BETWEEN 0.5 AND {n}",
+    "{a}.note = 'b'",
+    "{a}.note IS NOT NULL",
+]
+BID_ITEMS = ["{a}.item", "{a}.price", "{a}.note", "{a}.bidder", "{a}.item + 1", "upper({a}.note)"]
+ASK_ITEMS = ["{a}.cost", "{a}.note", "{a}.open", "coalesce({a}.item, 0)"]
+
+
+def window(rng: random.Random, slides: bool) -> str:
+    return rng.choice(SLIDING) if slides else rng.choice(SIZES)
+
+
+def _bounds(rng: random.Random, bounds: list[str], alias: str, most: int = 2) -> list[str]:
+    chosen = rng.sample(bounds, rng.randint(0, most))
+    return [b.format(a=alias, n=rng.randrange(4), m=rng.randrange(4)) for b in chosen]
+
+
+def _items(rng: random.Random, items: list[tuple[str, str]]) -> str:
+    chosen = rng.sample(items, rng.randint(1, 3))
+    return ", ".join(f"{item.format(a=a)} AS v{n}" for n, (item, a) in enumerate(chosen))
+
+
+def _where(conditions: list[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def selection(rng: random.Random) -> str:
+    win = rng.choice(["", "", "[RANGE 4 SEC]", "[NOW]", window(rng, True)])
+    items = _items(rng, [(item, "b") for item in BID_ITEMS])
+    return f"SELECT {items} FROM Bids {win} b{_where(_bounds(rng, BID_BOUNDS, 'b', 3))}"
+
+
+def join(rng: random.Random, slides: bool = False) -> str:
+    one, other = window(rng, slides), window(rng, slides)
+    conditions = ["b.item = a.item", *_bounds(rng, BID_BOUNDS, "b"), *_bounds(rng, ASK_BOUNDS, "a")]
+    if rng.random() < 0.15:
+        conditions.append(rng.choice(["b.price > a.cost", "b.ts <= a.at"]))
+    items = _items(rng, [*((i, "b") for i in BID_ITEMS), *((i, "a") for i in ASK_ITEMS)])
+    rng.shuffle(conditions)
+    return f"SELECT {items} FROM Bids {one} b, Asks {other} a{_where(conditions)}"
+
+
+def self_join(rng: random.Random) -> str:
+    items = _items(rng, [(i, a) for i in BID_ITEMS for a in ("x", "y")])
+    one, other = window(rng, False), window(rng, False)
+    conditions = ["x.item = y.item", *_bounds(rng, BID_BOUNDS, "x"), *_bounds(rng, BID_BOUNDS, "y")]
+    return f"SELECT {items} FROM Bids {one} x, Bids {other} y{_where(conditions)}"
+
+
+def three(rng: random.Random) -> str:
+    windows = [window(rng, False) for _ in range(3)]
+    items = _items(rng, [*((i, "b") for i in BID_ITEMS), *((i, "a") for i in ASK_ITEMS)])
+    conditions = ["b.item = a.item", "b.bidder = c.bidder", *_bounds(rng, BID_BOUNDS, "b")]
+    return (
+        f"SELECT {items} FROM Bids {windows[0]} b, Asks {windows[1]} a, Bids {windows[2]} c"
+        f"{_where(conditions)}"
+    )
+
+
+def with_table(rng: random.Random) -> str:
+    items = _items(rng, [*((i, "b") for i in BID_ITEMS), ("{a}.label", "i")])
+    conditions = ["b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
+    if rng.random() < 0.5:
+        conditions.append("i.label = 'one'")
+    return f"SELECT {items} FROM Bids {window(rng, False)} b, Items i{_where(conditions)}"
+
+
+JOINS = [selection, join, join, lambda rng: join(rng, True), self_join, three, with_table]
+
+
+def random_join(rng: random.Random) -> Query:
+    """A select-project-join of one of the templates."""
+    return parse_query(rng.choice(JOINS)(rng), SOURCES)
+
+
+# ---- groups
+
+KEYS = ["b.item", "b.note", "b.bidder", "b.item % 2", "b.item, b.note", "b.note, b.bidder"]
+CALLS = [
+    "COUNT(*)",
+    "COUNT(b.bidder)",
+    "SUM(b.bidder)",
+    "MAX(b.price)",
+    "MIN(b.note)",
+    "AVG(b.item)",
+    "SUM(b.item) FILTER (WHERE b.note = 'a')",
+]
+OUTPUTS = ["ISTREAM", "DSTREAM", "RSTREAM"]
+
+
+def _calls(rng: random.Random) -> list[str]:
+    return [f"{call} AS a{n}" for n, call in enumerate(rng.sample(CALLS, rng.randint(1, 3)))]
+
+
+def grouped(rng: random.Random, slides: bool | None = None) -> str:
+    """Groups of one stream, by keys or all in one."""
+    slides = rng.random() < 0.5 if slides is None else slides
+    keys = rng.choice([*KEYS, *KEYS, ""])
+    told = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
+    items = [*(told if keys else []), *_calls(rng)]
+    having = rng.choice(["", "", "", " HAVING COUNT(*) > 1", " HAVING MAX(b.price) > 1"])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window(rng, slides)} b"
+        f"{_where(_bounds(rng, BID_BOUNDS, 'b'))}{f' GROUP BY {keys}' if keys else ''}{having})"
+    )
+
+
+def tenants(rng: random.Random) -> str:
+    """The same groups for one value of a column or another."""
+    which = rng.choice([f"b.item = {rng.randrange(4)}", "b.note = 'a'", "b.note = 'b'"])
+    return (
+        f"SELECT b.bidder, COUNT(*) AS n, MAX(b.price) AS top FROM Bids "
+        f"[RANGE {rng.choice([2, 4, 6])} SEC SLIDE 2 SEC] b WHERE {which} GROUP BY b.bidder"
+    )
+
+
+def grouped_join(rng: random.Random) -> str:
+    conditions = ["b.item = a.item", *_bounds(rng, BID_BOUNDS, "b"), *_bounds(rng, ASK_BOUNDS, "a")]
+    keys = rng.choice(["b.item", "b.note", "b.item, a.open"])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(_calls(rng))} FROM Bids [RANGE 3 SEC SLIDE 1 SEC] b, "
+        f"Asks [RANGE 2 SEC SLIDE 1 SEC] a{_where(conditions)} GROUP BY {keys})"
+    )
+
+
+def told_again(rng: random.Random) -> str:
+    """Rows themselves, told when they leave or all at once, or each once."""
+    items = _items(rng, [(item, "b") for item in BID_ITEMS])
+    output, distinct = rng.choice(
+        [("DSTREAM", ""), ("RSTREAM", ""), ("ISTREAM", "DISTINCT "), ("DSTREAM", "DISTINCT ")]
+    )
+    where = _where(_bounds(rng, BID_BOUNDS, "b"))
+    win = window(rng, rng.random() < 0.5)
+    return f"{output}(SELECT {distinct}{items} FROM Bids {win} b{where})"
+
+
+GROUPS = [grouped, grouped, grouped, tenants, grouped_join, told_again]
+
+
+def random_group(rng: random.Random) -> Query:
+    """A query that is told from panes, of one of the templates."""
+    return parse_query(rng.choice(GROUPS)(rng), SOURCES)
+
+
+def random_query(rng: random.Random) -> Query:
+    return random_join(rng) if rng.random() < 0.5 else random_group(rng)
