@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, cycle, islice
+from math import isqrt
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -140,7 +141,8 @@ def main() -> int:
     options.add_argument("--running", type=int, default=1_000, help="queries when one is added")
     options.add_argument("--steps", type=int, default=5, help="steps before and after that")
     chosen = options.parse_args()
-    flights = flights_for(chosen.rows)
+    most = max(*chosen.queries, chosen.running + 1)
+    flights = flights_for(chosen.rows, least=isqrt(most) + 2)
     spark = session()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "streams")
