@@ -103,6 +103,22 @@ def with_table(rng: random.Random) -> str:
     return f"SELECT {items} FROM Bids {window(rng, False)} b, Items i{_where(conditions)}"
 
 
+def with_both(rng: random.Random) -> str:
+    """A join of three that contains joins of two."""
+    items = _items(
+        rng,
+        [*((i, "b") for i in BID_ITEMS), *((i, "a") for i in ASK_ITEMS), ("{a}.label", "i")],
+    )
+    conditions = ["b.item = a.item", "b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
+    conditions += _bounds(rng, ASK_BOUNDS, "a")
+    one, other = window(rng, False), window(rng, False)
+    return f"SELECT {items} FROM Bids {one} b, Asks {other} a, Items i{_where(conditions)}"
+
+
+def nested(rng: random.Random) -> str:
+    return rng.choice([join, with_table, with_both, with_both])(rng)
+
+
 JOINS = [selection, join, join, lambda rng: join(rng, True), self_join, three, with_table]
 
 

@@ -21,7 +21,16 @@ from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Panes, Plan, Shared, SharedPanes, window_start
+from headwater.runtime.compile import (
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Plan,
+    Shared,
+    SharedPanes,
+    window_start,
+)
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -46,6 +55,14 @@ class Reader:
 
     plan: Plan
     cursors: Mapping[str, Any]
+
+    @property
+    def logs(self) -> set[str]:
+        """The streams that it reads itself."""
+        feeds = None if isinstance(self.plan, Instants) else self.plan.feeds
+        return {
+            stream_log(s.stream) for alias, s in self.plan.scans if feeds is None or alias in feeds
+        }
 
     def reached(self, log: str) -> int:
         """The last sequence number that it has taken in."""
@@ -78,7 +95,7 @@ class Reader:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
         for alias, scan in plan.scans:
-            if stream_log(scan.stream) != log:
+            if stream_log(scan.stream) != log or alias not in plan.feeds:
                 continue
             for other, theirs in plan.scans:
                 if other == alias:
@@ -127,7 +144,7 @@ def expired(
 
 def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
     """Those that read a log."""
-    return [r for r in readers if any(stream_log(s.stream) == log for _, s in r.plan.scans)]
+    return [r for r in readers if log in r.logs]
 
 
 def retain(

@@ -38,6 +38,7 @@ from headwater.runtime.compile import (
     SharedPanes,
     window_start,
 )
+from headwater.runtime.compile.delta import PART
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
@@ -47,10 +48,18 @@ from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sharing import MEMBERS, looks_back, members_at, serving, write_members
+from headwater.runtime.sharing import (
+    MEMBERS,
+    looks_back,
+    member_of,
+    members_at,
+    serving,
+    write_members,
+)
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
+    Part,
     carry,
     delta_step,
     instants_step,
@@ -60,6 +69,7 @@ from headwater.runtime.steps import (
     panes_schema,
     panes_step,
     read,
+    read_joined,
     read_panes,
     told_apart,
 )
@@ -91,8 +101,25 @@ class Unit:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The logs of its streams."""
-        return tuple(stream_log(name) for name in self.streams)
+        """The logs that its steps read."""
+        return tuple(dict.fromkeys(log for _, log in self.feeds))
+
+    @property
+    def feeds(self) -> tuple[tuple[str, str], ...]:
+        """What its steps read, by alias, and the log of each."""
+        scans = dict(self.plan.scans)
+        if isinstance(self.plan, Instants):
+            return tuple((alias, stream_log(scan.stream)) for alias, scan in scans.items())
+        part = self.plan.part if isinstance(self.plan, Shared) else None
+        return tuple(
+            (
+                alias,
+                unit_log(part.unit_id)
+                if part is not None and alias == PART
+                else stream_log(scans[alias].stream),
+            )
+            for alias in self.plan.feeds
+        )
 
     @property
     def serves(self) -> frozenset[str]:
@@ -255,7 +282,7 @@ class Stepper:
         new = tuple(form for form in plan.members.forms if form.digest not in before)
         if new and any(position["seq"] for position in known.reached.values()):
             missed = Members(serving(new), new)
-            frame, rows = self._missed(unit, Shared(missed), known)
+            frame, rows = self._missed(unit, Shared(missed, plan.part), known)
             if frame is not None:
                 version += 1
                 self._write_members(unit, step, missed)
@@ -273,14 +300,14 @@ class Stepper:
         given = [start for start in starts if start is not None]
         start = min(given) if len(given) == len(starts) else None
         inputs = {}
-        for alias, scan in plan.scans:
-            name = stream_log(scan.stream)
+        for alias, name in unit.feeds:
             taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
             late = overlapping(taken, None if start is None else start - _slack(plan), None)
             inputs[alias] = Input(tuple(s for s in taken if s.rows and s not in late), late, None)
         rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
         spark = self._session(rows)
-        frame, _ = delta_step(spark, plan, inputs, self._tables(unit, spark), {})
+        tables = self._tables(unit, spark)
+        frame, _ = delta_step(spark, plan, inputs, tables, {}, self._joined(plan, spark))
         return (frame if frame is None or start is None else frame.where(f"_tau > {start}")), rows
 
     # ---- the three kinds of plan
@@ -407,11 +434,11 @@ class Stepper:
         """What the delta brings, as results or panes."""
         assert isinstance(unit.plan, Delta | Shared | Panes | SharedPanes)
         inputs = {}
-        for alias, scan in unit.plan.scans:
-            name = stream_log(scan.stream)
-            since = unit.since(scan, known.start)
+        scans = dict(unit.plan.scans)
+        for alias, name in unit.feeds:
+            since = unit.since(scans[alias], known.start) if alias in scans else None
             reached = known.reached[name]["seq"]
-            needed = len(unit.plan.scans) > 1 and reached
+            needed = len(unit.feeds) > 1 and reached
             old = self.catalog.segments(name, 0, reached) if needed else []
             inputs[alias] = Input(
                 overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
@@ -420,8 +447,21 @@ class Stepper:
         spark = self._session(rows)
         joins = self.meter.values(unit.row.id)
         tables = self._tables(unit, spark)
-        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins)
+        joined = self._joined(unit.plan, spark) if isinstance(unit.plan, Shared) else None
+        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins, joined)
         return frame
+
+    def _joined(self, plan: Shared, spark: SparkSession) -> Callable[[Part], DataFrame]:
+        """Reads the rows that another unit has joined for this one."""
+
+        def read_rows(chosen: Part) -> DataFrame:
+            assert plan.part is not None
+            asked = self.catalog.query(plan.part.query)
+            assert asked is not None
+            members = [(s.path, member_of(self.catalog, asked, s)) for s in chosen.segments]
+            return read_joined(spark, plan.part, members, asked.start_at)
+
+        return read_rows
 
     def _session(self, rows: int) -> SparkSession:
         """The session for a step that reads so many rows."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import count
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
+from headwater.reuse.members import EVERYTHING, Member
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import (
     ARRIVAL,
@@ -27,7 +29,9 @@ from headwater.runtime.compile import (
     Shared,
     SharedPanes,
 )
-from headwater.runtime.compile.shared import CONSTANTS
+from headwater.runtime.compile.delta import PART
+from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE
+from headwater.runtime.compile.shared import Part as Joined
 from headwater.runtime.compile.sharedpanes import ALL
 from headwater.runtime.compile.windows import (
     UNTIL,
@@ -70,22 +74,28 @@ def delta_step(
     inputs: Mapping[str, Input],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
+    joined: Callable[[Part], DataFrame] | None = None,
 ) -> tuple[DataFrame | None, list[Term]]:
     """The results or panes that the delta brings, None if it brings none for certain; and the terms
-    that make them."""
+    that make them. `joined` reads the rows of another unit."""
     terms: list[Term] = []
     texts: list[str] = []
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
-        for place, (alias, _) in enumerate(plan.scans):
+        scans = dict(plan.scans)
+        for place, alias in enumerate(plan.feeds):
             chosen = _term_parts(plan, inputs, place) if inputs[alias].new else None
             if chosen is None:
                 continue
             views = dict(table_views)
-            for other, scan in plan.scans:
-                views[other] = view(chosen[other].read(spark, scan.schema))
+            for other in plan.feeds:
+                if other == PART:
+                    assert joined is not None
+                    views[other] = view(joined(chosen[other]))
+                else:
+                    views[other] = view(chosen[other].read(spark, scans[other].schema))
             rows = {other: part.rows for other, part in chosen.items()}
-            terms.append(term(plan.block, alias, rows, selectivities))
+            terms.append(term(plan.block, alias, rows, selectivities, _joined_before(plan)))
             order = terms[-1].order
             texts.append(plan.term(order, views, _broadcast(order, rows)))
         if not texts:
@@ -94,6 +104,10 @@ def delta_step(
         if isinstance(plan, Shared):
             text = _with({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
         return spark.sql(text), terms
+
+
+def _joined_before(plan: Delta | Shared | Panes | SharedPanes) -> frozenset[str]:
+    return plan.delta.part if isinstance(plan, Shared) else frozenset()
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -133,12 +147,12 @@ def _term_parts(
     plan: Delta | Shared | Panes | SharedPanes, inputs: Mapping[str, Input], place: int
 ) -> dict[str, Part] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
-    alias = plan.scans[place][0]
+    alias = plan.feeds[place]
     delta = inputs[alias].new
     least = min(s.least_time for s in delta if s.least_time is not None)
     largest = max(s.largest_time for s in delta if s.largest_time is not None)
     chosen = {alias: Part(delta, inputs[alias].since)}
-    for at, (other, _) in enumerate(plan.scans):
+    for at, other in enumerate(plan.feeds):
         if at == place:
             continue
         known = inputs[other].old + (inputs[other].new if at < place else ())
@@ -179,6 +193,37 @@ def _meets(segment: Segment, name: str, low: int, high: int) -> bool:
 def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
     span = (segment.keys or {}).get(name)
     return span is not None and low <= span[0] and span[1] <= high
+
+
+def read_joined(
+    spark: SparkSession,
+    part: Joined,
+    segments: Sequence[tuple[str, Member | None]],
+    start: int | None,
+) -> DataFrame:
+    """The rows of another unit's segments that are those of a query, its sources as structs."""
+    by_member: dict[Member, list[str]] = {}
+    for path, member in segments:
+        if member is not None and (member == EVERYTHING or member.classes):
+            by_member.setdefault(member, []).append(path)
+    frames = []
+    for member, paths in by_member.items():
+        frame = spark.read.parquet(*paths)
+        places = member.items or range(len(part.items))
+        if member != EVERYTHING:
+            within = " OR ".join(
+                f"{CLASS} BETWEEN {low} AND {high}" for low, high in member.classes
+            )
+            frame = frame.where(f"{SHAPE} = {member.shape} AND ({within})")
+        if start is not None:
+            frame = frame.where(f"_tau > {start}")
+        names = [f"c{places[at]}" for at in range(len(part.items))]
+        frames.append(frame.selectExpr(*part.structs(names)))
+    if not frames:
+        types = {c: f"CAST(NULL AS {spark_type(c.type)})" for c in part.items}
+        empty = spark.range(0).selectExpr(*(f"{t} AS c{n}" for n, t in enumerate(types.values())))
+        return empty.selectExpr(*part.structs([f"c{n}" for n in range(len(types))]))
+    return reduce(DataFrame.unionAll, frames)
 
 
 # ---- telling

@@ -16,6 +16,7 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
+    HIDDEN,
     Cursors,
     NewQuery,
     NewUnit,
@@ -25,6 +26,7 @@ from headwater.runtime.catalog.rows import (
     UnitState,
     members_log,
     panes_log,
+    part_name,
     plan_owner,
     unit_log,
 )
@@ -81,7 +83,7 @@ class Queries(Store):
 
     def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
         """The queries by name, or those with a sink; those that were dropped only if asked for."""
-        chosen = _known(_Q, dropped)
+        chosen = _known(_Q, dropped).where(sa.not_(_Q.c.name.startswith(HIDDEN)))
         if with_sink:
             chosen = chosen.where(_Q.c.sink.is_not(None))
         return self._rows(QueryRow, chosen.order_by(_Q.c.name))
@@ -302,9 +304,21 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
         drop_log(transaction, members_log(unit_id))
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
+        _drop_part(transaction, unit_id)
         dropped.append(unit_id)
         units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
     return dropped
+
+
+def _drop_part(transaction: Transaction, unit_id: str) -> None:
+    """Drop what a unit has asked another one."""
+    name = part_name(unit_id)
+    found = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
+    if found is None:
+        return
+    transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
+    transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
+    _change_members(transaction, found)
 
 
 def _needed(transaction: Transaction, unit_id: str) -> bool:

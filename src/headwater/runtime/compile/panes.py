@@ -67,6 +67,10 @@ class Panes:
         return self.delta.scans
 
     @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
         return self.delta.tables
 

@@ -20,7 +20,7 @@ from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.members import HELD, Members, Shape
 from headwater.reuse.shapes import Axis, Table
-from headwater.runtime.compile.delta import Delta, dotted
+from headwater.runtime.compile.delta import PART, Delta, dotted
 from headwater.runtime.compile.windows import (
     TIME,
     entry_instant,
@@ -37,15 +37,56 @@ SHAPE, CLASS = "_shape", "_class"
 
 
 @dataclass(frozen=True)
+class Part:
+    """A join of some of a unit's sources that another unit tells, as the query of that name there.
+
+    Items of the query are columns of sources, in the order of its canonical form.
+    """
+
+    unit_id: str
+    query: str
+    items: tuple[Column, ...]
+    times: Mapping[str, str]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.relation for column in self.items))
+
+    def structs(self, names: Sequence[str]) -> list[str]:
+        """SQL of the sources as structs, from the columns in which the items are told."""
+        found = []
+        for alias in self.aliases:
+            fields = [
+                f"{quoted(name)} AS {quoted(column.name)}"
+                for name, column in zip(names, self.items, strict=True)
+                if column.relation == alias
+            ]
+            if alias in self.times:
+                at = [c.name for c in self.items if c.relation == alias].index(self.times[alias])
+                time = fields[at].split(" AS ")[0]
+                fields.append(f"unix_micros({time}) AS {TIME}")
+            found.append(f"struct({', '.join(fields)}) AS {alias}")
+        return found
+
+
+@dataclass(frozen=True)
 class Shared:
     """The plan of a unit that serves several queries by their constants."""
 
     members: Members
+    part: Part | None = None
 
     @cached_property
     def delta(self) -> Delta:
         operator = self.members.operator
-        return Delta(Block(operator.sources, operator.where, (), None, (), False))
+        joined = frozenset() if self.part is None else frozenset(self.part.aliases)
+        return Delta(Block(operator.sources, operator.where, (), None, (), False), joined)
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        """What its steps read: streams by their aliases, and the rows of another unit."""
+        own = tuple(alias for alias, _ in self.scans if alias not in self.delta.part)
+        return own if self.part is None else (PART, *own)
 
     @property
     def block(self) -> Block:

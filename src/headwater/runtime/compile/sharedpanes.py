@@ -68,6 +68,10 @@ class SharedPanes:
         return self.panes.scans
 
     @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
         return self.panes.tables
 
