@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from _common import Differ, state
+from _common import Differ, check_units, state
 from headwater.algebra.catalog import Stream
 from headwater.cql import CreateStream, parse
 from headwater.runtime.api import Headwater
@@ -217,6 +217,7 @@ def shared(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Run:
         submitted = perf_counter()
         opened.run(until_idle=True)
         ended = perf_counter()
+        check_units(opened)
         results = {one.name: answers(opened, one) for one in asked}
         units = len(opened.catalog.units())
         return Run(submitted - begun, ended - submitted, results, units)

@@ -128,6 +128,13 @@ class Differ(Exception):
     """The two sides do not have the same results: there is nothing to report."""
 
 
+def check_units(opened: Headwater) -> None:
+    """Raises Differ if a unit failed: then results are missing."""
+    for unit in opened.catalog.units():
+        if unit.error:
+            raise Differ(f"the unit {unit.id} failed: {unit.error}")
+
+
 def compare(
     rows: int,
     columns: str,

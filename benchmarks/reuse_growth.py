@@ -37,7 +37,7 @@ from _airline import (
     write_streams,
     written_streams,
 )
-from _common import Differ, session, settled, state
+from _common import Differ, check_units, session, settled, state
 from headwater.runtime.api import Headwater
 
 SAMPLE = 6
@@ -72,6 +72,7 @@ def run(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Size:
         begun = perf_counter()
         opened.run(until_idle=True)
         seconds = perf_counter() - begun
+        check_units(opened)
         for one in [asked[0], *random.Random(2).sample(asked[1:], min(SAMPLE, len(asked) - 1))]:
             _check(opened, one, wanted(folder, one))
         return Size(len(asked), len(opened.catalog.units()), submitted, seconds)
@@ -128,6 +129,7 @@ def add_one(
             assert row is not None
             found = wanted(folder, one, row.start_at)
             effective.append(found.num_rows > 0 and same(answers(opened, one), found))
+        check_units(opened)
         _check(opened, one, found)
         _check(opened, running[0], wanted(folder, running[0]))
         return Added(submitted, before, after, effective.index(True) + 1)
