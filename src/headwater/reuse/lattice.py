@@ -21,7 +21,7 @@ from headwater.algebra.nodes import Query, Scan
 from headwater.algebra.predicate import Box, implies
 from headwater.algebra.windows import Range
 from headwater.reuse.form import Form, Kind, form_of, leaves_of, prefixes
-from headwater.reuse.operator import Operator
+from headwater.reuse.operator import Operator, finer
 
 EVERYWHERE = -1
 """The bit vector of all regions."""
@@ -221,6 +221,10 @@ def _holds(windows: Hashable, form: Form) -> bool:
     for theirs, own in zip(windows, form.scans, strict=True):
         window = own.window
         assert isinstance(theirs, Range) and isinstance(window, Range)
+        if form.kind is Kind.GROUP:
+            if finer(theirs, window) != theirs:
+                return False
+            continue
         if theirs.slide != window.slide:
             if theirs.slide is not None:
                 return False

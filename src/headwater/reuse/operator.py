@@ -128,13 +128,19 @@ def _wider(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
 
 
 def _finer(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
-    """The larger window, sliding as often as panes need that serve both."""
-    if not isinstance(a, Scan) or not isinstance(b, Scan) or a.window == b.window:
+    if not isinstance(a, Scan) or not isinstance(b, Scan):
         return a
     assert isinstance(a.window, Range) and isinstance(b.window, Range)
-    sizes = [w.size for w in (a.window, b.window) if w.size is not None]
-    slides = [w.slide for w in (a.window, b.window) if w.slide]
-    return replace(a, window=Range(max(sizes), gcd(*sizes, *slides) if slides else None))
+    return replace(a, window=finer(a.window, b.window))
+
+
+def finer(a: Range, b: Range) -> Range:
+    """The larger window, sliding as often as panes need that serve both."""
+    if a == b:
+        return a
+    sizes = [window.size for window in (a, b) if window.size is not None]
+    slides = [window.slide for window in (a, b) if window.slide]
+    return Range(max(sizes), gcd(*sizes, *slides) if slides else None)
 
 
 def _unslid(source: Scan | TableScan) -> Scan | TableScan:
