@@ -276,6 +276,7 @@ class Engine:
         for unit in set(self._units) - units:
             del self._units[unit]
         self.meter.forget_all_but(units)
+        self.sharing.forget_all_but({row.digest for row in self.catalog.queries()})
         for name in set(self._waiting) - set(self.definitions.streams):
             del self._waiting[name]
         self.claims.forget(lambda name: name.startswith("unit:") and name[5:] not in units)

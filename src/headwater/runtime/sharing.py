@@ -7,7 +7,7 @@ file of its own whenever the queries change: a *version* of the members, which l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path
@@ -54,6 +54,11 @@ class Sharing:
         if query.digest not in self._forms:
             self._forms[query.digest] = form_of(self.canonical(query))
         return self._forms[query.digest]
+
+    def forget_all_but(self, digests: Collection[str]) -> None:
+        """Keep nothing in memory of queries that are gone."""
+        for digest in set(self._forms) - set(digests):
+            del self._forms[digest]
 
     def canonical(self, query: QueryRow) -> Canonical:
         (statement,) = parse(query.definition, self.definitions.names)
