@@ -115,11 +115,12 @@ def with_both(rng: random.Random) -> str:
     return f"SELECT {items} FROM Bids {one} b, Asks {other} a, Items i{_where(conditions)}"
 
 
-def nested(rng: random.Random) -> str:
-    return rng.choice([join, with_table, with_both, with_both])(rng)
-
-
 JOINS = [selection, join, join, lambda rng: join(rng, True), self_join, three, with_table]
+
+
+def random_nested(rng: random.Random) -> Query:
+    """A join of two sources, or of these and a third."""
+    return parse_query(rng.choice([join, with_table, with_both, with_both])(rng), SOURCES)
 
 
 def random_join(rng: random.Random) -> Query:

@@ -12,8 +12,10 @@ from engine_helpers import as_csv_keeps, declare, expected, opened, pieces, sett
 from test_engine import sample
 
 from headwater.algebra.nodes import Query
+from headwater.cql import parse_query
 from headwater.runtime import housekeeping
-from overlapping import random_group, random_join, random_query
+from overlapping import random_group, random_join, random_nested, random_query
+from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
 
@@ -70,11 +72,50 @@ def check(
     return units
 
 
-@pytest.mark.parametrize(("query", "size"), [(random_join, 12), (random_group, 8)])
+@pytest.mark.parametrize(
+    ("query", "size"), [(random_join, 12), (random_group, 8), (random_nested, 8)]
+)
 def test_random_queries_that_overlap(
     spark: Any, tmp_path: Path, query: Callable[[random.Random], Query], size: int
 ) -> None:
     assert check(spark, tmp_path, seed=1, size=size, query=query) < size
+
+
+TWO = "SELECT b.price FROM Bids [RANGE 4 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
+THREE = """SELECT b.price, a.cost, i.label FROM Bids [RANGE 3 SEC] b, Asks [RANGE 2 SEC] a, Items i
+  WHERE b.item = a.item AND b.item = i.item AND b.price > {}"""
+
+
+def test_a_join_of_three_reads_a_join_of_two(spark: Any, tmp_path: Path) -> None:
+    """One that comes later too; and when all have gone, so has what they asked of each other."""
+    texts = {"two": TWO, "three": THREE.format(0), "other": THREE.format(1)}
+    queries = {name: parse_query(text, SOURCES) for name, text in texts.items()}
+    streams, tables = sample(3), as_csv_keeps(TABLES)
+    with opened(tmp_path / "state", spark) as headwater:
+        declare(headwater, tmp_path / "items", tables)
+        submit(headwater, "two", queries["two"])
+        for name, rows in streams.items():
+            headwater.push(name, rows[:20])
+        settle(headwater)
+        submit(headwater, "three", queries["three"])
+        submit(headwater, "other", queries["other"])
+        built = headwater.catalog.unit(headwater.query("three").row.unit_id)
+        assert built is not None
+        assert f"unit:{headwater.query('two').row.unit_id}" in built.inputs
+        assert headwater.query("other").row.unit_id == built.id
+        assert [row.name for row in headwater.catalog.queries()] == ["other", "three", "two"]
+        for name, rows in streams.items():
+            headwater.push(name, rows[20:])
+            headwater.execute(f"END STREAM {name}")
+        settle(headwater)
+        for name, query in queries.items():
+            assert headwater.query(name).row.state == "finished"
+            start = headwater.query(name).row.start_at
+            assert told(headwater, name, query) == expected(query, streams, tables, start=start)
+        headwater.execute("DROP QUERY two; DROP QUERY other")
+        assert len(headwater.catalog.units()) == 2
+        headwater.execute("DROP QUERY three")
+        assert headwater.catalog.units() == []
 
 
 @pytest.mark.slow
