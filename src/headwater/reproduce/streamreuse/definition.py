@@ -8,7 +8,7 @@ and a definition is restricted to some of its streams: what a join of these has 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headwater.algebra.box import Box, Constraint
@@ -82,7 +82,7 @@ def definition(query: Query, infer: bool = False) -> Definition:
         for scan in scans
         for column in scan.columns
     }
-    where = rename(block.where, dict(names))
+    where = rename(block.where, {**names})
     needed = {names[c] for item in block.items for c in columns_of(item)} | columns_of_box(where)
     readings = tuple(sorted((scan.stream, _reading(scan, needed)) for scan in scans))
     pushed = frozenset(columns_of_box(where)) if infer else _compared(query)
@@ -106,6 +106,16 @@ def restrict(whole: Definition, streams: Iterable[str]) -> Definition:
         box,
         frozenset(column for column in whole.pushed if column.relation in kept),
     )
+
+
+def fed(part: Definition) -> Definition:
+    """What a source is asked to send for a definition of its stream: what is in the pushed bounds."""
+    constraints = [
+        c
+        for c in part.where.constraints
+        if not isinstance(c.terms[0], Column) or c.terms[0] in part.pushed
+    ]
+    return replace(part, where=Box(tuple(constraints), part.where.terms))
 
 
 def contains(wide: Definition, narrow: Definition) -> bool:

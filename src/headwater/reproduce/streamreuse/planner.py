@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.reproduce.streamreuse.definition import Definition, restrict
+from headwater.reproduce.streamreuse.definition import Definition, fed, restrict
 from headwater.reproduce.streamreuse.deployment import Changes, Deployment, Operator
 from headwater.reproduce.streamreuse.world import Floats
 
@@ -67,20 +67,17 @@ def _price(
 ) -> float:
     """What a reuse adds to network usage over a lifetime.
 
-    While the others are there, it is the wider inputs; after the last of them has left, the inputs
-    are there for this query alone.
+    While others use an operator, that is its wider input; after the last of them has left, all its
+    input is there for this query alone.
     """
-    shared = min(lifetime, max(0.0, op.until - now))
-    wider = sum(
-        state.input_usage(one, definition) - state.input_usage(one, one.definition)
-        for one, definition in changes.items()
-    )
-    price = wider * shared
-    if shared < lifetime:
-        alone = sum(
-            state.input_usage(one, restrict(wanted, one.definition.streams)) for one in op.chain
-        )
-        price += alone * (lifetime - shared)
+    price = 0.0
+    for one in op.all:
+        shared = min(lifetime, max(0.0, one.until - now))
+        if one in changes:
+            wider = state.input_usage(one, changes[one])
+            price += shared * (wider - state.input_usage(one, one.definition))
+        if shared < lifetime:
+            price += (lifetime - shared) * state.input_usage(one, one.part(wanted))
     return price
 
 
@@ -93,13 +90,12 @@ STRATEGIES: dict[str, Offer] = {
 
 @dataclass(frozen=True)
 class Step:
-    """How the join of a set of streams is had at a site: from an operator, or by joining `right`."""
+    """How some streams are had at a site: from an operator, or from new ones."""
 
     streams: frozenset[str]
     site: int
     reuse: Reuse | None = None
-    left: Step | str = ""
-    right: str = ""
+    inputs: tuple[Step, ...] = ()
 
 
 def plan(
@@ -111,12 +107,15 @@ def plan(
     near = world.near[sink]
     for stream in wanted.streams:
         near |= world.near[world.source[stream]]
-        sent = rates.sent(wanted, stream) * lifetime
-        table.arriving[stream] = sent * world.transit[world.source[stream], world.places]
+    for stream in sorted(wanted.streams):
+        part = fed(restrict(wanted, {stream}))
+        sent = rates.sent(part, stream) * lifetime
+        arriving = sent * world.transit[world.source[stream], world.places]
+        table.feed(stream, arriving, offer(state, part, near, now, lifetime))
     for streams in _connected_sets(wanted):
         part = restrict(wanted, streams)
         offered = offer(state, part, near, now, lifetime)
-        table.fill(streams, offered, rates.joined(part) * lifetime)
+        table.join(streams, offered, rates.joined(part) * lifetime)
     to_sink = world.transit[world.places, sink] * rates.joined(wanted) * lifetime
     return table.cheapest(wanted.streams, to_sink)
 
@@ -132,8 +131,9 @@ def _operator(state: Deployment, wanted: Definition, until: float, step: Step) -
     if step.reuse is not None:
         state.change(step.reuse.changes)
         return step.reuse.operator
-    left = step.left if isinstance(step.left, str) else _operator(state, wanted, until, step.left)
-    return state.add(restrict(wanted, step.streams), step.site, left, step.right, until)
+    inputs = tuple(_operator(state, wanted, until, one) for one in step.inputs)
+    part = restrict(wanted, step.streams)
+    return state.add(part if inputs else fed(part), step.site, inputs, until)
 
 
 def _connected_sets(wanted: Definition) -> list[frozenset[str]]:
@@ -151,51 +151,55 @@ class _Table:
     """For each set of streams what it costs to have their join at each place, and how."""
 
     def __init__(self, places: NDArray[np.intp], between: Floats) -> None:
-        self.arriving: dict[str, Floats] = {}
         self._places = places
         self._between = between
+        self._every = np.arange(len(places))
         self._cost: dict[frozenset[str], Floats] = {}
-        self._right: dict[frozenset[str], NDArray[np.intp]] = {}
         self._reused: dict[frozenset[str], dict[int, Reuse]] = {}
+        self._right: dict[frozenset[str], NDArray[np.intp]] = {}
         self._moved: dict[frozenset[str], tuple[Floats, NDArray[np.intp]]] = {}
 
-    def fill(self, streams: frozenset[str], offered: Sequence[Reuse], results: float) -> None:
+    def feed(self, stream: str, arriving: Floats, offered: Sequence[Reuse]) -> None:
+        """Enter what it costs to bring a stream to each place."""
+        streams = frozenset({stream})
+        self._enter(streams, arriving, offered)
+        self._moved[streams] = self._cost[streams], self._every
+
+    def join(self, streams: frozenset[str], offered: Sequence[Reuse], results: float) -> None:
         """Find the cheapest ways for a set after all smaller ones; `results` is what it sends on."""
-        ordered = sorted(streams)
-        ways = [self._joined(streams, right) for right in ordered]
-        every = np.array(ways)
-        right = every.argmin(axis=0)
-        cost = every[right, np.arange(len(self._places))]
-        reused: dict[int, Reuse] = {}
-        for reuse in offered:
-            at = int(np.searchsorted(self._places, reuse.operator.site))
-            if reuse.price < cost[at]:
-                cost[at] = reuse.price
-                reused[at] = reuse
-        self._cost[streams], self._right[streams], self._reused[streams] = cost, right, reused
-        travelling = cost[:, None] + results * self._between
-        source = travelling.argmin(axis=0)
-        self._moved[streams] = travelling[source, np.arange(len(cost))], source
+        ways = np.array([self._joined(streams, right) for right in sorted(streams)])
+        self._right[streams] = ways.argmin(axis=0)
+        self._enter(streams, ways[self._right[streams], self._every], offered)
+        travelling = self._cost[streams][:, None] + results * self._between
+        origin = travelling.argmin(axis=0)
+        self._moved[streams] = travelling[origin, self._every], origin
 
     def cheapest(self, streams: frozenset[str], on_top: Floats) -> Step:
         """The steps to the place where a set and what comes on top cost least."""
         return self._step(streams, int((self._cost[streams] + on_top).argmin()))
 
+    def _enter(self, streams: frozenset[str], cost: Floats, offered: Sequence[Reuse]) -> None:
+        cost, reused = cost.copy(), dict[int, Reuse]()
+        for reuse in offered:
+            at = int(np.searchsorted(self._places, reuse.operator.site))
+            if reuse.price < cost[at]:
+                cost[at], reused[at] = reuse.price, reuse
+        self._cost[streams], self._reused[streams] = cost, reused
+
     def _joined(self, streams: frozenset[str], right: str) -> Floats:
         """What it costs at each place to join a stream to the others; infinite if that is none."""
         left = streams - {right}
-        if len(left) == 1:
-            return self.arriving[min(left)] + self.arriving[right]
         if left not in self._moved:
             return np.full(len(self._places), np.inf)
-        return self._moved[left][0] + self.arriving[right]
+        return self._moved[left][0] + self._cost[frozenset({right})]
 
     def _step(self, streams: frozenset[str], at: int) -> Step:
         site = int(self._places[at])
         if at in self._reused[streams]:
             return Step(streams, site, reuse=self._reused[streams][at])
-        right = sorted(streams)[self._right[streams][at]]
-        left = streams - {right}
-        if len(left) == 1:
-            return Step(streams, site, left=min(left), right=right)
-        return Step(streams, site, left=self._step(left, self._moved[left][1][at]), right=right)
+        if len(streams) == 1:
+            return Step(streams, site)
+        right = frozenset({sorted(streams)[self._right[streams][at]]})
+        left = streams - right
+        origin = int(self._moved[left][1][at])
+        return Step(streams, site, inputs=(self._step(left, origin), self._step(right, at)))

@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.algebra.box import Box, Constraint
+from headwater.algebra.box import Box
 from headwater.algebra.expressions import Column
 from headwater.cost import Input, StreamStatistics, Values, join_rate, network_prices, selectivity
 from headwater.network import (
@@ -26,7 +26,7 @@ from headwater.network import (
     routes,
     transit_stub,
 )
-from headwater.reproduce.streamreuse.definition import Definition, columns_of_box, streams_of
+from headwater.reproduce.streamreuse.definition import Definition, columns_of_box
 
 Floats = NDArray[np.float64]
 
@@ -82,15 +82,15 @@ class Rates:
 
     def __init__(self, statistics: Mapping[str, StreamStatistics]) -> None:
         self._statistics = statistics
-        self._sent: dict[tuple[str, Box, frozenset[Column]], float] = {}
+        self._sent: dict[tuple[str, Box], float] = {}
         self._joined: dict[Definition, float] = {}
 
     def sent(self, wanted: Definition, stream: str) -> float:
-        """What a source sends of its stream: what is within the bounds that it applies."""
-        key = stream, wanted.where, wanted.pushed
+        """What a source sends of its stream for a definition of it."""
+        key = stream, wanted.where
         if key not in self._sent:
             known = self._statistics[stream]
-            share = selectivity(pushed_bounds(wanted, stream), self._values(wanted.where))
+            share = selectivity(wanted.where, self._values(wanted.where))
             self._sent[key] = known.rate * known.tuple_bytes * share
         return self._sent[key]
 
@@ -109,17 +109,3 @@ class Rates:
             column: self._statistics[column.relation].columns[column.name]
             for column in columns_of_box(box)
         }
-
-
-def pushed_bounds(wanted: Definition, stream: str) -> Box:
-    """The part of a condition that the source of a stream applies."""
-    bounds = [
-        Constraint((term,), c.domain)
-        for c in wanted.where.constraints
-        for term in c.terms
-        if streams_of(term) == {stream}
-        and not c.domain.has_all_values
-        and (not isinstance(term, Column) or term in wanted.pushed)
-    ]
-    terms = tuple(term for term in wanted.where.terms if streams_of(term) == {stream})
-    return Box(tuple(bounds), terms)
