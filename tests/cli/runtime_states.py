@@ -18,7 +18,8 @@ from headwater.reference import evaluate
 from headwater.runtime import files
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log, unit_log
-from headwater.runtime.push import arrow_type, segment
+from headwater.runtime.push import segment
+from headwater.runtime.sparksql import arrow_type
 
 Rows = list[tuple[Value, ...]]
 

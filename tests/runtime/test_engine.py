@@ -61,6 +61,28 @@ def test_random_queries(spark: Any, query: Query, streams: Rows, tables: Rows, s
     check(spark, query, streams, tables, seed)
 
 
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_table_of_which_no_column_is_told(spark: Any, tmp_path: Path, format: str) -> None:
+    """Its malformed rows still do not count, though nobody asks for the column they spoil."""
+    lines = {
+        "csv": "item,label\n1,a\n2,b\nspoilt,c\n",
+        "json": '{"item": 1, "label": "a"}\n{"item": 2}\n{"item": "spoilt", "label": "c"}\n',
+    }
+    folder = tmp_path / "items"
+    folder.mkdir()
+    (folder / f"items.{format}").write_text(lines[format])
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+            CREATE TABLE items (item INT, label STRING)
+                FROM files(path => '{folder}', format => '{format}');
+            CREATE QUERY crossed AS SELECT v FROM s CROSS JOIN items;
+            """)
+        headwater.push("s", [{"v": 7, "ts": "2026-01-01T00:00:00Z"}])
+        headwater.run(until_idle=True)
+        assert [row["v"] for row in headwater.query("crossed").results()] == [7, 7]
+
+
 @pytest.mark.slow
 @given(queries(), streams(), tables(), st.integers(0, 2**32))
 @settings(QUIET, max_examples=1_000)

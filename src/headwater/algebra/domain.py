@@ -96,12 +96,17 @@ class Domain:
         """The value that is alone in it, NULL or not."""
         if not self.cuts:
             return Literal(None, self.type) if self.null else None
-        return _literal(self.type, next(self._pairs())[0]) if self.is_point else None
+        return value_at(self.type, next(self._pairs())[0]) if self.is_point else None
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Its values as disjoint stretches, from low to high."""
         return tuple(_interval(self.type, low, high) for low, high in self._open_pairs())
+
+    @property
+    def inner_cuts(self) -> tuple[Cut, ...]:
+        """Its cuts but for one below all values."""
+        return self.cuts[1:] if self.cuts and self.cuts[0] == _bottom(self.type) else self.cuts
 
     def stretches(self) -> list[tuple[Fraction | None, Fraction | None]]:
         """Least and largest number of each stretch, for exact types; None where it has no end."""
@@ -123,7 +128,7 @@ class Domain:
                     return None
                 if isinstance(low, str) and high != _next(low):
                     return None
-                found.append(_literal(self.type, low))
+                found.append(value_at(self.type, low))
                 low = _next(low)
         return tuple(found)
 
@@ -409,7 +414,7 @@ def _float_at(ordinal: int) -> float:
     return value if ordinal >= 0 else -value
 
 
-def _literal(type_: Type, place: Cut) -> Literal:
+def value_at(type_: Type, place: Cut) -> Literal:
     """The value at a place; one of a FLOAT column is written as DOUBLE, which compares exactly."""
     if type_.is_floating:
         return Literal(_float_at(place), DOUBLE)
@@ -469,22 +474,22 @@ def _lower(type_: Type, cut: Cut) -> tuple[str, Literal]:
     """The comparison that is true from a cut on."""
     if isinstance(cut, str):
         return (
-            (">", _literal(type_, cut[:-1])) if cut.endswith("\0") else (">=", Literal(cut, type_))
+            (">", value_at(type_, cut[:-1])) if cut.endswith("\0") else (">=", Literal(cut, type_))
         )
     if type_.is_floating and _is_shorter(cut - 1, cut):
-        return (">", _literal(type_, cut - 1))
-    return (">=", _literal(type_, cut))
+        return (">", value_at(type_, cut - 1))
+    return (">=", value_at(type_, cut))
 
 
 def _upper(type_: Type, cut: Cut) -> tuple[str, Literal]:
     """The comparison that is true up to a cut."""
     if isinstance(cut, str):
         return (
-            ("<=", _literal(type_, cut[:-1])) if cut.endswith("\0") else ("<", Literal(cut, type_))
+            ("<=", value_at(type_, cut[:-1])) if cut.endswith("\0") else ("<", Literal(cut, type_))
         )
     if type_.is_floating and _is_shorter(cut, cut - 1):
-        return ("<", _literal(type_, cut))
-    return ("<=", _literal(type_, cut - 1))
+        return ("<", value_at(type_, cut))
+    return ("<=", value_at(type_, cut - 1))
 
 
 def _is_shorter(a: int, b: int) -> bool:

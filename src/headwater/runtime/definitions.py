@@ -18,6 +18,7 @@ class Definitions:
         self._texts: dict[str, str] = {}
         self._streams: dict[str, CreateStream] = {}
         self._tables: dict[str, CreateTable] = {}
+        self._names = Namespace()
 
     @property
     def streams(self) -> dict[str, CreateStream]:
@@ -33,8 +34,7 @@ class Definitions:
     def names(self) -> Namespace:
         """What a query may name."""
         self._refresh()
-        declared = [d.stream for d in self._streams.values()]
-        return Namespace.of([*declared, *(d.table for d in self._tables.values())])
+        return self._names
 
     def query(self, text: str) -> Query:
         """A query that was accepted before."""
@@ -57,5 +57,8 @@ class Definitions:
                 self._streams[name] = statement
             elif isinstance(statement, CreateTable):
                 self._tables[name] = statement
+        if texts != self._texts:
+            declared = [d.stream for d in self._streams.values()]
+            self._names = Namespace.of([*declared, *(d.table for d in self._tables.values())])
         self._texts = texts
         self._seen = changes

@@ -19,7 +19,6 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from headwater.algebra.canonical import canonicalize
 from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
@@ -31,7 +30,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import FOREVER, Delta, compiled
+from headwater.runtime.compile import FOREVER, Delta, Shared
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
@@ -48,6 +47,7 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
+from headwater.runtime.sharing import MEMBERS, Sharing
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
@@ -85,6 +85,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
+        self.sharing = Sharing(self.definitions)
         self.meter = Meter(self.catalog)
         self.stepper = Stepper(
             self.catalog,
@@ -473,20 +474,22 @@ class Engine:
 
     def _finish(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
-        at_once = isinstance(unit.plan, Delta)
+        at_once = isinstance(unit.plan, Delta | Shared)
         told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
-        finish(self.catalog, unit.row, streams, told, idle)
+        finish(self.catalog, unit.row, unit.serves, streams, told, idle)
 
     def _unit(self, row: UnitRow) -> Unit:
-        if row.id not in self._units:
-            query = self.definitions.query(row.definition)
-            plan = compiled(canonicalize(query))
+        unit = self._units.get(row.id)
+        if unit is None or unit.row.version != row.version:
+            queries = tuple(self.catalog.members(row.id))
+            once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
+            before = None if unit is None else unit.plan
+            plan = self.sharing.plan(row, queries, once_shared, before)
             streams = {
                 scan.stream.lower(): self.definitions.streams[scan.stream.lower()].stream
                 for _, scan in plan.scans
             }
-            self._units[row.id] = Unit(row, plan, streams)
-        unit = self._units[row.id]
+            unit = self._units[row.id] = Unit(row, plan, streams, queries)
         unit.row = row
         return unit
 

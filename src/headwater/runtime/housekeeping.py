@@ -21,7 +21,7 @@ from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Panes, Plan, window_start
+from headwater.runtime.compile import TIME, Delta, Panes, Plan, Shared, window_start
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -53,7 +53,7 @@ class Reader:
 
     def needs_from(self, log: str) -> int | None:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
-        if isinstance(self.plan, Delta):
+        if isinstance(self.plan, Delta | Shared):
             return self._delta_needs(self.plan, log)
         instant: int | None = self.cursors.get("instant")
         if isinstance(self.plan, Panes) and self.plan.are_kept:
@@ -73,7 +73,7 @@ class Reader:
         carried: int | None = self.cursors.get(f"carried:{alias}")
         return carried
 
-    def _delta_needs(self, plan: Delta, log: str) -> int | None:
+    def _delta_needs(self, plan: Delta | Shared, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
         for alias, scan in plan.scans:
@@ -161,7 +161,7 @@ def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
     """The column of a stream by which most of its readers join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
-        if isinstance(reader.plan, Delta | Panes):
+        if isinstance(reader.plan, Delta | Shared | Panes):
             own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
             votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
     return [name for name, _ in votes.most_common(1)]

@@ -8,7 +8,7 @@ of them is reopened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headwater.runtime.catalog import Catalog, QueryRow, StreamRow, UnitRow, stream_log
@@ -66,11 +66,16 @@ def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
 
 
 def finish(
-    catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], told: int | None, idle: bool
+    catalog: Catalog,
+    unit: UnitRow,
+    serves: Collection[str],
+    streams: Sequence[StreamRow],
+    told: int | None,
+    idle: bool,
 ) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
-    `streams` are its inputs as they were before its last step, `told` is the last instant it has
+    `serves` are the digests of those that it knew of in its last step, `streams` are its inputs as they were before its last step, `told` is the last instant it has
     evaluated (FOREVER for one that tells a result as soon as its tuples are there), and `idle` says
     that the step found nothing to do.
     """
@@ -84,7 +89,8 @@ def finish(
     complete = complete_until(streams, catalog.cursors(unit.id))
     if complete is None:
         return []
-    done = [query for query in running if _is_told(query, complete, told, idle)]
+    known = [query for query in running if query.digest in serves]
+    done = [query for query in known if _is_told(query, complete, told, idle)]
     for query in done:
         catalog.set_query_state(query.name, "finished")
         catalog.record_event("query finished", query.name)

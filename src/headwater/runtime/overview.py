@@ -7,6 +7,7 @@ that is replayed at any speed.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from headwater.errors import CatalogError
+from headwater.reuse.members import Member
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -27,9 +29,11 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.claims import is_dead
+from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.delivery import delivery
 from headwater.runtime.measure import decayed
 from headwater.runtime.pacing import WAITS
+from headwater.runtime.sharing import EVERYTHING, member_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Observer:
     """Reads overviews of one catalog, and remembers what cannot change between them."""
 
     catalog: Catalog
-    _counted: dict[tuple[int, int | None, int | None], int] = field(default_factory=dict)
+    _counted: dict[tuple[int, int | None, int | None], Counted] = field(default_factory=dict)
 
     def overview(self) -> Overview:
         rows = self.catalog.units()
@@ -145,22 +149,28 @@ class Observer:
         if query.unsettled:
             return 0
         return sum(
-            self._within(segment, query.start_at, query.end_at)
+            self._within(query, segment)
             for segment in self.segments(unit_log(query.unit_id), after)
         )
 
-    def _within(self, segment: Segment, start: int | None, end: int | None) -> int:
+    def _within(self, query: QueryRow, segment: Segment) -> int:
+        start, end = query.start_at, query.end_at
         least, largest = segment.least_time, segment.largest_time
         if least is None or largest is None:
             return 0
-        if (start is None or least > start) and (end is None or largest <= end):
-            return segment.rows
         if (start is not None and largest <= start) or (end is not None and least > end):
             return 0
+        member = member_of(self.catalog, query, segment)
+        if member is None:
+            return 0
+        if (start is None or least > start) and (end is None or largest <= end):
+            start = end = None
+            if member == EVERYTHING:
+                return segment.rows
         key = (segment.id, start, end)
         if key not in self._counted:
-            self._counted[key] = _count(segment.path, start, end)
-        return self._counted[key]
+            self._counted[key] = _count(segment.path, start, end, member != EVERYTHING)
+        return self._counted[key].of(member)
 
     def segments(self, log: str, after: int = 0) -> list[Segment]:
         """The segments of a log; none if it was dropped, or compacted, while we looked."""
@@ -250,17 +260,43 @@ def _reached(cursors: Mapping[str, Any], log: str) -> Mapping[str, Any]:
     return cursors.get(log) or {}
 
 
-def _count(path: str, start: int | None, end: int | None) -> int:
+@dataclass(frozen=True)
+class Counted:
+    """The rows of a segment, and where it is shared those of each class, in order of class."""
+
+    rows: int
+    classes: tuple[tuple[int, int], ...] = ()
+    counts: tuple[int, ...] = ()
+
+    def of(self, member: Member) -> int:
+        """How many of them are a member's."""
+        if member == EVERYTHING:
+            return self.rows
+        found = 0
+        for low, high in member.classes:
+            first = bisect_left(self.classes, (member.shape, low))
+            found += sum(self.counts[first : bisect_right(self.classes, (member.shape, high))])
+        return found
+
+
+def _count(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
     try:
-        tau = files.read_arrow(path, ["_tau"])["_tau"]
+        table = files.read_arrow(path, ["_tau", *([SHAPE, CLASS] if shared else [])])
     except OSError:  # removed while we looked
-        return 0
+        return Counted(0)
+    tau = table["_tau"]
     kept = pc.is_valid(tau)
     if start is not None:
         kept = pc.and_(kept, pc.greater(tau, start))
     if end is not None:
         kept = pc.and_(kept, pc.less_equal(tau, end))
-    return int(pc.sum(kept).as_py() or 0)
+    table = table.filter(kept)
+    if not shared:
+        return Counted(table.num_rows)
+    groups = table.group_by([SHAPE, CLASS]).aggregate([([], "count_all")])
+    groups = groups.sort_by([(SHAPE, "ascending"), (CLASS, "ascending")])
+    classes = zip(groups[SHAPE].to_pylist(), groups[CLASS].to_pylist(), strict=True)
+    return Counted(table.num_rows, tuple(classes), tuple(groups["count_all"].to_pylist()))
 
 
 def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, float]:

@@ -26,6 +26,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import ARRIVAL, TIME
 from headwater.runtime.measure import arrived
+from headwater.runtime.sparksql import arrow_type
 
 Record = Mapping[str, object] | Sequence[object]
 
@@ -144,24 +145,6 @@ def arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: int) -> 
     columns[TIME] = pa.array([_time(stream, row) for row in rows], pa.int64())
     columns[ARRIVAL] = pa.array(range(first, first + len(rows)), pa.int64())
     return pa.table(columns)
-
-
-def arrow_type(type_: Type) -> pa.DataType:
-    """The Arrow type of a column in a segment."""
-    if type_.is_decimal:
-        return pa.decimal128(type_.precision, type_.scale)
-    return {
-        "BOOLEAN": pa.bool_(),
-        "TINYINT": pa.int8(),
-        "SMALLINT": pa.int16(),
-        "INT": pa.int32(),
-        "BIGINT": pa.int64(),
-        "FLOAT": pa.float32(),
-        "DOUBLE": pa.float64(),
-        "DATE": pa.date32(),
-        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-        "INTERVAL": pa.int64(),
-    }.get(type_.name, pa.string())
 
 
 def _row(stream: Stream, record: Record) -> tuple[Value, ...]:

@@ -12,6 +12,7 @@ from headwater.algebra.types import Type, Value
 from headwater.reference import Result
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
+from headwater.runtime.sharing import member_of, wanted
 
 Row = dict[str, Value]
 
@@ -24,7 +25,8 @@ def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, i
         if query.unsettled:
             return pa.table({}), after
     segments = catalog.segments(unit_log(query.unit_id), after)
-    tables = [read_segment(query, s) for s in segments if s.rows]
+    tables = [read_segment(catalog, query, s) for s in segments if s.rows]
+    tables = [table for table in tables if table.num_rows]
     end = segments[-1].seq if segments else after
     return (pa.concat_tables(tables) if tables else pa.table({}), end)
 
@@ -54,18 +56,23 @@ def _values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
     return list(column.to_pylist())
 
 
-def read_segment(query: QueryRow, segment: Segment) -> pa.Table:
+def read_segment(catalog: Catalog, query: QueryRow, segment: Segment) -> pa.Table:
     """The rows of a segment of the unit's log that are results of the query."""
+    member = member_of(catalog, query, segment)
+    if member is None:
+        return pa.table({})
     table = files.read_arrow(segment.path)
     tau = table["_tau"]
-    kept = None
+    kept = wanted(table, member)
     if query.start_at is not None:
-        kept = pc.greater(tau, query.start_at)
+        after = pc.greater(tau, query.start_at)
+        kept = after if kept is None else pc.and_(kept, after)
     if query.end_at is not None:
         before = pc.less_equal(tau, query.end_at)
         kept = before if kept is None else pc.and_(kept, before)
     if kept is not None:
         table = table.filter(kept)
-    columns = {name: table[f"c{at}"] for name, at in query.columns}
+    places = member.items or range(table.num_columns)
+    columns = {name: table[f"c{places[at]}"] for name, at in query.columns}
     tau = table["_tau"].cast(pa.timestamp("us", tz="UTC"))
     return pa.table({**columns, "_tau": tau})

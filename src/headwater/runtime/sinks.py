@@ -86,7 +86,9 @@ class Sinks:
         chosen = _first(self.catalog.segments(unit_log(query.unit_id), sent.seq))
         if not chosen:
             return False
-        pieces = [Piece(query, s, results.read_segment(query, s)) for s in chosen if s.rows]
+        pieces = [
+            Piece(query, s, results.read_segment(self.catalog, query, s)) for s in chosen if s.rows
+        ]
         self._send(query, [piece for piece in pieces if piece.table.num_rows], bool(sent.failure))
         self.at_point("sink: written")
         self.catalog.commit(lease, cursors=sent.moved(chosen[-1].seq))

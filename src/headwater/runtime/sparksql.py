@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+import pyarrow as pa
+
 from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP, Type
@@ -32,6 +34,24 @@ def text_sql(value: str) -> str:
 def spark_type(type_: Type) -> str:
     """The Spark type in which values of a type are kept; NULL alone becomes a STRING."""
     return {"INTERVAL": "BIGINT", "NULL": "STRING"}.get(type_.name, str(type_))
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a column in a segment."""
+    if type_.is_decimal:
+        return pa.decimal128(type_.precision, type_.scale)
+    return {
+        "BOOLEAN": pa.bool_(),
+        "TINYINT": pa.int8(),
+        "SMALLINT": pa.int16(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "INTERVAL": pa.int64(),
+    }.get(type_.name, pa.string())
 
 
 def sql(expr: Expr, naming: Naming) -> str:

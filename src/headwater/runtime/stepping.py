@@ -14,17 +14,20 @@ from pyspark.sql.types import StructType
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Rows
+from headwater.reuse.members import Members
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     NewSegment,
+    QueryRow,
     Segment,
     UnitRow,
+    members_log,
     panes_log,
     stream_log,
     unit_log,
 )
-from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, window_start
+from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, Shared, window_start
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
@@ -34,6 +37,7 @@ from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
+from headwater.runtime.sharing import MEMBERS, looks_back, members_at, serving, write_members
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
@@ -63,6 +67,8 @@ class Unit:
     row: UnitRow
     plan: Plan
     streams: dict[str, Stream]
+    queries: tuple[QueryRow, ...] = ()
+    """Those that the plan is made for."""
     panes_schema: StructType | None = None
     growth: float = 1.0
     """Rows out for a row in, of late."""
@@ -77,8 +83,19 @@ class Unit:
         """The logs of its streams."""
         return tuple(stream_log(name) for name in self.streams)
 
+    @property
+    def serves(self) -> frozenset[str]:
+        """The digests of the queries whose results it tells."""
+        if isinstance(self.plan, Shared):
+            return frozenset(form.digest for form in self.plan.members.forms)
+        return frozenset((self.row.digest,))
+
     def since(self, scan: Scan, start: int | None) -> int | None:
         """The least time of a tuple that the query may look back on."""
+        if isinstance(self.plan, Shared) and all(
+            looks_back(form, self.streams) for form in self.plan.members.forms
+        ):
+            return None
         return None if start is None else start - self.streams[scan.stream.lower()].keep
 
 
@@ -148,7 +165,9 @@ class Stepper:
         pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         known = self._known(unit)
-        if isinstance(unit.plan, Delta):
+        if isinstance(unit.plan, Shared) and (adopted := self._adopt(unit, unit.plan, known)):
+            return adopted
+        if isinstance(unit.plan, Delta | Shared):
             return self._delta(unit, known) if known.rows else None
         if isinstance(unit.plan, Panes):
             return self._panes(unit, unit.plan, known)
@@ -173,12 +192,59 @@ class Stepper:
             chosen.append(found)
         return chosen
 
+    # ---- queries that come and go
+
+    def _adopt(self, unit: Unit, plan: Shared, known: _Known) -> Step | None:
+        """Write down what rows are to the queries of a unit, if these have changed; for those that
+        are new, tell what they have missed of the tuples that were taken in before."""
+        cursor = known.cursors.get(MEMBERS)
+        if cursor is not None and cursor["version"] == unit.row.version:
+            return None
+        step = Step({})
+        version = 0 if cursor is None else cursor["seq"]
+        before = (
+            {unit.row.digest} if cursor is None else members_at(self.catalog, unit.row.id, version)
+        )
+        new = tuple(form for form in plan.members.forms if form.digest not in before)
+        if new and any(position["seq"] for position in known.reached.values()):
+            missed = Members(serving(new), new)
+            frame, rows = self._missed(unit, Shared(missed), known)
+            if frame is not None:
+                version += 1
+                self._write_members(unit, step, missed)
+                self._tell(unit, step, frame, None, rows, version)
+        self._write_members(unit, step, plan.members)
+        step.cursors[unit.row.id, MEMBERS] = {"seq": version + 1, "version": unit.row.version}
+        return step
+
+    def _write_members(self, unit: Unit, step: Step, members: Members) -> None:
+        written = write_members(members, self.state / "log" / "members" / unit.row.id)
+        step.segments.append(segment(members_log(unit.row.id), written, None))
+
+    def _missed(self, unit: Unit, plan: Shared, known: _Known) -> tuple[DataFrame | None, int]:
+        """The results, after their starts, that queries have of tuples taken in already."""
+        digests = {form.digest for form in plan.members.forms}
+        starts = [query.start_at for query in unit.queries if query.digest in digests]
+        given = [start for start in starts if start is not None]
+        start = min(given) if len(given) == len(starts) else None
+        inputs = {}
+        for alias, scan in plan.scans:
+            name = stream_log(scan.stream)
+            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            late = overlapping(taken, None if start is None else start - _slack(plan), None)
+            inputs[alias] = Input(tuple(s for s in taken if s.rows and s not in late), late, None)
+        rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
+        spark = self._session(rows)
+        frame, _ = delta_step(spark, plan, inputs, self._tables(unit, spark), {})
+        return (frame if frame is None or start is None else frame.where(f"_tau > {start}")), rows
+
     # ---- the three kinds of plan
 
     def _delta(self, unit: Unit, known: _Known) -> Step:
         step = self._begun(unit, known)
         frame = self._new(unit, known)
-        self._tell(unit, step, frame, known.start, known.rows)
+        version = known.cursors[MEMBERS]["seq"] if isinstance(unit.plan, Shared) else None
+        self._tell(unit, step, frame, known.start, known.rows, version)
         return step
 
     def _panes(self, unit: Unit, plan: Panes, known: _Known) -> Step | None:
@@ -280,7 +346,7 @@ class Stepper:
 
     def _new(self, unit: Unit, known: _Known) -> DataFrame | None:
         """What the delta brings, as results or panes."""
-        assert isinstance(unit.plan, Delta | Panes)
+        assert isinstance(unit.plan, Delta | Shared | Panes)
         inputs = {}
         for alias, scan in unit.plan.scans:
             name = stream_log(scan.stream)
@@ -303,9 +369,15 @@ class Stepper:
         return self.spark if rows > INTERPRETED_ROWS else derived(self.spark, *INTERPRETED)
 
     def _tell(
-        self, unit: Unit, step: Step, frame: DataFrame | None, start: int | None, rows: int
+        self,
+        unit: Unit,
+        step: Step,
+        frame: DataFrame | None,
+        start: int | None,
+        rows: int,
+        version: int | None = None,
     ) -> None:
-        """Write results, if there are any."""
+        """Write results, if there are any; those that are told apart by a version of members."""
         if frame is None:
             return
         if start is not None:
@@ -317,7 +389,9 @@ class Stepper:
         step.rows_out = 0 if written is None else written.rows
         unit.growth = max(1.0, step.rows_out / max(rows, 1))
         if written is not None:
-            step.segments.append(segment(unit_log(unit.row.id), written, None))
+            told = segment(unit_log(unit.row.id), written, None)
+            keys = None if version is None else {MEMBERS: version}
+            step.segments.append(replace(told, keys=keys))
 
     def _keep(
         self, unit: Unit, step: Step, frame: DataFrame, rows: int, scan: str | None
@@ -359,7 +433,7 @@ class Stepper:
         segments: Mapping[str, tuple[Segment, ...]],
         limit: int,
     ) -> Sequence[int]:
-        assert not isinstance(unit.plan, Delta)
+        assert isinstance(unit.plan, Panes | Instants)
         since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
         rows = (self.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], known.after)
@@ -404,6 +478,11 @@ class Stepper:
             declared = self.definitions.tables[scan.table.lower()]
             frames[view] = read_table(spark, declared.source, declared.table.schema)
         return frames
+
+
+def _slack(plan: Shared) -> int:
+    """How long after its own time a tuple can first be part of a result."""
+    return max((slide or 0 for s in plan.members.shapes for slide in s.slides), default=0)
 
 
 def _rows(segments: Mapping[str, Sequence[Segment]]) -> int:

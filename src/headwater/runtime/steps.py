@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes
+from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes, Shared
+from headwater.runtime.compile.shared import CONSTANTS
 from headwater.runtime.compile.windows import UNTIL, opened
 from headwater.runtime.joinorder import Term, term
 from headwater.runtime.sparksql import quoted, spark_type
@@ -50,7 +51,7 @@ def stream_schema(schema: Schema) -> str:
 
 def delta_step(
     spark: SparkSession,
-    plan: Delta | Panes,
+    plan: Delta | Shared | Panes,
     inputs: Mapping[str, Input],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
@@ -72,7 +73,12 @@ def delta_step(
             terms.append(term(plan.block, alias, rows, selectivities))
             order = terms[-1].order
             texts.append(plan.term(order, views, _broadcast(order, rows)))
-        return spark.sql(plan.whole(texts)) if texts else None, terms
+        if not texts:
+            return None, terms
+        text = plan.whole(texts)
+        if isinstance(plan, Shared):
+            text = _with({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
+        return spark.sql(text), terms
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -109,7 +115,7 @@ class Part:
 
 
 def _term_parts(
-    plan: Delta | Panes, inputs: Mapping[str, Input], place: int
+    plan: Delta | Shared | Panes, inputs: Mapping[str, Input], place: int
 ) -> dict[str, Part] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
     alias = plan.scans[place][0]
@@ -134,7 +140,7 @@ def _term_parts(
 
 
 def _key_ranges(
-    plan: Delta | Panes, alias: str, delta_alias: str, delta: Sequence[Segment]
+    plan: Delta | Shared | Panes, alias: str, delta_alias: str, delta: Sequence[Segment]
 ) -> dict[str, tuple[int, int]]:
     """What the keys of the delta leave of the columns that have to equal them."""
     ranges = {}

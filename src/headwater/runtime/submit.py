@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.nodes import Scan, relations
-from headwater.algebra.windows import Range
 from headwater.cql import Statement, unparse
 from headwater.cql.statements import (
     Connector,
@@ -24,6 +23,8 @@ from headwater.cql.statements import (
     Start,
 )
 from headwater.errors import HeadwaterError
+from headwater.reuse import form_of
+from headwater.reuse.decide import Choice
 from headwater.runtime.catalog import (
     Catalog,
     NewQuery,
@@ -34,8 +35,9 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.lifecycle import settle, stopped_for_good
+from headwater.runtime.lifecycle import settle
 from headwater.runtime.limits import Limits, checked
+from headwater.runtime.placing import FOREVER_AGO, places, relaxed_definition
 
 
 def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
@@ -106,16 +108,44 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         start_at=start,
         end_at=end,
     )
-    for unit in catalog.units():
-        if unit.digest != canonical.digest or stopped_for_good(catalog, unit):
-            continue
-        if _covers(catalog.cursor(unit.id, "start"), start, _looks_back(plan, definitions)):
-            row = catalog.accept_query(query, unit.id)
-            settle(catalog, row.unit_id)
-            return row
-    unit_ = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
-    cursors = {} if start is None else {(unit_.id, "start"): start}
-    return catalog.accept_query(query, unit_, cursors)
+    form = form_of(canonical)
+    choice = places(catalog, definitions).choose(form, start)
+    unit_id = choice.name if isinstance(choice, Choice) else choice
+    if unit_id is None:
+        unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
+        row = catalog.accept_query(query, unit, _started(unit.id, start))
+    else:
+        relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
+        earlier = _earlier(catalog.cursor(unit_id, "start"), start)
+        row = catalog.accept_query(query, unit_id, _started(unit_id, earlier), relaxed)
+        settle(catalog, row.unit_id)
+    if isinstance(choice, Choice):
+        _note(catalog, row, choice)
+    return row
+
+
+def _started(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:
+    return {} if start is None else {(unit_id, "start"): start}
+
+
+def _earlier(unit_start: int | None, start: int | None) -> int | None:
+    """The start of a unit, if it has to be another."""
+    if unit_start is None or (start is not None and start >= unit_start):
+        return None
+    return FOREVER_AGO if start is None else start
+
+
+def _note(catalog: Catalog, row: QueryRow, choice: Choice) -> None:
+    """Keep why a query is where it is, for those who ask."""
+    catalog.record_event(
+        "query placed",
+        row.name,
+        unit=row.unit_id,
+        relation="new" if choice.relation is None else choice.relation.value,
+        relaxed=list(choice.relaxed),
+        added=choice.added,
+        alone=choice.alone,
+    )
 
 
 def drop(catalog: Catalog, name: str) -> list[str]:
@@ -157,26 +187,6 @@ def _start(catalog: Catalog, plan: Plan, start: Start | None) -> int | None:
         marks.append(None if row is None else row.watermark)
     known = [mark for mark in marks if mark is not None]
     return min(known) if known and len(known) == len(marks) else None
-
-
-def _covers(unit_start: int | None, start: int | None, bounded: bool) -> bool:
-    """Whether a unit that began at one start holds the results of a query that begins at another."""
-    if unit_start == start:
-        return True
-    return bounded and (unit_start is None or (start is not None and unit_start <= start))
-
-
-def _looks_back(plan: Plan, definitions: Definitions) -> bool:
-    """Whether no window reaches further back than its stream's history, so that results after its
-    start do not depend on the start."""
-    for _, scan in plan.scans:
-        window = scan.window
-        keep = definitions.streams[scan.stream.lower()].stream.keep
-        if not isinstance(window, Range) or window.size is None:
-            return False
-        if window.size + (window.slide or 0) > keep:
-            return False
-    return True
 
 
 def _inputs(canonical: Canonical) -> tuple[str, ...]:

@@ -129,7 +129,14 @@ _LIVES: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES)
+_MEMBERS: Migration = (
+    """
+    INSERT INTO logs (log, next_seq, total_rows, total_bytes)
+        SELECT 'members:' || id, 1, 0, 0 FROM units WHERE state <> 'dropped'
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

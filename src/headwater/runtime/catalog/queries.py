@@ -23,6 +23,7 @@ from headwater.runtime.catalog.rows import (
     QueryState,
     UnitRow,
     UnitState,
+    members_log,
     panes_log,
     plan_owner,
     unit_log,
@@ -36,9 +37,14 @@ class Queries(Store):
     """Queries, units and members."""
 
     def accept_query(
-        self, query: NewQuery, unit: NewUnit | str, cursors: Cursors | None = None
+        self,
+        query: NewQuery,
+        unit: NewUnit | str,
+        cursors: Cursors | None = None,
+        definition: str | None = None,
     ) -> QueryRow:
-        """Add a running query to a new unit, or to the one with this id, and set cursors.
+        """Add a running query to a new unit, or to the one with this id, and set cursors; a unit
+        that is relaxed for it gets another definition.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
@@ -65,6 +71,8 @@ class Queries(Store):
             member = {"unit_id": unit_id, "query": row.name}
             transaction.connection.execute(sa.insert(_M), member)
             move_cursors(transaction, cursors or {})
+            if isinstance(unit, str):
+                _change_members(transaction, unit, definition)
             return _query(transaction, query.name)
 
     def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
@@ -90,6 +98,8 @@ class Queries(Store):
                 raise CatalogError(f"query {known.spelled} is finished and cannot be {state}")
             change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
             transaction.connection.execute(change)
+            if state == "finished":
+                _change_members(transaction, known.unit_id)
 
     def settle_end(self, name: str, end_at: int) -> None:
         """Note the end of a query whose lifetime has begun to count; once, the first stays."""
@@ -102,6 +112,7 @@ class Queries(Store):
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
+            _change_members(transaction, _query(transaction, name).unit_id)
 
     def drop_query(self, name: str) -> list[str]:
         """Drop a query, and each unit that nobody needs any more; returns the ids of those.
@@ -118,6 +129,7 @@ class Queries(Store):
                 sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
             )
             forget_owner(transaction, f"sink:{known.name}")
+            _change_members(transaction, known.unit_id)
             return _drop_unneeded(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
@@ -154,6 +166,11 @@ class Queries(Store):
         """The queries that the unit answers, by name."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._rows(QueryRow, of_unit.order_by(_Q.c.name))
+
+    def members_of_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
+        """The queries of that digest that the unit answers."""
+        of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
+        return self._rows(QueryRow, of_unit.where(_Q.c.digest == digest))
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
@@ -245,7 +262,16 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     transaction.connection.execute(sa.insert(_U), vars(row))
     create_log(transaction, unit_log(unit.id))
     create_log(transaction, panes_log(unit.id))
+    create_log(transaction, members_log(unit.id))
     return unit.id
+
+
+def _change_members(transaction: Transaction, unit_id: str, definition: str | None = None) -> None:
+    """Note that the queries of a unit are others now."""
+    values: dict[str, Any] = {"version": _U.c.version + 1}
+    if definition is not None:
+        values["definition"] = definition
+    transaction.connection.execute(sa.update(_U).where(_U.c.id == unit_id).values(values))
 
 
 def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
@@ -261,6 +287,7 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
         )
         drop_log(transaction, unit_log(unit_id))
         drop_log(transaction, panes_log(unit_id))
+        drop_log(transaction, members_log(unit_id))
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
         dropped.append(unit_id)

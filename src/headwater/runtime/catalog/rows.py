@@ -41,6 +41,11 @@ def panes_log(unit_id: str) -> str:
     return f"panes:{unit_id}"
 
 
+def members_log(unit_id: str) -> str:
+    """The name of the log of what a unit's result rows are to its queries."""
+    return f"members:{unit_id}"
+
+
 def table_input(name: str) -> str:
     """The name of a table among the inputs of a unit."""
     return f"table:{name.lower()}"

@@ -1,9 +1,10 @@
 """A query as the Spark SQL of its steps.
 
-There are three ways to run a query. A select-project-join whose results are known from the tuples
+There are three ways to run a query, and one for many. A select-project-join whose results are known from the tuples
 alone (`Delta`) joins only what is new. Where it is grouped, or told when it leaves or all at once,
 what is new is kept as panes, and told from them when the watermark has passed (`Panes`); panes over
 windows by rows are made anew. Everything else (`Instants`) evaluates its windows at each instant.
+Several joins that overlap run as one (`Shared`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta import Delta
 from headwater.runtime.compile.instants import Instants
 from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.shared import Shared
 from headwater.runtime.compile.windows import ARRIVAL, FOREVER, TIME, window_start
 
-Plan = Delta | Panes | Instants
+Plan = Delta | Shared | Panes | Instants
 
 __all__ = [
     "ARRIVAL",
@@ -26,6 +28,7 @@ __all__ = [
     "Instants",
     "Panes",
     "Plan",
+    "Shared",
     "compiled",
     "window_start",
 ]

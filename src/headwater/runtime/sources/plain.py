@@ -15,7 +15,7 @@ import pyarrow.json as pj
 
 from headwater.algebra.types import Schema
 from headwater.runtime.compile import ARRIVAL
-from headwater.runtime.push import arrow_type
+from headwater.runtime.sparksql import arrow_type
 
 TYPES = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP")
 """The types whose values in JSON both readers take for the same."""

@@ -1,0 +1,179 @@
+"""A join that serves many queries: computed once, then told apart by their constants.
+
+A row carries the number of the shape and class by which queries know it (`reuse.shapes`), so that its
+cost does not depend on how many want it. The constants come as one row of arrays, and a row finds its
+place among them by binary search: other queries are other data, and the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.domain import value_at
+from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.windows import Range
+from headwater.reuse.members import HELD, Members, Shape
+from headwater.reuse.shapes import Axis
+from headwater.runtime.compile.delta import Delta, dotted
+from headwater.runtime.compile.windows import (
+    TIME,
+    entry_instant,
+    greatest,
+    last_multiple,
+    slides_of,
+)
+from headwater.runtime.sparksql import arrow_type, quoted, sql
+
+CONSTANTS = "constants"
+"""The view of the arrays, in one row."""
+
+SHAPE, CLASS = "_shape", "_class"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The plan of a unit that serves several queries by their constants."""
+
+    members: Members
+
+    @cached_property
+    def delta(self) -> Delta:
+        operator = self.members.operator
+        return Delta(Block(operator.sources, operator.where, (), None, (), False))
+
+    @property
+    def block(self) -> Block:
+        return self.delta.block
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.delta.scans
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.delta.tables
+
+    @property
+    def slides(self) -> frozenset[int]:
+        return self.delta.slides
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.delta.equalities
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.delta.reach(alias)
+
+    # ---- the rows of the operator
+
+    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+        """SQL of one term: the times of tuples and the columns that queries need."""
+        columns = sorted(self.members.operator.columns, key=str)
+        items = [f"{dotted(c)} AS {_wide(c)}" for c in columns]
+        items += [f"{alias}.{TIME} AS {_time(alias)}" for alias, _ in self.scans]
+        return self.delta.select(items, order, views, broadcast)
+
+    # ---- what queries want of them
+
+    def whole(self, terms: Sequence[str]) -> str:
+        """SQL of the rows told, from the terms; it reads the view of constants."""
+        rows = "\nUNION ALL\n".join(terms)
+        shapes = self.members.shapes
+        variants = list(dict.fromkeys(shape.slides for shape in shapes))
+        entries = [f"{self._entry(v)} AS _entry{at}" for at, v in enumerate(variants)]
+        rows = f"SELECT *, {', '.join(entries)} FROM ({rows}) CROSS JOIN {CONSTANTS}"
+        places = [(at, variants.index(shape.slides), shape) for at, shape in enumerate(shapes)]
+        cells = [f"{self._cell(at, v, shape)} AS _cell{at}" for at, v, shape in places]
+        rows = f"SELECT *, {', '.join(cells)} FROM ({rows})"
+        found = [
+            f"{_search(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
+            for at, _, shape in places
+        ]
+        rows = f"SELECT *, {', '.join(found)} FROM ({rows})"
+        if len(shapes) == 1:
+            told = [f"_entry0 AS _tau, 0 AS {SHAPE}, _place0 - 1 AS {CLASS}", *self._items()]
+            return f"SELECT {', '.join(told)} FROM ({rows}) WHERE {_is_found(0)}"
+        chosen = [
+            f"IF({_is_found(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
+            for at, v, _ in places
+        ]
+        told = [f"_m.tau AS _tau, _m.shape AS {SHAPE}, _m.class AS {CLASS}", *self._items()]
+        chosen_text = f"explode(array_compact(array({', '.join(chosen)})))"
+        return f"SELECT {', '.join(told)} FROM (SELECT *, {chosen_text} AS _m FROM ({rows}))"
+
+    def _items(self) -> list[str]:
+        return [f"{sql(e, _wide)} AS c{i}" for i, e in enumerate(self.members.items)]
+
+    def _windows(self, slides: Sequence[int | None]) -> list[tuple[str, Range]]:
+        """Windows that slide like that; of what size does not matter here."""
+        return [
+            (alias, Range(0, slide)) for (alias, _), slide in zip(self.scans, slides, strict=True)
+        ]
+
+    def _entry(self, slides: Sequence[int | None]) -> str:
+        windows = self._windows(slides)
+        every = slides_of(window for _, window in windows)
+        return greatest([entry_instant(_time(a), window, every) for a, window in windows])
+
+    def _cell(self, at: int, variant: int, shape: Shape) -> str:
+        """SQL of the cell that a row is in, of all that the axes of a shape make."""
+        windows = dict(self._windows(shape.slides))
+
+        def naming(column: Column) -> str:
+            if column.relation != HELD:
+                return _wide(column)
+            slide = windows[column.name].slide
+            entry = f"_entry{variant}"
+            since = entry if slide is None else last_multiple(entry, slide)
+            return f"({since} - {_time(column.name)})"
+
+        number = "0L"
+        for n, term in enumerate(shape.terms):
+            value, cuts = sql(term, naming), f"cuts{at}_{n}"
+            search = _search(cuts, value, len(shape.table.axes[n].cuts))
+            interval = f"IF({value} IS NULL, 0, 1 + {search})"
+            number = f"({number} * (size({cuts}) + 2) + {interval})"
+        return number
+
+    @cached_property
+    def constants(self) -> pa.Table:
+        """The arrays of all shapes, in one row."""
+        columns: dict[str, pa.Array] = {}
+        for at, shape in enumerate(self.members.shapes):
+            for n, axis in enumerate(shape.table.axes):
+                columns[f"cuts{at}_{n}"] = _array(axis)
+            cells = pa.array(shape.table.cells, pa.int64())
+            columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
+        return pa.table(columns)
+
+
+def _array(axis: Axis) -> pa.Array:
+    type_ = arrow_type(axis.type) if not axis.type.is_floating else pa.float64()
+    values = pa.array([value_at(axis.type, cut).value for cut in axis.cuts], type_)
+    return pa.array([values], pa.list_(type_))
+
+
+def _search(array: str, value: str, length: int) -> str:
+    """SQL of how many values of a sorted array of about that length are not above a value."""
+    steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
+    if not steps:
+        return "0"
+    return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
+
+
+def _is_found(at: int) -> str:
+    return f"get(cells{at}, _place{at} - 1) = _cell{at}"
+
+
+def _wide(column: Column) -> str:
+    return quoted(f"{column.relation}.{column.name}")
+
+
+def _time(alias: str) -> str:
+    return quoted(f"{alias} {TIME}")

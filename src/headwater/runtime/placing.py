@@ -1,0 +1,157 @@
+"""Which unit a new query joins, or that it gets one of its own.
+
+The running units are known by a lattice of their operators, kept up with the catalog: a unit is read
+again when its version says that its queries have changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from headwater.algebra.canonical import canonicalize
+from headwater.algebra.canonical.block import Block, Group
+from headwater.algebra.canonical.relation import Rebuilding
+from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Output, Query
+from headwater.algebra.predicate import Box
+from headwater.algebra.simplify import text
+from headwater.cql import unparse
+from headwater.reuse import Form, Kind, Lattice, Operator, form_of, operator_of
+from headwater.reuse.decide import Choice, Prices, decide
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.lifecycle import stopped_for_good
+from headwater.runtime.sharing import looks_back
+
+
+@dataclass
+class Places:
+    """The units of a catalog as a new query sees them."""
+
+    catalog: Catalog
+    definitions: Definitions
+    lattice: Lattice = field(default_factory=Lattice)
+    _versions: dict[str, UnitRow] = field(default_factory=dict)
+    _whole: dict[str, set[str]] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Read again the units that have changed."""
+        rows = {row.id: row for row in self.catalog.units()}
+        for gone in set(self._versions) - set(rows):
+            self._forget(gone)
+        for row in rows.values():
+            known = self._versions.get(row.id)
+            if known is None or known.definition != row.definition:
+                self._forget(row.id)
+                self._read(row)
+            self._versions[row.id] = row
+
+    def _read(self, row: UnitRow) -> None:
+        form = form_of(canonicalize(self.definitions.query(row.definition)))
+        if form.kind is not Kind.JOIN:
+            self._whole.setdefault(row.digest, set()).add(row.id)
+        else:
+            self.lattice.insert(row.id, operator_of(form))
+
+    def _forget(self, unit_id: str) -> None:
+        row = self._versions.pop(unit_id, None)
+        if unit_id in self.lattice:
+            self.lattice.remove(unit_id)
+        if row is not None:
+            self._whole.get(row.digest, set()).discard(unit_id)
+
+    def choose(self, form: Form, start: int | None) -> Choice | str | None:
+        """Where a query with that start goes: the unit that tells it already, or the best choice of
+        those that could; None for a new unit of a query that shares with its equals alone."""
+        self.refresh()
+        if form.kind is not Kind.JOIN:
+            for unit_id in sorted(self._whole.get(form.digest, ())):
+                if self._takes(unit_id, form, start):
+                    return unit_id
+            return None
+        running = [
+            (unit_id, self.lattice.operator(unit_id))
+            for unit_id in self.lattice.candidates(form)
+            if self._takes(unit_id, form, start)
+        ]
+        return decide(form, running, self._prices(form))
+
+    def _takes(self, unit_id: str, form: Form, start: int | None) -> bool:
+        """Whether a query of that start can join a unit: what it would have had alone is, or can
+        still be made, among the unit's results."""
+        unit = self._versions[unit_id]
+        if unit.state != "running" and stopped_for_good(self.catalog, unit):
+            return False
+        own = self.catalog.cursor(unit_id, "start")
+        if form.kind is not Kind.JOIN:
+            return _begins(own, start) and (own == start or self._looks_back(form))
+        alike = self.catalog.members_of_digest(unit_id, form.digest)
+        if alike:
+            told = min((_start(query) for query in alike), default=FOREVER_AGO)
+            if (FOREVER_AGO if start is None else start) < told:
+                return False
+        return own == start or (self._looks_back(form) and self._flows(unit_id))
+
+    def _flows(self, unit_id: str) -> bool:
+        operator = self.lattice.operator(unit_id)
+        form = Form("", operator.kind, operator.base, Output.ISTREAM, _block(operator))
+        return self._looks_back(form)
+
+    def _looks_back(self, form: Form) -> bool:
+        streams = {name: d.stream for name, d in self.definitions.streams.items()}
+        return looks_back(form, streams)
+
+    def _prices(self, form: Form) -> Prices:
+        rates = {}
+        for scan in form.scans:
+            measured = self.catalog.statistics(stream_log(scan.stream)).get("rows_rate")
+            rates[scan.stream.lower()] = 0.0 if measured is None else measured.value
+        return Prices(rates=rates)
+
+
+FOREVER_AGO = -(2**62)
+
+
+def _start(query: QueryRow) -> int:
+    return FOREVER_AGO if query.start_at is None else query.start_at
+
+
+def _begins(unit_start: int | None, start: int | None) -> bool:
+    """Whether a unit tells all after a start."""
+    return unit_start is None or (start is not None and unit_start <= start)
+
+
+_known: WeakKeyDictionary[Catalog, Places] = WeakKeyDictionary()
+
+
+def places(catalog: Catalog, definitions: Definitions) -> Places:
+    """The units of a catalog, remembered as long as it is open."""
+    if catalog not in _known:
+        _known[catalog] = Places(catalog, definitions)
+    return _known[catalog]
+
+
+# ---- operators as text
+
+
+def _block(operator: Operator) -> Block:
+    """An operator as the block of a query."""
+    if operator.kind is Kind.JOIN:
+        columns = operator.columns or {operator.scans[0].columns[0]}
+        items = tuple(sorted(columns, key=text))
+        return Block(operator.sources, operator.where, (), None, items, False)
+    group = Group(operator.keys, operator.calls, Box((), ()))
+    keys = [Column("$agg", f"k{n}", key.type) for n, key in enumerate(operator.keys)]
+    calls = [Column("$agg", f"a{n}", call.type) for n, call in enumerate(operator.calls)]
+    return Block(operator.sources, operator.where, (), group, (*keys, *calls), False)
+
+
+def definition(operator: Operator, output: Output) -> str:
+    """An operator as the text of a query."""
+    return unparse(Query(output, Rebuilding().relation(_block(operator))))
+
+
+def relaxed_definition(choice: Choice, form: Form) -> str | None:
+    """The definition of the unit that a query joins, if it has to be another."""
+    return definition(choice.operator, form.output) if choice.relaxed else None

@@ -1,0 +1,170 @@
+"""The queries of a unit as its plan sees them, and the files that say which rows are whose.
+
+A unit that serves one query runs it as it is. When others come to share it, its plan is made of all
+their forms, and every result row names a shape and a class. What these numbers mean is written in a
+file of its own whenever the queries change: a *version* of the members, which later segments name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.algebra.canonical import Canonical, canonicalize
+from headwater.algebra.catalog import Stream
+from headwater.algebra.windows import Range
+from headwater.cql import CreateQuery, parse
+from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
+from headwater.reuse.members import Member, Members
+from headwater.runtime import files
+from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
+from headwater.runtime.compile import Plan, Shared, compiled
+from headwater.runtime.compile.shared import CLASS, SHAPE
+from headwater.runtime.definitions import Definitions
+
+MEMBERS = "members"
+"""The cursor of a unit that tells its newest version of members, and the key by which a segment
+names the one it was written with."""
+
+TIGHTENED_AT = 8
+"""An operator is made anew, and tighter, when one of so many of its queries has left."""
+
+
+@dataclass
+class Sharing:
+    """Makes the plans of units, and remembers the forms of their queries by digest."""
+
+    definitions: Definitions
+    _forms: dict[str, Form] = field(default_factory=dict)
+
+    def form(self, query: QueryRow) -> Form:
+        if query.digest not in self._forms:
+            self._forms[query.digest] = form_of(self.canonical(query))
+        return self._forms[query.digest]
+
+    def canonical(self, query: QueryRow) -> Canonical:
+        (statement,) = parse(query.definition, self.definitions.names)
+        assert isinstance(statement, CreateQuery)
+        return canonicalize(statement.query)
+
+    def plan(
+        self, unit: UnitRow, queries: Sequence[QueryRow], once_shared: bool, before: Plan | None
+    ) -> Plan:
+        """The plan that serves the queries of a unit, those that are finished aside."""
+        running = [query for query in queries if query.state != "finished"] or list(queries)
+        by_digest = {query.digest: query for query in running}
+        alone = set(by_digest) == {unit.digest} and not once_shared
+        first = next(iter(by_digest.values()))
+        if alone or self.form(first).kind is Kind.WHOLE:
+            return compiled(self.canonical(first))
+        forms = tuple(self.form(by_digest[digest]) for digest in sorted(by_digest))
+        return Shared(Members(self._operator(forms, before), forms))
+
+    def _operator(self, forms: Sequence[Form], before: Plan | None) -> Operator:
+        """One that serves them all: what served before, relaxed for those that came."""
+        if isinstance(before, Shared):
+            known = {form.digest for form in before.members.forms}
+            gone = known - {form.digest for form in forms}
+            if len(gone) * TIGHTENED_AT < len(known):
+                new = [form for form in forms if form.digest not in known]
+                return reduce(relaxed, new, before.members.operator)
+        return serving(forms)
+
+
+def looks_back(form: Form, streams: Mapping[str, Stream]) -> bool:
+    """Whether no window reaches further back than its stream's history, so that results after its
+    start do not depend on the start; the rows of a lone stream never do."""
+    if form.kind is Kind.JOIN and len(form.scans) == 1:
+        return True
+    for scan in form.scans:
+        window = scan.window
+        if not isinstance(window, Range) or window.size is None:
+            return False
+        if window.size + (window.slide or 0) > streams[scan.stream.lower()].keep:
+            return False
+    return bool(form.scans)
+
+
+def serving(forms: Sequence[Form]) -> Operator:
+    """The least operator that serves queries of one base."""
+    return reduce(relaxed, forms[1:], operator_of(forms[0]))
+
+
+# ---- versions of members
+
+
+def write_members(members: Members, folder: Path) -> files.Written:
+    """A version of members as a file."""
+    found = members.members
+    table = pa.table(
+        {
+            "digest": pa.array(found, pa.string()),
+            "shape": pa.array([m.shape for m in found.values()], pa.int32()),
+            "first": _lists([low for low, _ in m.classes] for m in found.values()),
+            "last": _lists([high for _, high in m.classes] for m in found.values()),
+            "items": _lists(m.items for m in found.values()),
+        }
+    )
+    written = files.write_arrow(table, folder, ("shape", "shape"))
+    assert written is not None
+    return written
+
+
+def _lists(values: Iterable[Sequence[int]]) -> pa.Array:
+    return pa.array([list(value) for value in values], pa.list_(pa.int64()))
+
+
+@lru_cache(maxsize=256)
+def read_members(path: str) -> Mapping[str, Member]:
+    """The members of a version by digest."""
+    rows = files.read_arrow(path).to_pylist()
+    return {
+        row["digest"]: Member(
+            row["shape"], tuple(zip(row["first"], row["last"], strict=True)), tuple(row["items"])
+        )
+        for row in rows
+    }
+
+
+def members_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Member]:
+    """The members of a unit in a version; none if the unit was dropped."""
+    for segment in catalog.segments(members_log(unit_id), version - 1, version):
+        return read_members(segment.path)
+    return {}
+
+
+def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | None:
+    """What a query has in a segment of its unit's log; None if nothing.
+
+    A segment without a version has the rows of the query that the unit was made for, and no others.
+    """
+    version = (segment.keys or {}).get(MEMBERS)
+    if version is not None:
+        return members_at(catalog, query.unit_id, version).get(query.digest)
+    return EVERYTHING if founder(catalog, query.unit_id) == query.digest else None
+
+
+def founder(catalog: Catalog, unit_id: str) -> str | None:
+    """The digest of the query that a unit was made for."""
+    unit = catalog.unit(unit_id)
+    return None if unit is None else unit.digest
+
+
+def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
+    """Which rows of a table are a member's; None if all."""
+    if member == EVERYTHING:
+        return None
+    found = pc.not_equal(table[SHAPE], table[SHAPE])
+    for low, high in member.classes:
+        stretch = pc.and_(pc.greater_equal(table[CLASS], low), pc.less_equal(table[CLASS], high))
+        found = pc.or_(found, stretch)
+    return pc.and_(found, pc.equal(table[SHAPE], member.shape))
+
+
+EVERYTHING = Member(-1, (), ())
+"""A member of a segment that is wholly its own."""
