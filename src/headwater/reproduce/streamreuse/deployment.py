@@ -1,218 +1,229 @@
-"""The operators that run, who uses them, and what all of it costs.
+"""The operators that run, which queries they serve, and what all of it costs.
 
 A feed brings a stream from its source, where it is filtered, to a site; a join takes a feed and
-another operator. Each computes the least definition that contains what its users need, and
-a user gets its part through a compensating filter at the operator's site, so that only this part
-travels on. Users are queries and operators.
+another operator. Each is the least relaxation of the parts of the queries that it serves. Whoever
+reads it gets its own part through a compensating filter at the operator's site, so that only this
+part travels on.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headwater.algebra.predicate import ANYTHING
-from headwater.reproduce.streamreuse.definition import (
-    Definition,
-    Joins,
-    contains,
-    fed,
-    relax,
-    restrict,
-)
-from headwater.reproduce.streamreuse.world import Rates, World
+from headwater.cost import StreamStatistics
+from headwater.reproduce.streamreuse.question import Question, Streams, streams_of
+from headwater.reproduce.streamreuse.world import World, rate
+from headwater.reuse import Form, Lattice, Operator, operator_of, relaxed
 
 WORTHWHILE = 0.05
 """An operator is tightened when that saves this share of what its inputs cost."""
 
-User = tuple[str, int]
-"""A query or an operator, by its number."""
+
+@dataclass(frozen=True)
+class Prices:
+    """What plans are compared by, for a byte per second: network usage, and handling in a join.
+
+    Handling it costs as much as bringing it over one link of a stub domain, unless told otherwise.
+    """
+
+    handling: float = 0.0015
 
 
 @dataclass(eq=False)
-class Operator:
-    """A join of operators, or without inputs a feed, at a site.
+class Running:
+    """An operator at a site, with its inputs (none: a feed) and the parts of queries it serves.
 
-    `needs` is what each user needs, `until` when the last one leaves.
+    `until` is when the last of these leaves.
     """
 
-    number: int
-    definition: Definition
+    name: str
+    operator: Operator
     site: int
-    inputs: tuple[Operator, ...]
-    until: float
-    needs: dict[User, Definition] = field(default_factory=dict)
+    inputs: tuple[Running, ...]
+    until: float = 0.0
+    members: dict[int, Form] = field(default_factory=dict)
 
     @property
-    def all(self) -> Iterator[Operator]:
+    def streams(self) -> Streams:
+        return streams_of(self.operator.scans)
+
+    @property
+    def tree(self) -> Iterator[Running]:
         """Itself and all that feed it."""
         yield self
         for one in self.inputs:
-            yield from one.all
-
-    def part(self, whole: Definition) -> Definition:
-        """What of a wider definition falls to this operator."""
-        part = restrict(whole, self.definition.streams)
-        return part if self.inputs else fed(part)
+            yield from one.tree
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """A query that runs: what it wants, from which operator, where it is read, and till when."""
+    """A query that runs: from which operator, where it is read, at which rate, and till when."""
 
-    wanted: Definition
-    operator: Operator
+    source: Running
     sink: int
+    rate: float
     until: float
 
 
-Changes = dict[Operator, Definition]
+Changes = dict[Running, Operator]
 """The operators that are to compute something else, and what."""
 
 
 class Deployment:
     """The state of the system under one strategy."""
 
-    def __init__(self, world: World, rates: Rates) -> None:
+    def __init__(
+        self, world: World, statistics: Mapping[str, StreamStatistics], prices: Prices
+    ) -> None:
         self.world = world
-        self.rates = rates
+        self.prices = prices
         self.queries: dict[int, Deployed] = {}
-        self._operators: dict[Operator, None] = {}
-        self._alike: dict[tuple[frozenset[str], Joins], dict[Operator, None]] = defaultdict(dict)
+        self._statistics = statistics
+        self._running: dict[str, Running] = {}
+        self._lattice = Lattice()
         self._count = 0
 
     # ---- questions
 
-    def candidates(self, wanted: Definition, near: int) -> list[Operator]:
-        """The operators over the same streams and joins, in the regions of a bit vector."""
-        found = self._alike.get((wanted.streams, wanted.joins), {})
-        return [op for op in found if self.world.regions.bits([op.site]) & near]
+    def candidates(self, form: Form, near: int) -> list[Running]:
+        """The operators that could serve a form, in the regions of a bit vector."""
+        return [self._running[name] for name in self._lattice.candidates(form, near)]
 
-    def input_usage(self, op: Operator, definition: Definition) -> float:
-        """Network usage of what comes to an operator if that were its definition."""
-        if not op.inputs:
-            (stream,) = definition.streams
-            sent = self.rates.sent(definition, stream)
-            return float(sent * self.world.transit[self.world.source[stream], op.site])
+    def rate(self, operator: Operator, streams: Streams | None = None) -> float:
+        """What an operator gives, or the part of it that reads some of its streams."""
+        return rate(operator, streams or streams_of(operator.scans), self._statistics)
+
+    def input_usage(self, one: Running, operator: Operator) -> float:
+        """Network usage of what comes to an operator if it were to compute that."""
+        transit = self.world.transit
+        if not one.inputs:
+            (stream,) = one.streams
+            return self.rate(operator) * float(transit[self.world.source[stream], one.site])
         return sum(
-            self.rates.joined(one.part(definition)) * float(self.world.transit[one.site, op.site])
-            for one in op.inputs
-            if one.site != op.site
+            self.rate(operator, from_.streams) * float(transit[from_.site, one.site])
+            for from_ in one.inputs
+            if from_.site != one.site
         )
+
+    def price(self, one: Running, operator: Operator) -> float:
+        """What an operator costs in a second if it were to compute that: usage, and handling."""
+        handled = sum(self.rate(operator, from_.streams) for from_ in one.inputs)
+        return self.input_usage(one, operator) + handled * self.prices.handling
 
     def usage(self) -> float:
         """Network usage of all operators and all results."""
-        inputs = sum(self.input_usage(op, op.definition) for op in self._operators)
+        inputs = sum(self.input_usage(one, one.operator) for one in self._running.values())
         results = sum(
-            self.rates.joined(query.wanted) * self.world.transit[query.operator.site, query.sink]
+            query.rate * float(self.world.transit[query.source.site, query.sink])
             for query in self.queries.values()
         )
-        return float(inputs + results)
+        return inputs + results
 
     @property
     def joins(self) -> int:
-        return sum(bool(op.inputs) for op in self._operators)
+        return sum(bool(one.inputs) for one in self._running.values())
 
     @property
     def selections(self) -> int:
-        """Selections at sources, and compensating ones behind operators."""
-        return sum(
-            (not op.inputs and op.definition.where != ANYTHING)
-            + sum(need.where != op.definition.where for need in op.needs.values())
-            for op in self._operators
+        """Selections at sources, and compensating ones between operators and behind them."""
+        at_sources = sum(
+            not one.inputs and one.operator.where != ANYTHING for one in self._running.values()
         )
+        between = sum(
+            len(from_.members) > len(one.members)
+            for one in self._running.values()
+            for from_ in one.inputs
+        )
+        behind = sum(len(query.source.members) > 1 for query in self.queries.values())
+        return at_sources + between + behind
 
     def latency(self, number: int) -> float:
         """The longest way of a tuple to the reader of a query."""
         query = self.queries[number]
-        last = float(self.world.delay[query.operator.site, query.sink])
-        return self._arrival(query.operator) + last
+        last = float(self.world.delay[query.source.site, query.sink])
+        return self._arrival(query.source) + last
 
-    def _arrival(self, op: Operator) -> float:
+    def _arrival(self, one: Running) -> float:
         delay = self.world.delay
-        if not op.inputs:
-            (stream,) = op.definition.streams
-            return float(delay[self.world.source[stream], op.site])
-        return max(self._arrival(one) + float(delay[one.site, op.site]) for one in op.inputs)
+        if not one.inputs:
+            (stream,) = one.streams
+            return float(delay[self.world.source[stream], one.site])
+        return max(
+            self._arrival(from_) + float(delay[from_.site, one.site]) for from_ in one.inputs
+        )
 
-    def relaxations(self, op: Operator, need: Definition) -> Changes:
-        """What has to change so that an operator computes what is needed too, inputs included."""
-        if contains(op.definition, need):
-            return {}
-        wider = relax(op.definition, need)
-        changes = {op: wider}
-        for one in op.inputs:
-            changes |= self.relaxations(one, one.part(wider))
+    def relaxations(self, one: Running, asked: Question) -> Changes:
+        """What has to change so that an operator and its inputs serve a query too.
+
+        Relaxing goes term by term, so that what an operator needs of its inputs after it was
+        relaxed is what these give after they were relaxed by the same query.
+        """
+        changes = {}
+        for part in one.tree:
+            wider = relaxed(part.operator, asked.parts[part.streams])
+            if wider is not part.operator:
+                changes[part] = wider
         return changes
 
     # ---- changes
 
-    def add(
-        self, wanted: Definition, site: int, inputs: tuple[Operator, ...], until: float
-    ) -> Operator:
-        """Start an operator; what it reads from others is needed from there on."""
-        op = Operator(self._count, wanted, site, inputs, until)
+    def add(self, operator: Operator, site: int, inputs: tuple[Running, ...]) -> Running:
+        """Start an operator; it ends when the last query that it serves leaves."""
+        one = Running(str(self._count), operator, site, inputs)
         self._count += 1
-        self._operators[op] = None
-        self._alike[wanted.streams, wanted.joins][op] = None
-        self._ask(op)
-        return op
+        self._running[one.name] = one
+        self._index(one)
+        return one
 
     def change(self, changes: Changes) -> None:
-        """Let operators compute other definitions of the same joins."""
-        for op, definition in changes.items():
-            op.definition = definition
-            self._ask(op)
+        """Let operators compute something else over the same streams and joins."""
+        for one, operator in changes.items():
+            one.operator = operator
+            self._index(one)
 
     def attach(
-        self, number: int, wanted: Definition, op: Operator, sink: int, until: float
+        self, number: int, asked: Question, source: Running, sink: int, until: float
     ) -> None:
-        """Let a query read an operator that contains what it wants."""
-        op.needs["query", number] = wanted
-        self.queries[number] = Deployed(wanted, op, sink, until)
-        for one in op.all:
+        """Let a query read an operator that serves it."""
+        wanted = asked.operators[asked.streams]
+        self.queries[number] = Deployed(source, sink, self.rate(wanted), until)
+        for one in source.tree:
+            one.members[number] = asked.parts[one.streams]
             one.until = max(one.until, until)
 
     def leave(self, number: int) -> None:
-        """End a query; operators that nobody uses end with it, others are tightened if it pays."""
-        self._release(self.queries.pop(number).operator, ("query", number))
-
-    def _ask(self, op: Operator) -> None:
-        """Let the inputs of an operator know what it needs of them."""
-        for one in op.inputs:
-            one.needs["operator", op.number] = one.part(op.definition)
-
-    def _release(self, op: Operator, user: User) -> None:
-        del op.needs[user]
-        if op.needs:
-            self._tighten(op)
-            return
-        del self._operators[op]
-        del self._alike[op.definition.streams, op.definition.joins][op]
-        for one in op.inputs:
-            self._release(one, ("operator", op.number))
-
-    def _tighten(self, op: Operator) -> None:
-        tight = self._least(op)
-        before = self._tree_usage(op, op.definition)
-        if before - self._tree_usage(op, tight) > WORTHWHILE * before:
-            self.change({op: tight})
-            for one in op.inputs:
+        """End a query; operators that serve nobody end with it, others are tightened if it pays."""
+        for one in self.queries.pop(number).source.tree:
+            del one.members[number]
+            if one.members:
                 self._tighten(one)
+            else:
+                del self._running[one.name]
+                self._lattice.remove(one.name)
 
-    def _tree_usage(self, op: Operator, definition: Definition) -> float:
-        """Network usage of an operator and its inputs if these were there for it alone."""
-        own = self.input_usage(op, definition)
-        return own + sum(self._tree_usage(one, one.part(definition)) for one in op.inputs)
+    def _index(self, one: Running) -> None:
+        self._lattice.insert(one.name, one.operator, self.world.regions.bits([one.site]))
 
-    def _least(self, op: Operator) -> Definition:
-        """The least definition for the users of an operator, widest first to be done early."""
-        needs = sorted(set(op.needs.values()), key=self.rates.joined, reverse=True)
-        found = needs[0]
-        for need in needs[1:]:
-            if contains(found, op.definition):
+    def _tighten(self, one: Running) -> None:
+        """Go back to what the members left need.
+
+        An operator that its own users need wider than that, because they were not tightened,
+        stays as it is.
+        """
+        tight = self._least(one)
+        before = self.price(one, one.operator)
+        if before - self.price(one, tight) > WORTHWHILE * before:
+            self.change({one: tight})
+
+    def _least(self, one: Running) -> Operator:
+        """The least relaxation of the members, widest first: when nothing can be gained, it ends."""
+        forms = {form.digest: form for form in one.members.values()}
+        wide = sorted(forms.values(), key=lambda form: self.rate(operator_of(form)), reverse=True)
+        found = operator_of(wide[0])
+        for form in wide[1:]:
+            if found == one.operator:
                 break
-            if not contains(found, need):
-                found = relax(found, need)
+            found = relaxed(found, form)
         return found

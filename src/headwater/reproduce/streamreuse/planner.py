@@ -7,15 +7,14 @@ from an operator that runs already, as it is or relaxed. Strategies differ in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.reproduce.streamreuse.definition import Definition, fed, restrict
-from headwater.reproduce.streamreuse.deployment import Changes, Deployment, Operator
+from headwater.reproduce.streamreuse.deployment import Changes, Deployment, Running
+from headwater.reproduce.streamreuse.question import Question, Streams
 from headwater.reproduce.streamreuse.world import Floats
 
 
@@ -23,128 +22,132 @@ from headwater.reproduce.streamreuse.world import Floats
 class Reuse:
     """Take what is needed from an operator, after these changes; the price is over the lifetime."""
 
-    operator: Operator
+    running: Running
     changes: Changes
     price: float
 
 
-Offer = Callable[[Deployment, Definition, int, float, float], list[Reuse]]
-"""A strategy: what may be reused for a definition, in some regions, now, for a lifetime."""
+@dataclass(frozen=True)
+class Stay:
+    """A query for the time that it stays: where it is asked, from when, and for how long."""
+
+    asked: Question
+    sink: int
+    now: float
+    lifetime: float
 
 
-def no_reuse(
-    state: Deployment, wanted: Definition, near: int, now: float, lifetime: float
-) -> list[Reuse]:
+Offer = Callable[[Deployment, Stay, Streams, int], list[Reuse]]
+"""What may be reused for a part of a query, from the regions of a bit vector."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What a new query may reuse: joins, and feeds."""
+
+    joins: Offer
+    feeds: Offer
+
+
+def nothing(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
     """Every query for itself."""
     return []
 
 
-def no_rewriting(
-    state: Deployment, wanted: Definition, near: int, now: float, lifetime: float
-) -> list[Reuse]:
-    """Operators with exactly the wanted definition."""
-    return [Reuse(op, {}, 0.0) for op in state.candidates(wanted, near) if op.definition == wanted]
+def equal(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
+    """Operators that compute exactly what is wanted."""
+    form, wanted = stay.asked.parts[streams], stay.asked.operators[streams]
+    found = [one for one in state.candidates(form, near) if one.operator == wanted]
+    return [Reuse(one, {}, _price(state, stay, one, {})) for one in found]
 
 
-def relaxing(
-    state: Deployment, wanted: Definition, near: int, now: float, lifetime: float
-) -> list[Reuse]:
-    """Operators that contain what is wanted, or do so after a relaxation."""
+def overlapping(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
+    """Operators that serve the part as they are, or relaxed."""
     found = []
-    for op in state.candidates(wanted, near):
-        changes = state.relaxations(op, wanted)
-        found.append(Reuse(op, changes, _price(state, op, changes, wanted, now, lifetime)))
+    for one in state.candidates(stay.asked.parts[streams], near):
+        changes = state.relaxations(one, stay.asked)
+        found.append(Reuse(one, changes, _price(state, stay, one, changes)))
     return found
 
 
-def _price(
-    state: Deployment,
-    op: Operator,
-    changes: Changes,
-    wanted: Definition,
-    now: float,
-    lifetime: float,
-) -> float:
-    """What a reuse adds to network usage over a lifetime.
+NO_REUSE = "NO REUSE"
+NO_REWRITING = "NO REWRITING"
+HEADWATER = "Headwater"
+
+STRATEGIES = {
+    NO_REUSE: Strategy(nothing, nothing),
+    NO_REWRITING: Strategy(equal, nothing),
+    HEADWATER: Strategy(overlapping, overlapping),
+}
+
+VARIANTS = {
+    "exact matches, equal streams sent once": Strategy(equal, equal),
+    "Headwater, every join with streams of its own": Strategy(overlapping, nothing),
+}
+"""Strategies in between, which show what each kind of reuse contributes."""
+
+
+def _price(state: Deployment, stay: Stay, top: Running, changes: Changes) -> float:
+    """What a reuse adds over a lifetime.
 
     While others use an operator, that is its wider input; after the last of them has left, all its
     input is there for this query alone.
     """
-    price = 0.0
-    for one in op.all:
-        shared = min(lifetime, max(0.0, one.until - now))
+    total = 0.0
+    for one in top.tree:
+        shared = min(stay.lifetime, max(0.0, one.until - stay.now))
         if one in changes:
-            wider = state.input_usage(one, changes[one])
-            price += shared * (wider - state.input_usage(one, one.definition))
-        if shared < lifetime:
-            price += (lifetime - shared) * state.input_usage(one, one.part(wanted))
-    return price
-
-
-STRATEGIES: dict[str, Offer] = {
-    "NO REUSE": no_reuse,
-    "NO REWRITING": no_rewriting,
-    "Headwater": relaxing,
-}
+            wider = state.price(one, changes[one]) - state.price(one, one.operator)
+            total += shared * wider
+        if shared < stay.lifetime:
+            alone = state.price(one, stay.asked.operators[one.streams])
+            total += (stay.lifetime - shared) * alone
+    return total
 
 
 @dataclass(frozen=True)
 class Step:
     """How some streams are had at a site: from an operator, or from new ones."""
 
-    streams: frozenset[str]
+    streams: Streams
     site: int
     reuse: Reuse | None = None
     inputs: tuple[Step, ...] = ()
 
 
-def plan(
-    state: Deployment, wanted: Definition, sink: int, now: float, lifetime: float, offer: Offer
-) -> Step:
-    """The cheapest way to answer a query over two streams or more."""
-    world, rates = state.world, state.rates
+def plan(state: Deployment, stay: Stay, strategy: Strategy) -> Step:
+    """The cheapest way to answer a query."""
+    world, asked = state.world, stay.asked
     table = _Table(world.places, world.transit[np.ix_(world.places, world.places)])
-    near = world.near[sink]
-    for stream in wanted.streams:
+    near = world.near[stay.sink]
+    for stream in asked.streams:
         near |= world.near[world.source[stream]]
-    for stream in sorted(wanted.streams):
-        part = fed(restrict(wanted, {stream}))
-        sent = rates.sent(part, stream) * lifetime
-        arriving = sent * world.transit[world.source[stream], world.places]
-        table.feed(stream, arriving, offer(state, part, near, now, lifetime))
-    for streams in _connected_sets(wanted):
-        part = restrict(wanted, streams)
-        offered = offer(state, part, near, now, lifetime)
-        table.join(streams, offered, rates.joined(part) * lifetime)
-    to_sink = world.transit[world.places, sink] * rates.joined(wanted) * lifetime
-    return table.cheapest(wanted.streams, to_sink)
+    sent = {}
+    for stream in sorted(asked.streams):
+        streams = frozenset({stream})
+        sent[streams] = state.rate(asked.operators[streams]) * stay.lifetime
+        arriving = sent[streams] * world.transit[world.source[stream], world.places]
+        table.feed(streams, arriving, strategy.feeds(state, stay, streams, near))
+    for streams in asked.joins:
+        sent[streams] = state.rate(asked.operators[streams]) * stay.lifetime
+        offered = strategy.joins(state, stay, streams, near)
+        table.join(streams, offered, sent, state.prices.handling)
+    to_sink = world.transit[world.places, stay.sink] * sent[asked.streams]
+    return table.cheapest(asked.streams, to_sink)
 
 
-def deploy(
-    state: Deployment, number: int, wanted: Definition, sink: int, until: float, step: Step
-) -> None:
+def deploy(state: Deployment, number: int, stay: Stay, step: Step) -> None:
     """Carry out a plan."""
-    state.attach(number, wanted, _operator(state, wanted, until, step), sink, until)
+    source = _running(state, stay.asked, step)
+    state.attach(number, stay.asked, source, stay.sink, stay.now + stay.lifetime)
 
 
-def _operator(state: Deployment, wanted: Definition, until: float, step: Step) -> Operator:
+def _running(state: Deployment, asked: Question, step: Step) -> Running:
     if step.reuse is not None:
         state.change(step.reuse.changes)
-        return step.reuse.operator
-    inputs = tuple(_operator(state, wanted, until, one) for one in step.inputs)
-    part = restrict(wanted, step.streams)
-    return state.add(part if inputs else fed(part), step.site, inputs, until)
-
-
-def _connected_sets(wanted: Definition) -> list[frozenset[str]]:
-    """The sets of two streams or more that join conditions hold together, small ones first."""
-    streams = sorted(wanted.streams)
-    sets = (
-        frozenset(chosen)
-        for size in range(2, len(streams) + 1)
-        for chosen in combinations(streams, size)
-    )
-    return [chosen for chosen in sets if restrict(wanted, chosen).connected]
+        return step.reuse.running
+    inputs = tuple(_running(state, asked, one) for one in step.inputs)
+    return state.add(asked.operators[step.streams], step.site, inputs)
 
 
 class _Table:
@@ -154,46 +157,55 @@ class _Table:
         self._places = places
         self._between = between
         self._every = np.arange(len(places))
-        self._cost: dict[frozenset[str], Floats] = {}
-        self._reused: dict[frozenset[str], dict[int, Reuse]] = {}
-        self._right: dict[frozenset[str], NDArray[np.intp]] = {}
-        self._moved: dict[frozenset[str], tuple[Floats, NDArray[np.intp]]] = {}
+        self._cost: dict[Streams, Floats] = {}
+        self._reused: dict[Streams, dict[int, Reuse]] = {}
+        self._right: dict[Streams, NDArray[np.intp]] = {}
+        self._moved: dict[Streams, tuple[Floats, NDArray[np.intp]]] = {}
 
-    def feed(self, stream: str, arriving: Floats, offered: Sequence[Reuse]) -> None:
+    def feed(self, stream: Streams, arriving: Floats, offered: Sequence[Reuse]) -> None:
         """Enter what it costs to bring a stream to each place."""
-        streams = frozenset({stream})
-        self._enter(streams, arriving, offered)
-        self._moved[streams] = self._cost[streams], self._every
+        self._enter(stream, arriving, offered)
+        self._moved[stream] = self._cost[stream], self._every
 
-    def join(self, streams: frozenset[str], offered: Sequence[Reuse], results: float) -> None:
-        """Find the cheapest ways for a set after all smaller ones; `results` is what it sends on."""
-        ways = np.array([self._joined(streams, right) for right in sorted(streams)])
+    def join(
+        self,
+        streams: Streams,
+        offered: Sequence[Reuse],
+        sent: Mapping[Streams, float],
+        handling: float,
+    ) -> None:
+        """Find the cheapest ways for a set after all smaller ones; `sent` is what each gives."""
+        ways = np.array([self._joined(streams, r, sent, handling) for r in sorted(streams)])
         self._right[streams] = ways.argmin(axis=0)
         self._enter(streams, ways[self._right[streams], self._every], offered)
-        travelling = self._cost[streams][:, None] + results * self._between
+        travelling = self._cost[streams][:, None] + sent[streams] * self._between
         origin = travelling.argmin(axis=0)
         self._moved[streams] = travelling[origin, self._every], origin
 
-    def cheapest(self, streams: frozenset[str], on_top: Floats) -> Step:
+    def cheapest(self, streams: Streams, on_top: Floats) -> Step:
         """The steps to the place where a set and what comes on top cost least."""
         return self._step(streams, int((self._cost[streams] + on_top).argmin()))
 
-    def _enter(self, streams: frozenset[str], cost: Floats, offered: Sequence[Reuse]) -> None:
+    def _enter(self, streams: Streams, cost: Floats, offered: Sequence[Reuse]) -> None:
         cost, reused = cost.copy(), dict[int, Reuse]()
         for reuse in offered:
-            at = int(np.searchsorted(self._places, reuse.operator.site))
+            at = int(np.searchsorted(self._places, reuse.running.site))
             if reuse.price < cost[at]:
                 cost[at], reused[at] = reuse.price, reuse
         self._cost[streams], self._reused[streams] = cost, reused
 
-    def _joined(self, streams: frozenset[str], right: str) -> Floats:
+    def _joined(
+        self, streams: Streams, name: str, sent: Mapping[Streams, float], handling: float
+    ) -> Floats:
         """What it costs at each place to join a stream to the others; infinite if that is none."""
-        left = streams - {right}
+        right = frozenset({name})
+        left = streams - right
         if left not in self._moved:
             return np.full(len(self._places), np.inf)
-        return self._moved[left][0] + self._cost[frozenset({right})]
+        handled = handling * (sent[left] + sent[right])
+        return self._moved[left][0] + self._cost[right] + handled
 
-    def _step(self, streams: frozenset[str], at: int) -> Step:
+    def _step(self, streams: Streams, at: int) -> Step:
         site = int(self._places[at])
         if at in self._reused[streams]:
             return Step(streams, site, reuse=self._reused[streams][at])

@@ -9,11 +9,11 @@ from time import perf_counter
 
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
-from headwater.reproduce.streamreuse.definition import Definition, definition
-from headwater.reproduce.streamreuse.deployment import Deployment
-from headwater.reproduce.streamreuse.planner import STRATEGIES, deploy, plan
+from headwater.reproduce.streamreuse.deployment import Deployment, Prices
+from headwater.reproduce.streamreuse.planner import Stay, Strategy, deploy, plan
+from headwater.reproduce.streamreuse.question import question
 from headwater.reproduce.streamreuse.workload import MINUTE, Workload
-from headwater.reproduce.streamreuse.world import Rates, World
+from headwater.reproduce.streamreuse.world import World
 
 
 @dataclass(frozen=True)
@@ -40,61 +40,54 @@ class Planned:
 class Trace:
     """A run of one strategy."""
 
-    strategy: str
     samples: tuple[Sample, ...]
     planned: tuple[Planned, ...]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """An arrival whose text has been read: what it wants, and where."""
-
-    time: float
-    until: float
-    wanted: Definition
-    sink: int
-
-
-def read(workload: Workload, world: World, seed: int, infer: bool = False) -> list[Asked]:
+def read(workload: Workload, world: World, seed: int, infer: bool = False) -> list[Stay]:
     """Parse the queries of a workload; each is asked at a random host."""
     names = Namespace.of(
         one.stream for one in parse(workload.declarations) if isinstance(one, CreateStream)
     )
     random = Random(f"sinks {seed}")
     return [
-        Asked(
-            arrival.time,
-            arrival.time + arrival.lifetime,
-            definition(parse_query(arrival.text, names), infer),
+        Stay(
+            question(parse_query(arrival.text, names), infer),
             random.choice(world.network.hosts),
+            arrival.time,
+            arrival.lifetime,
         )
         for arrival in workload.arrivals
     ]
 
 
 def simulate(
-    strategy: str, asked: Sequence[Asked], workload: Workload, world: World, hours: float
+    strategy: Strategy,
+    stays: Sequence[Stay],
+    workload: Workload,
+    world: World,
+    hours: float,
+    prices: Prices,
 ) -> Trace:
     """Deploy the queries in the order of their arrival, and let them leave at their time."""
-    state = Deployment(world, Rates(workload.statistics))
-    offer = STRATEGIES[strategy]
+    state = Deployment(world, workload.statistics, prices)
     planned, samples = [], []
-    waiting = list(enumerate(asked))[::-1]
+    waiting = list(enumerate(stays))[::-1]
     for minute in range(1, round(hours * 60) + 1):
         now = minute * MINUTE
-        while waiting and waiting[-1][1].time <= now:
-            number, one = waiting.pop()
-            _leave(state, one.time)
+        while waiting and waiting[-1][1].now <= now:
+            number, stay = waiting.pop()
+            _leave(state, stay.now)
             started = perf_counter()
-            step = plan(state, one.wanted, one.sink, one.time, one.until - one.time, offer)
+            step = plan(state, stay, strategy)
             took = perf_counter() - started
-            deploy(state, number, one.wanted, one.sink, one.until, step)
+            deploy(state, number, stay, step)
             planned.append(Planned(state.joins, took, state.latency(number)))
         _leave(state, now)
         samples.append(
             Sample(now, state.usage(), len(state.queries), state.joins, state.selections)
         )
-    return Trace(strategy, tuple(samples), tuple(planned))
+    return Trace(tuple(samples), tuple(planned))
 
 
 def _leave(state: Deployment, now: float) -> None:

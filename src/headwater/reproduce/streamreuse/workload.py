@@ -104,7 +104,7 @@ class Airline:
     """The numbers behind EW: 1500 flights a day, and what they cause in records a day.
 
     A flight is told of 10 times, has 150 passengers who check in and buy a ticket once each, and
-    150 bags that are scanned 4 times; each of 100 cities sends its weather every 2.5 minutes.
+    150 bags that are scanned 4 times; each of 100 cities sends its weather every hour.
     A monitoring query watches the top `watched` of a measured column of one of its streams.
     """
 
@@ -113,10 +113,10 @@ class Airline:
     passengers: int = 150
     scans: int = 4
     cities: int = 100
-    forecasts: float = 24 * 24.0
+    forecasts: int = 24
     terminals: int = 8
     carriers: int = 12
-    watched: float = 0.05
+    watched: float = 0.01
     per_hour: float = 60.0
 
     @property
@@ -219,9 +219,9 @@ def _watch(random: Random, streams: Sequence[str], numbers: Airline) -> str:
 def _select(
     columns: Sequence[str], streams: Sequence[str], random: Random, conditions: Sequence[str]
 ) -> str:
+    slide = random.randint(1, 5)
     sources = [
-        f"{stream} [RANGE {random.randint(1, 5)} MIN SLIDE {random.randint(1, 5)} MIN]"
-        for stream in streams
+        f"{stream} [RANGE {random.randint(1, 5)} MIN SLIDE {slide} MIN]" for stream in streams
     ]
     shown = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
     return f"SELECT {shown}\nFROM {', '.join(sources)}\nWHERE {' AND '.join(conditions)}"

@@ -13,9 +13,16 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.algebra.box import Box
-from headwater.algebra.expressions import Column
-from headwater.cost import Input, StreamStatistics, Values, join_rate, network_prices, selectivity
+from headwater.algebra.expressions import columns_of
+from headwater.algebra.predicate import Box, Constraint
+from headwater.cost import (
+    Input,
+    StreamStatistics,
+    held,
+    join_rate,
+    network_prices,
+    selectivity,
+)
 from headwater.network import (
     STREAMREUSE,
     Network,
@@ -26,7 +33,8 @@ from headwater.network import (
     routes,
     transit_stub,
 )
-from headwater.reproduce.streamreuse.definition import Definition, columns_of_box
+from headwater.reproduce.streamreuse.question import Streams
+from headwater.reuse import Operator
 
 Floats = NDArray[np.float64]
 
@@ -77,35 +85,27 @@ def world(
     )
 
 
-class Rates:
-    """The rates of streams and joins by their definition; each is computed once."""
+def rate(operator: Operator, streams: Streams, statistics: Mapping[str, StreamStatistics]) -> float:
+    """What the part of an operator that reads some of its streams gives: a stream, or a join."""
+    scans = [scan for scan in operator.scans if scan.stream in streams]
+    known = {scan.alias: statistics[scan.stream] for scan in scans}
+    box = _restricted(operator.where, known)
+    values = {
+        column: known[column.relation].columns[column.name]
+        for term in (*(t for c in box.constraints for t in c.terms), *box.terms)
+        for column in columns_of(term)
+    }
+    inputs = [Input(known[s.alias].rate, held(s.window, known[s.alias].rate)) for s in scans]
+    size = max(one.tuple_bytes for one in known.values())
+    return join_rate(inputs, selectivity(box, values)) * size
 
-    def __init__(self, statistics: Mapping[str, StreamStatistics]) -> None:
-        self._statistics = statistics
-        self._sent: dict[tuple[str, Box], float] = {}
-        self._joined: dict[Definition, float] = {}
 
-    def sent(self, wanted: Definition, stream: str) -> float:
-        """What a source sends of its stream for a definition of it."""
-        key = stream, wanted.where
-        if key not in self._sent:
-            known = self._statistics[stream]
-            share = selectivity(wanted.where, self._values(wanted.where))
-            self._sent[key] = known.rate * known.tuple_bytes * share
-        return self._sent[key]
-
-    def joined(self, wanted: Definition) -> float:
-        """What the join of all the streams of a definition gives."""
-        if wanted not in self._joined:
-            known = [(self._statistics[stream], reading) for stream, reading in wanted.readings]
-            inputs = [Input(one.rate, one.rate * reading.range / 1e6) for one, reading in known]
-            share = selectivity(wanted.where, self._values(wanted.where))
-            size = max(one.tuple_bytes for one, _ in known)
-            self._joined[wanted] = join_rate(inputs, share) * size
-        return self._joined[wanted]
-
-    def _values(self, box: Box) -> dict[Column, Values]:
-        return {
-            column: self._statistics[column.relation].columns[column.name]
-            for column in columns_of_box(box)
-        }
+def _restricted(where: Box, known: Mapping[str, object]) -> Box:
+    """What a condition says of some sources alone, as far as rates are concerned."""
+    constraints = []
+    for c in where.constraints:
+        terms = tuple(t for t in c.terms if all(x.relation in known for x in columns_of(t)))
+        if terms:
+            constraints.append(Constraint(terms, c.domain))
+    inside = [t for t in where.terms if all(x.relation in known for x in columns_of(t))]
+    return Box(tuple(constraints), tuple(inside))
