@@ -10,32 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from headwater.algebra.predicate import ANYTHING
 from headwater.cost import StreamStatistics
-from headwater.reproduce.streamreuse.question import Question, Streams, streams_of
-from headwater.reproduce.streamreuse.world import World, rate
+from headwater.reproduce.streamreuse.question import Question
+from headwater.reproduce.streamreuse.rates import Streams, rate, streams_of
+from headwater.reproduce.streamreuse.world import World
 from headwater.reuse import Form, Lattice, Operator, operator_of, relaxed
 
+LEFT = 0.1
+"""Whether to tighten an operator is asked again when this share of its queries has left."""
+
 WORTHWHILE = 0.05
-"""An operator is tightened when that saves this share of what its inputs cost."""
+"""An operator is tightened when that saves this share of what it costs."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What plans are compared by, for a byte per second: network usage, and handling in a join.
+    """What plans are compared by beside network usage: what it costs that a join runs at all.
 
-    Handling it costs as much as bringing it over one link of a stub domain, unless told otherwise.
+    It is as much as bringing 10 records of 100 bytes a second over one link of a stub domain.
     """
 
-    handling: float = 0.0015
+    join: float = 10 * 100 * 0.0015
 
 
 @dataclass(eq=False)
 class Running:
     """An operator at a site, with its inputs (none: a feed) and the parts of queries it serves.
 
-    `until` is when the last of these leaves.
+    `until` is when the last of these leaves, `most` how many there were since it was last asked
+    whether to tighten; `usage` and `price` are what it costs as it is.
     """
 
     name: str
@@ -43,9 +49,12 @@ class Running:
     site: int
     inputs: tuple[Running, ...]
     until: float = 0.0
+    most: int = 0
+    usage: float = 0.0
+    price: float = 0.0
     members: dict[int, Form] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def streams(self) -> Streams:
         return streams_of(self.operator.scans)
 
@@ -108,13 +117,12 @@ class Deployment:
         )
 
     def price(self, one: Running, operator: Operator) -> float:
-        """What an operator costs in a second if it were to compute that: usage, and handling."""
-        handled = sum(self.rate(operator, from_.streams) for from_ in one.inputs)
-        return self.input_usage(one, operator) + handled * self.prices.handling
+        """What an operator costs in a second if it were to compute that."""
+        return self.input_usage(one, operator) + bool(one.inputs) * self.prices.join
 
     def usage(self) -> float:
         """Network usage of all operators and all results."""
-        inputs = sum(self.input_usage(one, one.operator) for one in self._running.values())
+        inputs = sum(one.usage for one in self._running.values())
         results = sum(
             query.rate * float(self.world.transit[query.source.site, query.sink])
             for query in self.queries.values()
@@ -154,19 +162,6 @@ class Deployment:
             self._arrival(from_) + float(delay[from_.site, one.site]) for from_ in one.inputs
         )
 
-    def relaxations(self, one: Running, asked: Question) -> Changes:
-        """What has to change so that an operator and its inputs serve a query too.
-
-        Relaxing goes term by term, so that what an operator needs of its inputs after it was
-        relaxed is what these give after they were relaxed by the same query.
-        """
-        changes = {}
-        for part in one.tree:
-            wider = relaxed(part.operator, asked.parts[part.streams])
-            if wider is not part.operator:
-                changes[part] = wider
-        return changes
-
     # ---- changes
 
     def add(self, operator: Operator, site: int, inputs: tuple[Running, ...]) -> Running:
@@ -187,11 +182,11 @@ class Deployment:
         self, number: int, asked: Question, source: Running, sink: int, until: float
     ) -> None:
         """Let a query read an operator that serves it."""
-        wanted = asked.operators[asked.streams]
-        self.queries[number] = Deployed(source, sink, self.rate(wanted), until)
+        self.queries[number] = Deployed(source, sink, asked.rates[asked.streams], until)
         for one in source.tree:
             one.members[number] = asked.parts[one.streams]
             one.until = max(one.until, until)
+            one.most = max(one.most, len(one.members))
 
     def leave(self, number: int) -> None:
         """End a query; operators that serve nobody end with it, others are tightened if it pays."""
@@ -204,17 +199,17 @@ class Deployment:
                 self._lattice.remove(one.name)
 
     def _index(self, one: Running) -> None:
+        one.usage = self.input_usage(one, one.operator)
+        one.price = self.price(one, one.operator)
         self._lattice.insert(one.name, one.operator, self.world.regions.bits([one.site]))
 
     def _tighten(self, one: Running) -> None:
-        """Go back to what the members left need.
-
-        An operator that its own users need wider than that, because they were not tightened,
-        stays as it is.
-        """
+        """Go back to what the members left need, if enough have left and it saves enough."""
+        if len(one.members) > (1 - LEFT) * one.most:
+            return
+        one.most = len(one.members)
         tight = self._least(one)
-        before = self.price(one, one.operator)
-        if before - self.price(one, tight) > WORTHWHILE * before:
+        if one.price - self.price(one, tight) > WORTHWHILE * one.price:
             self.change({one: tight})
 
     def _least(self, one: Running) -> Operator:

@@ -8,14 +8,16 @@ from an operator that runs already, as it is or relaxed. Strategies differ in th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater.reproduce.streamreuse.deployment import Changes, Deployment, Running
-from headwater.reproduce.streamreuse.question import Question, Streams
+from headwater.reproduce.streamreuse.question import Question
+from headwater.reproduce.streamreuse.rates import Streams
 from headwater.reproduce.streamreuse.world import Floats
+from headwater.reuse import Operator, relaxed
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,58 @@ class Stay:
     lifetime: float
 
 
-Offer = Callable[[Deployment, Stay, Streams, int], list[Reuse]]
-"""What may be reused for a part of a query, from the regions of a bit vector."""
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The search for a plan: the regions in which operators are looked for, and what was found.
+
+    `added` remembers for each operator what it is when it serves the query too, and what that adds.
+    """
+
+    state: Deployment
+    stay: Stay
+    near: int
+    added: dict[Running, tuple[Operator, float]] = field(default_factory=dict)
+
+    def candidates(self, streams: Streams) -> list[Running]:
+        """The operators that could serve a part of the query."""
+        return self.state.candidates(self.stay.asked.parts[streams], self.near)
+
+    def reuse(self, top: Running) -> Reuse:
+        """Let an operator serve the query, with all that feed it.
+
+        Relaxing goes term by term, so what an operator needs of its inputs after it was relaxed is
+        what these give after they were relaxed by the same query.
+        """
+        price, changes = 0.0, {}
+        for one in top.tree:
+            if one not in self.added:
+                self.added[one] = self._add(one)
+            operator, more = self.added[one]
+            price += more
+            if operator is not one.operator:
+                changes[one] = operator
+        return Reuse(top, changes, price)
+
+    def _add(self, one: Running) -> tuple[Operator, float]:
+        """What it costs over the lifetime that an operator serves the query too.
+
+        While others use it, that is its wider input; after the last of them has left, all its
+        input is there for this query alone.
+        """
+        stay, asked = self.stay, self.stay.asked
+        wider = relaxed(one.operator, asked.parts[one.streams])
+        shared = min(stay.lifetime, max(0.0, one.until - stay.now))
+        more = 0.0
+        if wider is not one.operator:
+            more += shared * (self.state.price(one, wider) - one.price)
+        if shared < stay.lifetime:
+            alone = self.state.price(one, asked.operators[one.streams])
+            more += (stay.lifetime - shared) * alone
+        return wider, more
+
+
+Offer = Callable[[Search, Streams], list[Reuse]]
+"""What may be reused for a part of a query."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +101,20 @@ class Strategy:
     feeds: Offer
 
 
-def nothing(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
+def nothing(search: Search, streams: Streams) -> list[Reuse]:
     """Every query for itself."""
     return []
 
 
-def equal(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
+def equal(search: Search, streams: Streams) -> list[Reuse]:
     """Operators that compute exactly what is wanted."""
-    form, wanted = stay.asked.parts[streams], stay.asked.operators[streams]
-    found = [one for one in state.candidates(form, near) if one.operator == wanted]
-    return [Reuse(one, {}, _price(state, stay, one, {})) for one in found]
+    wanted = search.stay.asked.operators[streams]
+    return [search.reuse(one) for one in search.candidates(streams) if one.operator == wanted]
 
 
-def overlapping(state: Deployment, stay: Stay, streams: Streams, near: int) -> list[Reuse]:
+def overlapping(search: Search, streams: Streams) -> list[Reuse]:
     """Operators that serve the part as they are, or relaxed."""
-    found = []
-    for one in state.candidates(stay.asked.parts[streams], near):
-        changes = state.relaxations(one, stay.asked)
-        found.append(Reuse(one, changes, _price(state, stay, one, changes)))
-    return found
+    return [search.reuse(one) for one in search.candidates(streams)]
 
 
 NO_REUSE = "NO REUSE"
@@ -87,24 +134,6 @@ VARIANTS = {
 """Strategies in between, which show what each kind of reuse contributes."""
 
 
-def _price(state: Deployment, stay: Stay, top: Running, changes: Changes) -> float:
-    """What a reuse adds over a lifetime.
-
-    While others use an operator, that is its wider input; after the last of them has left, all its
-    input is there for this query alone.
-    """
-    total = 0.0
-    for one in top.tree:
-        shared = min(stay.lifetime, max(0.0, one.until - stay.now))
-        if one in changes:
-            wider = state.price(one, changes[one]) - state.price(one, one.operator)
-            total += shared * wider
-        if shared < stay.lifetime:
-            alone = state.price(one, stay.asked.operators[one.streams])
-            total += (stay.lifetime - shared) * alone
-    return total
-
-
 @dataclass(frozen=True)
 class Step:
     """How some streams are had at a site: from an operator, or from new ones."""
@@ -117,21 +146,19 @@ class Step:
 
 def plan(state: Deployment, stay: Stay, strategy: Strategy) -> Step:
     """The cheapest way to answer a query."""
-    world, asked = state.world, stay.asked
-    table = _Table(world.places, world.transit[np.ix_(world.places, world.places)])
+    world, asked, lifetime = state.world, stay.asked, stay.lifetime
     near = world.near[stay.sink]
     for stream in asked.streams:
         near |= world.near[world.source[stream]]
-    sent = {}
-    for stream in sorted(asked.streams):
+    search = Search(state, stay, near)
+    sent = {streams: rate * lifetime for streams, rate in asked.rates.items()}
+    table = _Table(world.places, world.transit[np.ix_(world.places, world.places)], sent)
+    for stream in asked.streams:
         streams = frozenset({stream})
-        sent[streams] = state.rate(asked.operators[streams]) * stay.lifetime
         arriving = sent[streams] * world.transit[world.source[stream], world.places]
-        table.feed(streams, arriving, strategy.feeds(state, stay, streams, near))
+        table.feed(streams, arriving, strategy.feeds(search, streams))
     for streams in asked.joins:
-        sent[streams] = state.rate(asked.operators[streams]) * stay.lifetime
-        offered = strategy.joins(state, stay, streams, near)
-        table.join(streams, offered, sent, state.prices.handling)
+        table.join(streams, strategy.joins(search, streams), state.prices.join * lifetime)
     to_sink = world.transit[world.places, stay.sink] * sent[asked.streams]
     return table.cheapest(asked.streams, to_sink)
 
@@ -151,9 +178,15 @@ def _running(state: Deployment, asked: Question, step: Step) -> Running:
 
 
 class _Table:
-    """For each set of streams what it costs to have their join at each place, and how."""
+    """For each set of streams what it costs to have their join at each place, and how.
 
-    def __init__(self, places: NDArray[np.intp], between: Floats) -> None:
+    `sent` is what each set gives over the lifetime.
+    """
+
+    def __init__(
+        self, places: NDArray[np.intp], between: Floats, sent: Mapping[Streams, float]
+    ) -> None:
+        self._sent = sent
         self._places = places
         self._between = between
         self._every = np.arange(len(places))
@@ -167,18 +200,12 @@ class _Table:
         self._enter(stream, arriving, offered)
         self._moved[stream] = self._cost[stream], self._every
 
-    def join(
-        self,
-        streams: Streams,
-        offered: Sequence[Reuse],
-        sent: Mapping[Streams, float],
-        handling: float,
-    ) -> None:
-        """Find the cheapest ways for a set after all smaller ones; `sent` is what each gives."""
-        ways = np.array([self._joined(streams, r, sent, handling) for r in sorted(streams)])
+    def join(self, streams: Streams, offered: Sequence[Reuse], price: float) -> None:
+        """Find the cheapest ways for a set after all smaller ones; `price` is that of a join."""
+        ways = np.array([self._joined(streams, right) for right in sorted(streams)])
         self._right[streams] = ways.argmin(axis=0)
-        self._enter(streams, ways[self._right[streams], self._every], offered)
-        travelling = self._cost[streams][:, None] + sent[streams] * self._between
+        self._enter(streams, ways[self._right[streams], self._every] + price, offered)
+        travelling = self._cost[streams][:, None] + self._sent[streams] * self._between
         origin = travelling.argmin(axis=0)
         self._moved[streams] = travelling[origin, self._every], origin
 
@@ -194,16 +221,13 @@ class _Table:
                 cost[at], reused[at] = reuse.price, reuse
         self._cost[streams], self._reused[streams] = cost, reused
 
-    def _joined(
-        self, streams: Streams, name: str, sent: Mapping[Streams, float], handling: float
-    ) -> Floats:
+    def _joined(self, streams: Streams, name: str) -> Floats:
         """What it costs at each place to join a stream to the others; infinite if that is none."""
         right = frozenset({name})
         left = streams - right
         if left not in self._moved:
             return np.full(len(self._places), np.inf)
-        handled = handling * (sent[left] + sent[right])
-        return self._moved[left][0] + self._cost[right] + handled
+        return self._moved[left][0] + self._cost[right]
 
     def _step(self, streams: Streams, at: int) -> Step:
         site = int(self._places[at])

@@ -7,54 +7,47 @@ in the paper, or by all that are known to be equal to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from headwater.algebra.canonical import Block, canonicalize
 from headwater.algebra.expressions import Call, Column, Expr, Literal, columns_of, walk
 from headwater.algebra.nodes import Join, Output, Project, Query, Scan, Select
 from headwater.algebra.predicate import Box, Constraint, rename
+from headwater.cost import StreamStatistics
+from headwater.reproduce.streamreuse.rates import Streams, rate, streams_of
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, prefixes
-
-Streams = frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """The forms of a query's parts, by their streams; feeds included."""
+    """The parts of a query by their streams: forms, operators for nothing else, and their rates.
 
-    parts: Mapping[Streams, Form]
+    `joins` are the parts of two streams or more, small ones first.
+    """
+
     streams: Streams
-
-    @cached_property
-    def operators(self) -> dict[Streams, Operator]:
-        """The operator that serves each part and nothing else."""
-        return {streams: operator_of(form) for streams, form in self.parts.items()}
-
-    @cached_property
-    def joins(self) -> tuple[Streams, ...]:
-        """The parts of two streams or more, small ones first."""
-        found = (streams for streams in self.parts if len(streams) > 1)
-        return tuple(sorted(found, key=lambda streams: (len(streams), sorted(streams))))
+    joins: tuple[Streams, ...]
+    parts: Mapping[Streams, Form]
+    operators: Mapping[Streams, Operator]
+    rates: Mapping[Streams, float]
 
 
-def question(query: Query, infer: bool = False) -> Question:
+def question(
+    query: Query, statistics: Mapping[str, StreamStatistics], infer: bool = False
+) -> Question:
     """Make a join of different streams ready; with `infer`, bounds go to all equal columns."""
     form = form_of(canonicalize(query))
     assert form.kind is Kind.JOIN and len(form.scans) > 1
     whole = streams_of(form.scans)
     assert len(whole) == len(form.scans), "each stream once"
-    parts = {whole: form}
-    parts |= {streams_of(part.scans): part for part, _ in prefixes(form)}
+    parts = {whole: form} | {streams_of(part.scans): part for part, _ in prefixes(form)}
+    joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
     compared = None if infer else _compared(query)
     parts |= {frozenset({scan.stream}): _feed(form, scan, compared) for scan in form.scans}
-    return Question(parts, whole)
-
-
-def streams_of(scans: Iterable[Scan]) -> Streams:
-    """The names of the streams that are read."""
-    return frozenset(scan.stream for scan in scans)
+    operators = {streams: operator_of(part) for streams, part in parts.items()}
+    rates = {streams: rate(one, streams, statistics) for streams, one in operators.items()}
+    return Question(whole, joins, parts, operators, rates)
 
 
 def _feed(form: Form, scan: Scan, compared: set[tuple[str, str]] | None) -> Form:

@@ -52,7 +52,7 @@ def read(workload: Workload, world: World, seed: int, infer: bool = False) -> li
     random = Random(f"sinks {seed}")
     return [
         Stay(
-            question(parse_query(arrival.text, names), infer),
+            question(parse_query(arrival.text, names), workload.statistics, infer),
             random.choice(world.network.hosts),
             arrival.time,
             arrival.lifetime,

@@ -103,19 +103,19 @@ WATCHED = {
 class Airline:
     """The numbers behind EW: 1500 flights a day, and what they cause in records a day.
 
-    A flight is told of 10 times, has 150 passengers who check in and buy a ticket once each, and
+    A flight is told of 5 times, has 150 passengers who check in and buy a ticket once each, and
     150 bags that are scanned 4 times; each of 100 cities sends its weather every hour.
     A monitoring query watches the top `watched` of a measured column of one of its streams.
     """
 
     flights: int = 1500
-    updates: int = 10
+    updates: int = 5
     passengers: int = 150
     scans: int = 4
     cities: int = 100
     forecasts: int = 24
     terminals: int = 8
-    carriers: int = 12
+    carriers: int = 20
     watched: float = 0.01
     per_hour: float = 60.0
 
@@ -244,6 +244,8 @@ class Rfid:
     tags: int = 10_000
     classes: int = 1000
     share: float = 0.1
+    range: int = 5
+    skew: float = 0.0
     per_hour: float = 30.0
 
 
@@ -274,11 +276,23 @@ def rfid(seed: int, hours: float = 5.0, numbers: Rfid | None = None) -> Workload
     return Workload("RW", declarations, statistics, arrivals)
 
 
+def _popular(random: Random, readers: Sequence[str], count: int, skew: float) -> list[str]:
+    """Different readers, the n-th of all with a weight of 1 / n ** skew."""
+    left = {reader: 1 / place**skew for place, reader in enumerate(readers, start=1)}
+    chosen = []
+    for _ in range(count):
+        chosen.append(random.choices(list(left), list(left.values()))[0])
+        del left[chosen[-1]]
+    return chosen
+
+
 def tracking_query(random: Random, readers: Sequence[str], numbers: Rfid) -> str:
     """Where items of some classes passed: 3 to 5 joins on the tag."""
-    streams = random.sample(readers, random.randint(3, 5) + 1)
+    streams = _popular(random, readers, random.randint(3, 5) + 1, numbers.skew)
     joins = [f"{streams[0]}.tag = {other}.tag" for other in streams[1:]]
     width = max(1, round(numbers.classes * numbers.share * random.uniform(0.5, 1.5)))
     low = random.randint(1, max(1, numbers.classes - width + 1))
-    wanted = f"{streams[0]}.class BETWEEN {low} AND {low + width - 1}"
-    return _select([f"{s}.antenna" for s in streams], streams, random, [*joins, wanted])
+    wanted = [f"{stream}.class BETWEEN {low} AND {low + width - 1}" for stream in streams]
+    shown = ", ".join(f"{stream}.antenna AS c{place}" for place, stream in enumerate(streams))
+    sources = ", ".join(f"{stream} [RANGE {numbers.range} MIN SLIDE 1 MIN]" for stream in streams)
+    return f"SELECT {shown}\nFROM {sources}\nWHERE {' AND '.join([*joins, *wanted])}"
