@@ -23,7 +23,7 @@ LEFT = 0.1
 """Whether to tighten an operator is asked again when this share of its queries has left."""
 
 WORTHWHILE = 0.05
-"""An operator is tightened when that saves this share of what it costs."""
+"""An operator is tightened when that saves this share of its input."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,22 @@ class Deployment:
         """What an operator gives, or the part of it that reads some of its streams."""
         return rate(operator, streams or streams_of(operator.scans), self._statistics)
 
-    def input_usage(self, one: Running, operator: Operator) -> float:
-        """Network usage of what comes to an operator if it were to compute that."""
-        transit = self.world.transit
+    def inputs(self, one: Running, operator: Operator) -> dict[int, float]:
+        """What comes to an operator from which sites if it were to compute that."""
         if not one.inputs:
             (stream,) = one.streams
-            return self.rate(operator) * float(transit[self.world.source[stream], one.site])
-        return sum(
-            self.rate(operator, from_.streams) * float(transit[from_.site, one.site])
-            for from_ in one.inputs
-            if from_.site != one.site
-        )
+            return {self.world.source[stream]: self.rate(operator)}
+        found: dict[int, float] = {}
+        for from_ in one.inputs:
+            more = self.rate(operator, from_.streams)
+            found[from_.site] = found.get(from_.site, 0.0) + more
+        return found
+
+    def input_usage(self, one: Running, operator: Operator) -> float:
+        """Network usage of what comes to an operator if it were to compute that."""
+        transit = self.world.transit[:, one.site]
+        inputs = self.inputs(one, operator)
+        return sum(rate * float(transit[site]) for site, rate in inputs.items())
 
     def price(self, one: Running, operator: Operator) -> float:
         """What an operator costs in a second if it were to compute that."""
@@ -209,7 +214,8 @@ class Deployment:
             return
         one.most = len(one.members)
         tight = self._least(one)
-        if one.price - self.price(one, tight) > WORTHWHILE * one.price:
+        before, after = (sum(self.inputs(one, op).values()) for op in (one.operator, tight))
+        if before - after > WORTHWHILE * before:
             self.change({one: tight})
 
     def _least(self, one: Running) -> Operator:

@@ -56,10 +56,10 @@ class Search:
         return self.state.candidates(self.stay.asked.parts[streams], self.near)
 
     def reuse(self, top: Running) -> Reuse:
-        """Let an operator serve the query, with all that feed it.
+        """Let an operator and all that feed it serve the query.
 
-        Relaxing goes term by term, so what an operator needs of its inputs after it was relaxed is
-        what these give after they were relaxed by the same query.
+        Each is relaxed by the query's own part of its streams: then it has all the rows that make up
+        a result of the query, whatever else the operators above it could use.
         """
         price, changes = 0.0, {}
         for one in top.tree:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, cycle
 from random import Random
 
 from headwater.cost import StreamStatistics, Values
@@ -154,7 +154,7 @@ def airline(seed: int, hours: float = 5.0, numbers: Airline | None = None) -> Wo
     asked = list(moments(random, numbers.per_hour, hours * HOUR))
     flights = iter(random.sample(range(1, numbers.flights + 1), len(asked)))
     places = [(t, c) for t in range(numbers.terminals) for c in range(numbers.carriers)]
-    displays = iter(random.sample(places * 2, len(places)) * 4)
+    displays = cycle(random.sample(places, len(places)))
     arrivals = []
     for time, kind in asked:
         if kind.name == "gate":
