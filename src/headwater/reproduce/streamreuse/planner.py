@@ -1,8 +1,8 @@
 """How a new query is deployed: which joins it gets, in which order, where, and what it reuses.
 
-The cheapest left-deep plan is found over sets of streams: what it costs over the query's lifetime to
-have the join of a set at each site. A set is had by joining one more stream to a smaller set, or
-from an operator that runs already, as it is or relaxed. Strategies differ in the last alone.
+The cheapest plan is found over sets of streams: what it costs over the query's lifetime to have the
+join of a set at each site. A set is had by joining two smaller ones, or from an operator that runs
+already, as it is or relaxed. Strategies differ in the last alone.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _Table:
         self._every = np.arange(len(places))
         self._cost: dict[Streams, Floats] = {}
         self._reused: dict[Streams, dict[int, Reuse]] = {}
-        self._right: dict[Streams, NDArray[np.intp]] = {}
+        self._split: dict[Streams, tuple[list[Streams], NDArray[np.intp]]] = {}
         self._moved: dict[Streams, tuple[Floats, NDArray[np.intp]]] = {}
 
     def feed(self, stream: Streams, arriving: Floats, offered: Sequence[Reuse]) -> None:
@@ -202,9 +202,11 @@ class _Table:
 
     def join(self, streams: Streams, offered: Sequence[Reuse], price: float) -> None:
         """Find the cheapest ways for a set after all smaller ones; `price` is that of a join."""
-        ways = np.array([self._joined(streams, right) for right in sorted(streams)])
-        self._right[streams] = ways.argmin(axis=0)
-        self._enter(streams, ways[self._right[streams], self._every] + price, offered)
+        halves = self._halves(streams)
+        ways = np.array([self._moved[h][0] + self._moved[streams - h][0] for h in halves])
+        best = ways.argmin(axis=0)
+        self._split[streams] = halves, best
+        self._enter(streams, ways[best, self._every] + price, offered)
         travelling = self._cost[streams][:, None] + self._sent[streams] * self._between
         origin = travelling.argmin(axis=0)
         self._moved[streams] = travelling[origin, self._every], origin
@@ -221,13 +223,14 @@ class _Table:
                 cost[at], reused[at] = reuse.price, reuse
         self._cost[streams], self._reused[streams] = cost, reused
 
-    def _joined(self, streams: Streams, name: str) -> Floats:
-        """What it costs at each place to join a stream to the others; infinite if that is none."""
-        right = frozenset({name})
-        left = streams - right
-        if left not in self._moved:
-            return np.full(len(self._places), np.inf)
-        return self._moved[left][0] + self._cost[right]
+    def _halves(self, streams: Streams) -> list[Streams]:
+        """One half of each way to cut a set into two that can be had."""
+        first = min(streams)
+        return [
+            half
+            for half in self._moved
+            if first in half and half < streams and streams - half in self._moved
+        ]
 
     def _step(self, streams: Streams, at: int) -> Step:
         site = int(self._places[at])
@@ -235,7 +238,7 @@ class _Table:
             return Step(streams, site, reuse=self._reused[streams][at])
         if len(streams) == 1:
             return Step(streams, site)
-        right = frozenset({sorted(streams)[self._right[streams][at]]})
-        left = streams - right
-        origin = int(self._moved[left][1][at])
-        return Step(streams, site, inputs=(self._step(left, origin), self._step(right, at)))
+        halves, best = self._split[streams]
+        one = halves[best[at]]
+        inputs = (self._step(part, int(self._moved[part][1][at])) for part in (one, streams - one))
+        return Step(streams, site, inputs=tuple(inputs))
