@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(INSTALLED)  ## three dozen queries on a simulated airport, on Spark, checked; about a minute
+demo: $(INSTALLED)  ## two hundred queries on a simulated airport, on Spark, checked; about two minutes
 	@scripts/ensure java
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 

@@ -103,9 +103,98 @@ def with_table(rng: random.Random) -> str:
     return f"SELECT {items} FROM Bids {window(rng, False)} b, Items i{_where(conditions)}"
 
 
+def with_both(rng: random.Random) -> str:
+    """A join of three that contains joins of two."""
+    items = _items(
+        rng,
+        [*((i, "b") for i in BID_ITEMS), *((i, "a") for i in ASK_ITEMS), ("{a}.label", "i")],
+    )
+    conditions = ["b.item = a.item", "b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
+    conditions += _bounds(rng, ASK_BOUNDS, "a")
+    one, other = window(rng, False), window(rng, False)
+    return f"SELECT {items} FROM Bids {one} b, Asks {other} a, Items i{_where(conditions)}"
+
+
+def nested(rng: random.Random) -> str:
+    return rng.choice([join, with_table, with_both, with_both])(rng)
+
+
 JOINS = [selection, join, join, lambda rng: join(rng, True), self_join, three, with_table]
 
 
 def random_join(rng: random.Random) -> Query:
     """A select-project-join of one of the templates."""
     return parse_query(rng.choice(JOINS)(rng), SOURCES)
+
+
+# ---- groups
+
+KEYS = ["b.item", "b.note", "b.bidder", "b.item % 2", "b.item, b.note", "b.note, b.bidder"]
+CALLS = [
+    "COUNT(*)",
+    "COUNT(b.bidder)",
+    "SUM(b.bidder)",
+    "MAX(b.price)",
+    "MIN(b.note)",
+    "AVG(b.item)",
+    "SUM(b.item) FILTER (WHERE b.note = 'a')",
+]
+OUTPUTS = ["ISTREAM", "DSTREAM", "RSTREAM"]
+
+
+def _calls(rng: random.Random) -> list[str]:
+    return [f"{call} AS a{n}" for n, call in enumerate(rng.sample(CALLS, rng.randint(1, 3)))]
+
+
+def grouped(rng: random.Random, slides: bool | None = None) -> str:
+    """Groups of one stream, by keys or all in one."""
+    slides = rng.random() < 0.5 if slides is None else slides
+    keys = rng.choice([*KEYS, *KEYS, ""])
+    told = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
+    items = [*(told if keys else []), *_calls(rng)]
+    having = rng.choice(["", "", "", " HAVING COUNT(*) > 1", " HAVING MAX(b.price) > 1"])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window(rng, slides)} b"
+        f"{_where(_bounds(rng, BID_BOUNDS, 'b'))}{f' GROUP BY {keys}' if keys else ''}{having})"
+    )
+
+
+def tenants(rng: random.Random) -> str:
+    """The same groups for one value of a column or another."""
+    which = rng.choice([f"b.item = {rng.randrange(4)}", "b.note = 'a'", "b.note = 'b'"])
+    return (
+        f"SELECT b.bidder, COUNT(*) AS n, MAX(b.price) AS top FROM Bids "
+        f"[RANGE {rng.choice([2, 4, 6])} SEC SLIDE 2 SEC] b WHERE {which} GROUP BY b.bidder"
+    )
+
+
+def grouped_join(rng: random.Random) -> str:
+    conditions = ["b.item = a.item", *_bounds(rng, BID_BOUNDS, "b"), *_bounds(rng, ASK_BOUNDS, "a")]
+    keys = rng.choice(["b.item", "b.note", "b.item, a.open"])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(_calls(rng))} FROM Bids [RANGE 3 SEC SLIDE 1 SEC] b, "
+        f"Asks [RANGE 2 SEC SLIDE 1 SEC] a{_where(conditions)} GROUP BY {keys})"
+    )
+
+
+def told_again(rng: random.Random) -> str:
+    """Rows themselves, told when they leave or all at once, or each once."""
+    items = _items(rng, [(item, "b") for item in BID_ITEMS])
+    output, distinct = rng.choice(
+        [("DSTREAM", ""), ("RSTREAM", ""), ("ISTREAM", "DISTINCT "), ("DSTREAM", "DISTINCT ")]
+    )
+    where = _where(_bounds(rng, BID_BOUNDS, "b"))
+    win = window(rng, rng.random() < 0.5)
+    return f"{output}(SELECT {distinct}{items} FROM Bids {win} b{where})"
+
+
+GROUPS = [grouped, grouped, grouped, tenants, grouped_join, told_again]
+
+
+def random_group(rng: random.Random) -> Query:
+    """A query that is told from panes, of one of the templates."""
+    return parse_query(rng.choice(GROUPS)(rng), SOURCES)
+
+
+def random_query(rng: random.Random) -> Query:
+    return random_join(rng) if rng.random() < 0.5 else random_group(rng)

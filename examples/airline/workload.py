@@ -2,7 +2,7 @@
 """The queries of an airport at work, as CQL: `python workload.py --input in > workload.cql`.
 
 After the workload of the StreamReuse paper: agents at gates ask about their flight, displays in
-terminals about their flights, managers about everything. Nobody looks at what others have asked, so
+terminals about their flights, managers about everything; passengers ask too. Nobody looks at what others have asked, so
 the same question is asked again and again, in other words. The streams are those of airline.cql, read
 from the folders that simulate.py fills.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-GATES = (117, 204, 311, 450, 512, 608, 733)
+GATES = (117, 204, 311, 450, 512, 608, 733, 845, 919, 1020, 1136, 1244)
 TERMINALS = ("A", "B", "C")
 
 # ---- the same question in three people's words
@@ -62,6 +62,56 @@ WHERE 'LOADED' = b.status AND 'TERMINAL {terminal}' = f.terminal""",
 )
 SHOWN_IN = ("hall", "lounge")
 
+PASSENGER = {
+    "my_flight": """
+SELECT gate, status FROM flights [NOW] WHERE num = {flight}""",
+    "my_bags": """
+SELECT bag, area, status FROM baggage [NOW] WHERE flight = {flight}""",
+    "my_counter": """
+SELECT status, vacant_seats FROM `check-ins` [NOW] WHERE {flight} = flight""",
+    "my_weather": """
+SELECT f.gate, w.forecast
+FROM flights [RANGE 5 MIN] AS f JOIN weather [RANGE {minutes} MIN] AS w ON f.dest = w.city
+WHERE f.num = {flight}""",
+    "my_boarding": """
+SELECT f.gate, f.status, c.vacant_seats
+FROM flights [RANGE {minutes} MIN] AS f, `check-ins` [RANGE 1 MIN] AS c
+WHERE f.num = c.flight AND f.num = {flight} AND c.vacant_seats < {seats}""",
+    "my_belts": """
+SELECT area, COUNT(*) AS bags FROM baggage [RANGE {minutes} MIN SLIDE 1 MIN]
+WHERE flight = {flight} GROUP BY area""",
+}
+
+CITY = {
+    "forecast": """
+SELECT forecast FROM weather [NOW] WHERE city = '{city}'""",
+    "storm": """
+SELECT city, forecast FROM weather [NOW]
+WHERE city = '{city}' AND forecast IN ('STORM', 'SNOW', 'THUNDERSTORM')""",
+    "bound_for": """
+SELECT f.num, f.gate, w.forecast
+FROM flights [RANGE 2 MIN] AS f, weather [RANGE 5 MIN] AS w
+WHERE f.dest = w.city AND w.city = '{city}'""",
+    "traffic": """
+SELECT status, COUNT(*) AS reports FROM flights [RANGE 5 MIN SLIDE 1 MIN]
+WHERE dest = '{city}' GROUP BY status""",
+}
+CITIES = ("BOS", "CDG", "JFK", "LHR", "SEA", "SFO")
+
+THRESHOLD = {
+    "heavier_than": """
+SELECT bag, flight, weight FROM baggage [NOW] WHERE weight > {level}""",
+    "fuller_than": """
+SELECT flight, vacant_seats FROM `check-ins` [NOW] WHERE vacant_seats < {level}""",
+    "sold_above": """
+SELECT flight, price FROM sales [NOW] WHERE price >= {level} * 20""",
+}
+LEVELS = tuple(range(12, 40, 2))
+
+REVENUE = """
+SELECT flight, COUNT(*) AS tickets, MAX(price) AS dearest
+FROM sales [RANGE {minutes} MIN SLIDE 1 MIN] GROUP BY flight"""
+
 MONITORING = {
     "disrupted": """
 SELECT num, gate, dest, status FROM flights [NOW] WHERE status IN ('DELAYED', 'CANCELLED')""",
@@ -98,7 +148,7 @@ FROM sales [RANGE 10 MIN SLIDE 5 MIN] GROUP BY flight HAVING SUM(price) > 500"""
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, and who asks it: gate, terminal or monitoring."""
+    """A query, and who asks it: gate, terminal, passenger, .. or monitoring."""
 
     kind: str
     name: str
@@ -129,6 +179,26 @@ def workload(
             )
             for terminal in terminals
             for where, words in zip(SHOWN_IN, TERMINAL, strict=True)
+        ),
+        *(
+            Asked("passenger", f"{name}_{flight}", text.format(**asked), "2 HOURS")
+            for n, flight in enumerate(gates)
+            for name, text in PASSENGER.items()
+            for asked in [{"flight": flight, "minutes": 1 + n % 5, "seats": 30 + 5 * n}]
+        ),
+        *(
+            Asked("city", f"{name}_{city.lower()}", text.format(city=city))
+            for city in CITIES
+            for name, text in CITY.items()
+        ),
+        *(
+            Asked("threshold", f"{name}_{level}", text.format(level=level))
+            for level in LEVELS
+            for name, text in THRESHOLD.items()
+        ),
+        *(
+            Asked("revenue", f"revenue_{minutes}", REVENUE.format(minutes=minutes))
+            for minutes in range(1, 13)
         ),
         *(Asked("monitoring", name, text) for name, text in MONITORING.items()),
     )

@@ -6,7 +6,7 @@ the unit's canonical query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +15,14 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.types import Value
 from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
+from headwater.reuse import form_of, operator_of
+from headwater.reuse.members import Members
 from headwater.runtime import files
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import stream_log, unit_log
+from headwater.runtime.catalog import NewSegment, members_log, stream_log, unit_log
+from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.push import segment
+from headwater.runtime.sharing import MEMBERS, write_members
 from headwater.runtime.sparksql import arrow_type
 
 Rows = list[tuple[Value, ...]]
@@ -65,6 +69,16 @@ class Made:
                 for at, column in enumerate(canonical.query.columns)
             }
             columns["_tau"] = pa.array([result.tau for result in results], pa.int64())
+            unit = headwater.catalog.unit(row.unit_id)
+            assert unit is not None
+            shared: list[NewSegment] = []
+            if unit.digest != row.digest:
+                columns |= dict.fromkeys((SHAPE, CLASS), pa.array([0] * len(results), pa.int64()))
+                form = form_of(canonical)
+                members = write_members(
+                    Members(operator_of(form), (form,)), headwater.state / "log" / "members" / "x"
+                )
+                shared.append(segment(members_log(row.unit_id), members, None))
             folder = headwater.state / "log" / "units" / row.unit_id
             written = files.write_arrow(pa.table(columns), folder, ("_tau", "_tau"))
             assert written is not None
@@ -76,9 +90,11 @@ class Made:
                 for stream in streams
                 if (known := headwater.catalog.stream(stream)) is not None
             }
-            headwater.catalog.commit(
-                None, segments=[segment(unit_log(row.unit_id), written, None)], cursors=cursors
-            )
+            told = segment(unit_log(row.unit_id), written, None)
+            if shared:
+                version = headwater.catalog.log_ends()[members_log(row.unit_id)].seq + 1
+                told = replace(told, keys={MEMBERS: version})
+            headwater.catalog.commit(None, segments=[*shared, told], cursors=cursors)
             return len(results)
 
 

@@ -262,7 +262,11 @@ class Both:
 
     def compare(self) -> None:
         ends = {name: LogEnd(log.end, None) for name, log in self.logs.items()}
-        kept = {f"panes:{unit}": LogEnd(0, None) for unit in self.units}
+        kept = {
+            f"{kind}:{unit}": LogEnd(0, None)
+            for unit in self.units
+            for kind in ("panes", "members")
+        }
         assert self.catalog.log_ends() == ends | kept
         streams = {name for name in self.logs if name.startswith("stream:")}
         assert {stream_log(stream.name) for stream in self.catalog.streams()} == streams

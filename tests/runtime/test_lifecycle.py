@@ -24,7 +24,7 @@ from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
 from headwater.cql.statements import EARLIEST, Connector
 from headwater.errors import CatalogError, InputError
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import NewSegment, stream_log
+from headwater.runtime.catalog import NewSegment, UnitRow, stream_log
 from headwater.runtime.lifecycle import (
     FOREVER,
     complete_until,
@@ -77,12 +77,16 @@ def read_all(headwater: Headwater, name: str) -> None:
     headwater.catalog.commit(None, cursors=cursors)
 
 
+def serves(headwater: Headwater, unit: UnitRow) -> set[str]:
+    return {query.digest for query in headwater.catalog.members(unit.id)}
+
+
 def ended(headwater: Headwater, name: str, told: int | None = FOREVER, idle: bool = True) -> Any:
     """The names that finish, and the states of the query and its unit after."""
     unit = headwater.catalog.unit(headwater.query(name).row.unit_id)
     assert unit is not None
     streams = inputs_of(headwater.catalog, unit)
-    names = finish(headwater.catalog, unit, streams, told, idle)
+    names = finish(headwater.catalog, unit, serves(headwater, unit), streams, told, idle)
     after = headwater.catalog.unit(unit.id)
     assert after is not None
     return names, headwater.query(name).row.state, after.state
@@ -167,9 +171,11 @@ def test_an_end_that_comes_during_a_step_finishes_nothing_yet(headwater: Headwat
     assert unit is not None
     before = inputs_of(headwater.catalog, unit)
     headwater.execute("END STREAM a")
-    assert finish(headwater.catalog, unit, before, None, idle=True) == []
+    known = serves(headwater, unit)
+    assert finish(headwater.catalog, unit, known, before, None, idle=True) == []
+    assert finish(headwater.catalog, unit, (), inputs_of(headwater.catalog, unit), None, True) == []
     after = inputs_of(headwater.catalog, unit)
-    assert finish(headwater.catalog, unit, after, None, idle=True) == ["long", "short"]
+    assert finish(headwater.catalog, unit, known, after, None, idle=True) == ["long", "short"]
     assert headwater.query("short").row.end_at == 11 * SECOND
 
 

@@ -30,7 +30,7 @@ def test_the_slowest_running_unit_counts(tmp_path: Path) -> None:
             CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
             CREATE STREAM t (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
             CREATE QUERY fast AS SELECT v FROM s;
-            CREATE QUERY slow AS SELECT v + 1 AS w FROM s;
+            CREATE QUERY slow AS SELECT v FROM s [ROWS 1];
         """)
         units = {name: headwater.query(name).row.unit_id for name in ("fast", "slow")}
         catalog, log = headwater.catalog, stream_log("s")

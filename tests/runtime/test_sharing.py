@@ -13,7 +13,7 @@ from test_engine import sample
 
 from headwater.algebra.nodes import Query
 from headwater.runtime import housekeeping
-from overlapping import random_join
+from overlapping import random_group, random_join, random_query
 
 pytestmark = pytest.mark.spark
 
@@ -70,12 +70,14 @@ def check(
     return units
 
 
-def test_random_joins_that_overlap(spark: Any, tmp_path: Path) -> None:
-    units = check(spark, tmp_path, seed=1, size=16, query=random_join)
-    assert units < 16
+@pytest.mark.parametrize(("query", "size"), [(random_join, 12), (random_group, 8)])
+def test_random_queries_that_overlap(
+    spark: Any, tmp_path: Path, query: Callable[[random.Random], Query], size: int
+) -> None:
+    assert check(spark, tmp_path, seed=1, size=size, query=query) < size
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 22))
-def test_random_joins_that_overlap_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
-    check(spark, tmp_path, seed, size=50, query=random_join)
+def test_random_queries_that_overlap_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
+    check(spark, tmp_path, seed, size=50, query=random_query)

@@ -7,20 +7,19 @@ windows themselves. Any other query shares with equal ones alone: its base is it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from hashlib import blake2b
 from itertools import combinations, groupby, permutations, product
 from math import factorial, prod
 
 from headwater.algebra.canonical import Block, Canonical, Group
-from headwater.algebra.canonical.block import body_text
+from headwater.algebra.canonical.relation import Rebuilding
 from headwater.algebra.domain import Domain, of
 from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column
 from headwater.algebra.predicate import Box, normalize, rename, to_expr
 from headwater.algebra.simplify import text
 from headwater.algebra.types import BOOLEAN
@@ -110,6 +109,8 @@ def form_of(canonical: Canonical) -> Form:
         return Form(digest, Kind.WHOLE, digest, output, None)
     kind = Kind.JOIN
     if output is not Output.ISTREAM or body.group is not None or body.distinct:
+        if not _is_kept_in_panes(body):
+            return Form(digest, Kind.WHOLE, digest, output, None)
         kind = Kind.GROUP
     block = _aligned(body)
     return Form(digest, kind, _base(kind, block), output, block, bounds_of(block.where))
@@ -128,11 +129,43 @@ def _is_simple(body: Block) -> bool:
     )
 
 
+def _is_kept_in_panes(body: Block) -> bool:
+    """Whether groups can be made again from what a stream keeps, and be summed up from finer ones.
+
+    A tuple met a table as it was then, and a window without an end needs all there ever was.
+    """
+    scans = scans_of(body)
+    calls = () if body.group is None else body.group.calls
+    return (
+        len(scans) == len(body.sources)
+        and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
+        and all(map(_is_summed, calls))
+    )
+
+
+def _is_summed(call: AggregateCall) -> bool:
+    """Whether an aggregate of all follows from those of parts."""
+    if call.distinct:
+        return False
+    if call.name in ("count", "min", "max", "bool_and", "bool_or"):
+        return True
+    if call.name not in ("sum", "avg") or call.arg is None:
+        return False
+    type_ = call.arg.type
+    if type_.is_decimal:
+        return call.name == "sum" and type_.precision <= 28
+    return type_.is_floating or type_.is_integer or type_.name == "INTERVAL"
+
+
 # ---- the base
 
 
 def _base(kind: Kind, block: Block) -> str:
-    parts = [kind.value, *(_name(source) for source in block.sources), joins_text(block.where)]
+    parts = [
+        kind.value,
+        *(source_name(source) for source in block.sources),
+        joins_text(block.where),
+    ]
     if kind is Kind.GROUP:
         windows = [scan.window for scan in scans_of(block)]
         slides = any(isinstance(w, Range) and w.slide for w in windows)
@@ -142,7 +175,8 @@ def _base(kind: Kind, block: Block) -> str:
     return " ".join(parts)
 
 
-def _name(source: object) -> str:
+def source_name(source: object) -> str:
+    """A stream or table, whatever it is called in a query."""
     if isinstance(source, Scan):
         return f"stream({source.stream.lower()!r})"
     assert isinstance(source, TableScan)
@@ -179,8 +213,8 @@ def bounds_of(where: Box) -> tuple[Bound, ...]:
 
 def _aligned(block: Block) -> Block:
     """The block with its sources by name; those of one name so that the base comes first in order."""
-    ranked = sorted(range(len(block.sources)), key=lambda at: _name(block.sources[at]))
-    alike = [list(g) for _, g in groupby(ranked, key=lambda at: _name(block.sources[at]))]
+    ranked = sorted(range(len(block.sources)), key=lambda at: source_name(block.sources[at]))
+    alike = [list(g) for _, g in groupby(ranked, key=lambda at: source_name(block.sources[at]))]
     if prod(factorial(len(group)) for group in alike) > MOST_ORDERS:
         return block
     orders = [
@@ -234,9 +268,9 @@ def renamed(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
 # ---- parts of a join
 
 
-def prefixes(form: Form) -> Iterator[tuple[Form, dict[Expr, Expr]]]:
-    """The joins of some of a query's sources, larger ones first, each with the names that its
-    columns have in the query.
+def prefixes(form: Form) -> Iterator[Query]:
+    """The joins of some of a query's sources, larger ones first, as queries that tell all that the
+    others need to know of them, event times included.
 
     Every row of the query is made of a row of each of them.
     """
@@ -250,23 +284,25 @@ def prefixes(form: Form) -> Iterator[tuple[Form, dict[Expr, Expr]]]:
                 yield part
 
 
-def _part(form: Form, chosen: tuple[str, ...]) -> tuple[Form, dict[Expr, Expr]] | None:
+def _part(form: Form, chosen: tuple[str, ...]) -> Query | None:
     block = form.content
     sources = [source for source in leaves_of(block) if source.alias in chosen]
     if not _connected(block.where, chosen) or not any(isinstance(s, Scan) for s in sources):
         return None
-    if _slides(sources) != _slides(block.sources) or len(set(map(_name, sources))) < len(sources):
+    if _slides(sources) != _slides(block.sources) or not _are_unlike(block, sources):
         return None
     where = restricted(block.where, set(chosen))
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
-    mapping = _renaming(block, alias)
-    needed = _needed(form, set(chosen))
-    part = Block(tuple(sources), where, (), None, tuple(sorted(needed, key=text)), False)
-    part = renamed(replace(part, sources=_aliased(sources, alias)), mapping)
-    back: dict[Expr, Expr] = {new: old for old, new in mapping.items()}
-    digest = blake2b(f"part {body_text(part)}".encode(), digest_size=16).hexdigest()
-    base = _base(Kind.JOIN, part)
-    return Form(digest, Kind.JOIN, base, Output.ISTREAM, part, bounds_of(part.where)), back
+    items = tuple(sorted(_needed(form, set(chosen)), key=text))
+    part = Block(tuple(sources), where, (), None, items, False)
+    part = renamed(replace(part, sources=_aliased(sources, alias)), _renaming(block, alias))
+    return Query(Output.ISTREAM, Rebuilding().relation(part))
+
+
+def _are_unlike(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
+    """Whether no source of a block has the name of one of the chosen, but for itself."""
+    names = [source_name(source) for source in block.sources]
+    return all(names.count(source_name(source)) == 1 for source in chosen)
 
 
 def _aliased(
@@ -302,6 +338,7 @@ def _speaks_of(expr: Expr, aliases: set[str]) -> bool:
 def _needed(form: Form, aliases: set[str]) -> set[Column]:
     """The columns of some sources that are told, or joined with the others."""
     exprs: list[Expr] = list(form.columns)
+    exprs += [find_column(s.columns, s.time) for s in form.scans]
     exprs += [t for c in form.content.where.constraints for t in c.terms]
     exprs += form.content.where.terms
     return {c for expr in exprs for c in columns_of(expr) if c.relation in aliases}

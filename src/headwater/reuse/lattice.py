@@ -11,12 +11,13 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headwater.algebra.canonical import canonicalize
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Scan
+from headwater.algebra.nodes import Query, Scan
 from headwater.algebra.predicate import Box, implies
 from headwater.algebra.windows import Range
-from headwater.reuse.form import Form, Kind, leaves_of, prefixes
+from headwater.reuse.form import Form, Kind, form_of, leaves_of, prefixes
 from headwater.reuse.operator import Operator
 
 EVERYWHERE = -1
@@ -110,11 +111,11 @@ class Lattice:
                         found += _leaves(leaf, regions)
         return found
 
-    def parts(self, form: Form, regions: int = EVERYWHERE) -> list[tuple[Form, list[str]]]:
+    def parts(self, form: Form, regions: int = EVERYWHERE) -> list[tuple[Query, list[str]]]:
         """The joins of some of the query's sources that run, or could by relaxing; largest first."""
         found = []
-        for part, _ in prefixes(form):
-            if names := self.candidates(part, regions):
+        for part in prefixes(form):
+            if names := self.candidates(form_of(canonicalize(part)), regions):
                 found.append((part, names))
         return found
 

@@ -42,6 +42,10 @@ class Member:
     items: tuple[int, ...]
 
 
+EVERYTHING = Member(-1, (), ())
+"""One whose rows are all there are."""
+
+
 @dataclass(frozen=True)
 class Members:
     """Queries of one operator, by digest: their shapes, and all items that any of them tells."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import gcd
 from typing import TypeVar
 
 from headwater.algebra.canonical.block import call_text
@@ -78,7 +79,9 @@ def relaxed(operator: Operator, form: Form) -> Operator:
     assert operator.base == form.base
     own = operator_of(form)
     sources = tuple(map(_wider, operator.sources, own.sources))
-    if _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(own.sources):
+    if operator.kind is Kind.GROUP:
+        sources = tuple(map(_finer, operator.sources, own.sources))
+    elif _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(own.sources):
         sources = tuple(map(_wider, map(_unslid, operator.sources), map(_unslid, own.sources)))
     result = replace(
         operator,
@@ -122,6 +125,16 @@ def _wider(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
     sizes = (a.window.size, b.window.size)
     size = None if None in sizes else max(s for s in sizes if s is not None)
     return a if size == a.window.size else replace(a, window=Range(size, a.window.slide))
+
+
+def _finer(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
+    """The larger window, sliding as often as panes need that serve both."""
+    if not isinstance(a, Scan) or not isinstance(b, Scan) or a.window == b.window:
+        return a
+    assert isinstance(a.window, Range) and isinstance(b.window, Range)
+    sizes = [w.size for w in (a.window, b.window) if w.size is not None]
+    slides = [w.slide for w in (a.window, b.window) if w.slide]
+    return replace(a, window=Range(max(sizes), gcd(*sizes, *slides) if slides else None))
 
 
 def _unslid(source: Scan | TableScan) -> Scan | TableScan:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import CatalogUnavailable, LeaseLost, RuntimeFailure
+from headwater.errors import CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -27,10 +28,11 @@ from headwater.runtime.catalog import (
     Rejects,
     StreamRow,
     UnitRow,
+    part_name,
     stream_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import FOREVER, Delta, Shared
+from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
@@ -47,7 +49,7 @@ from headwater.runtime.limits import Limits, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
-from headwater.runtime.sharing import MEMBERS, Sharing
+from headwater.runtime.sharing import MEMBERS, Sharing, tells
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
@@ -247,7 +249,7 @@ class Engine:
         if lease is None:
             return
         readers = [
-            Reader(self._unit(row).plan, self.catalog.cursors(row.id))
+            Reader(self._unit(row).plan, self._cursors(row))
             for row in self.catalog.units()
             if not stopped_for_good(self.catalog, row)
         ]
@@ -259,6 +261,14 @@ class Engine:
         sweep(self.catalog, self.state)
         self.catalog.forget_dropped(KEPT_DROPPED)
         self._forget()
+
+    def _cursors(self, row: UnitRow) -> dict[str, Any]:
+        """How far a unit has come in its inputs, and those of the units that it reads."""
+        above = [name.partition(":")[2] for name in row.inputs if name.startswith("unit:")]
+        found: dict[str, Any] = {}
+        for unit_id in above:
+            found |= self.catalog.cursors(unit_id)
+        return found | self.catalog.cursors(row.id)
 
     def _forget(self) -> None:
         """Keep nothing in memory of units and streams that are gone."""
@@ -446,6 +456,9 @@ class Engine:
             return worked
         except CatalogUnavailable:
             raise
+        except Overtaken as error:
+            log.info("unit %s begins its step again: %s", row.id, error)
+            return True
         except LeaseLost as error:
             log.info("unit %s: %s", row.id, error)
             self.claims.lost(f"unit:{row.id}")
@@ -476,7 +489,12 @@ class Engine:
         """Finish the queries of a unit that has told all of them."""
         at_once = isinstance(unit.plan, Delta | Shared)
         told = FOREVER if at_once else self.catalog.cursor(unit.row.id, "instant")
-        finish(self.catalog, unit.row, unit.serves, streams, told, idle)
+        finish(self.catalog, unit.row, unit.serves, streams, told, idle, self._tells)
+
+    def _tells(self, row: UnitRow, query: str) -> bool:
+        """Whether a unit tells the rows of a query by now."""
+        asked = self.catalog.query(query)
+        return asked is not None and tells(self.catalog, row, asked.digest)
 
     def _unit(self, row: UnitRow) -> Unit:
         unit = self._units.get(row.id)
@@ -484,7 +502,8 @@ class Engine:
             queries = tuple(self.catalog.members(row.id))
             once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
             before = None if unit is None else unit.plan
-            plan = self.sharing.plan(row, queries, once_shared, before)
+            asked = self.catalog.query(part_name(row.id)) if _reads_a_unit(row) else None
+            plan = self.sharing.plan(row, queries, once_shared, before, asked)
             streams = {
                 scan.stream.lower(): self.definitions.streams[scan.stream.lower()].stream
                 for _, scan in plan.scans
@@ -505,7 +524,7 @@ class Engine:
             unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran, unit.terms
         )
         unit.watch.skip()
-        self._commit(lease, step, measured)
+        self._commit(lease, step, measured, unit)
         self.meter.committed(unit.row.id, unit.watch)
         if (merged := self.stepper.merge(unit)) is not None:
             self._commit(lease, merged)
@@ -513,7 +532,12 @@ class Engine:
             self.catalog.set_unit_state(unit.row.id, "running")
         return True
 
-    def _commit(self, lease: Lease, step: Step, measured: Measured = UNMEASURED) -> None:
+    def _commit(
+        self, lease: Lease, step: Step, measured: Measured = UNMEASURED, unit: Unit | None = None
+    ) -> None:
+        """Keep a step; one that told instants only if the queries of its unit are still the same:
+        a query that comes counts on instants after its start not being told without it."""
+        tells = unit is not None and isinstance(unit.plan, Panes | SharedPanes)
         self.catalog.commit(
             lease,
             segments=step.segments,
@@ -521,6 +545,7 @@ class Engine:
             removed=[s.id for s in step.removed],
             statistics=measured.statistics,
             profiles=measured.profiles,
+            unit_version=(unit.row.id, unit.row.version) if unit is not None and tells else None,
         )
         self.at_point("unit: committed")
         for old in step.removed:
@@ -536,6 +561,10 @@ class Engine:
         """Give back all leases, so that another process may go on at once, and close the sources."""
         self._sources.keep(set())
         self.claims.release()
+
+
+def _reads_a_unit(row: UnitRow) -> bool:
+    return any(name.startswith("unit:") for name in row.inputs)
 
 
 def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:

@@ -18,10 +18,19 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.nodes import Scan
-from headwater.algebra.windows import Rows
+from headwater.algebra.windows import Range, Rows
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
-from headwater.runtime.compile import TIME, Delta, Panes, Plan, Shared, window_start
+from headwater.runtime.compile import (
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Plan,
+    Shared,
+    SharedPanes,
+    window_start,
+)
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -47,6 +56,14 @@ class Reader:
     plan: Plan
     cursors: Mapping[str, Any]
 
+    @property
+    def logs(self) -> set[str]:
+        """The streams that it reads itself."""
+        feeds = None if isinstance(self.plan, Instants) else self.plan.feeds
+        return {
+            stream_log(s.stream) for alias, s in self.plan.scans if feeds is None or alias in feeds
+        }
+
     def reached(self, log: str) -> int:
         """The last sequence number that it has taken in."""
         return int(self.cursors.get(log, {"seq": 0})["seq"])
@@ -56,8 +73,9 @@ class Reader:
         if isinstance(self.plan, Delta | Shared):
             return self._delta_needs(self.plan, log)
         instant: int | None = self.cursors.get("instant")
-        if isinstance(self.plan, Panes) and self.plan.are_kept:
-            return _least([self._delta_needs(self.plan.delta, log), instant])
+        if isinstance(self.plan, Panes | SharedPanes) and self.plan.are_kept:
+            again = None if instant is None else instant - made_again(self.plan)
+            return _least([self._delta_needs(self.plan.delta, log), again])
         return _least(
             self._window_needs(alias, scan, instant)
             for alias, scan in self.plan.scans
@@ -77,7 +95,7 @@ class Reader:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
         for alias, scan in plan.scans:
-            if stream_log(scan.stream) != log:
+            if stream_log(scan.stream) != log or alias not in plan.feeds:
                 continue
             for other, theirs in plan.scans:
                 if other == alias:
@@ -89,6 +107,13 @@ class Reader:
 
 
 FAR = 2**62
+
+
+def made_again(plan: Panes | SharedPanes) -> int:
+    """How far back tuples are needed if panes are to be made again, for queries that come."""
+    windows = [scan.window for _, scan in plan.scans]
+    spans = [(w.size or 0) + (w.slide or 0) for w in windows if isinstance(w, Range)]
+    return max(spans) + 1
 
 
 def _least(starts: Iterable[int | None]) -> int | None:
@@ -119,7 +144,7 @@ def expired(
 
 def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
     """Those that read a log."""
-    return [r for r in readers if any(stream_log(s.stream) == log for _, s in r.plan.scans)]
+    return [r for r in readers if log in r.logs]
 
 
 def retain(
@@ -161,7 +186,7 @@ def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
     """The column of a stream by which most of its readers join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
-        if isinstance(reader.plan, Delta | Shared | Panes):
+        if isinstance(reader.plan, Delta | Shared | Panes | SharedPanes):
             own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
             votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
     return [name for name, _ in votes.most_common(1)]

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from headwater.runtime import files
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import TIME
+from headwater.runtime.compile.windows import next_multiple_of
 
 FAR = 2**62
 
@@ -29,9 +30,9 @@ def next_instants(
     last = max(s.largest_time or 0 for s, _ in held)
     if not slides:
         return _event_instants(held, before, min(ready, last), limit)
-    end = min(ready, max(_up_to_multiple(last, slide) for slide in slides))
+    end = min(ready, max(next_multiple_of(last, slide) for slide in slides))
     first = _first_event(held) if before is None else before + 1
-    ranges = [range(_up_to_multiple(first, slide), end + 1, slide)[:limit] for slide in slides]
+    ranges = [range(next_multiple_of(first, slide), end + 1, slide)[:limit] for slide in slides]
     return ranges[0] if len(ranges) == 1 else sorted(set().union(*ranges))[:limit]
 
 
@@ -45,10 +46,6 @@ def _first_event(held: Sequence[tuple[Segment, int | None]]) -> int:
             least = pc.min(column.filter(pc.greater_equal(column, low))).as_py()
         times.append(least)
     return min(times)
-
-
-def _up_to_multiple(time_: int, slide: int) -> int:
-    return time_ + -time_ % slide
 
 
 def _event_instants(

@@ -14,6 +14,7 @@ from headwater.algebra.expressions import columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.predicate import to_expr
 from headwater.runtime.catalog import Json
+from headwater.runtime.compile.delta import PART
 
 UNMEASURED = 0.01
 """The selectivity of a join that was not seen yet."""
@@ -33,11 +34,21 @@ class Term:
         return [_join(a, self.order[: n + 1], links) for n, a in enumerate(self.order[1:])]
 
 
-def term(block: Block, first: str, rows: Mapping[str, int], known: Mapping[str, float]) -> Term:
-    """The term of a delta of that source; a source is joined when a condition ties it to others."""
-    links = _links(block)
+def term(
+    block: Block,
+    first: str,
+    rows: Mapping[str, int],
+    known: Mapping[str, float],
+    part: frozenset[str] = frozenset(),
+) -> Term:
+    """The term of a delta of that source; a source is joined when a condition ties it to others.
+
+    The sources of a part are one, as they were joined before.
+    """
+    links = [frozenset(PART if a in part else a for a in link) for link in _links(block)]
     order = [first]
-    aliases = (s.alias for s in block.sources if isinstance(s, Scan | TableScan))
+    own = (s.alias for s in block.sources if isinstance(s, Scan | TableScan))
+    aliases = [*([PART] if part else []), *(alias for alias in own if alias not in part)]
     left = [alias for alias in aliases if alias != first]
 
     def growth(alias: str) -> float:

@@ -8,12 +8,22 @@ of them is reopened.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from headwater.runtime.catalog import Catalog, QueryRow, StreamRow, UnitRow, stream_log
+from headwater.runtime.catalog import (
+    Catalog,
+    QueryRow,
+    StreamRow,
+    UnitRow,
+    part_name,
+    stream_log,
+    unit_log,
+)
 
 FOREVER = 2**62
+
+Adopted = Callable[[UnitRow, str], bool]
 
 
 def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
@@ -31,9 +41,34 @@ def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -
 
 
 def inputs_of(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
-    """The streams that a unit reads."""
-    names = {name for name in unit.inputs if name.startswith("stream:")}
+    """The streams that a unit reads, itself or by other units."""
+    names = {name for one in (unit, *above(catalog, unit)) for name in one.inputs}
     return [row for row in catalog.streams() if stream_log(row.name) in names]
+
+
+def above(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
+    """The units whose rows a unit reads."""
+    found = [catalog.unit(n.partition(":")[2]) for n in unit.inputs if n.startswith("unit:")]
+    return [row for row in found if row is not None]
+
+
+def complete(
+    catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], adopted: Adopted
+) -> int | None:
+    """The last time of which a unit has told all that its inputs hold; None if there is none.
+
+    The rows of a unit that it reads count when that one has told all it knows, and it has read them.
+    """
+    found: list[int | None] = []
+    for other in above(catalog, unit):
+        theirs = complete(catalog, other, streams, adopted)
+        log = unit_log(other.id)
+        seen = (catalog.cursor(unit.id, log) or {"seq": 0})["seq"]
+        is_read = seen >= catalog.log_ends()[log].seq and adopted(other, part_name(unit.id))
+        found.append(theirs if is_read else None)
+    own = [row for row in streams if stream_log(row.name) in unit.inputs]
+    found.append(complete_until(own, catalog.cursors(unit.id)))
+    return None if None in found else min(time for time in found if time is not None)
 
 
 # ---- lifetimes
@@ -72,12 +107,13 @@ def finish(
     streams: Sequence[StreamRow],
     told: int | None,
     idle: bool,
+    adopted: Adopted = lambda unit, query: True,
 ) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
     `serves` are the digests of those that it knew of in its last step, `streams` are its inputs as they were before its last step, `told` is the last instant it has
     evaluated (FOREVER for one that tells a result as soon as its tuples are there), and `idle` says
-    that the step found nothing to do.
+    that the step found nothing to do; `adopted` whether a unit tells the rows of a query by now.
     """
     if any(query.unsettled for query in catalog.members(unit.id)):
         settle_ends(catalog)
@@ -86,11 +122,11 @@ def finish(
         settle(catalog, unit.id)
     if not (any(query.end_at is not None for query in running) or _all_ended(streams)):
         return []
-    complete = complete_until(streams, catalog.cursors(unit.id))
-    if complete is None:
+    until = complete(catalog, unit, streams, adopted)
+    if until is None:
         return []
     known = [query for query in running if query.digest in serves]
-    done = [query for query in known if _is_told(query, complete, told, idle)]
+    done = [query for query in known if _is_told(query, until, told, idle)]
     for query in done:
         catalog.set_query_state(query.name, "finished")
         catalog.record_event("query finished", query.name)
@@ -130,8 +166,10 @@ def reopen(catalog: Catalog, stream: StreamRow) -> StreamRow:
     whose lifetime is over. So tuples that are not after the last of them are late from now on.
     """
     closed: list[int] = []
-    for unit in [unit for unit in catalog.units() if stream_log(stream.name) in unit.inputs]:
+    for unit in catalog.units():
         streams = inputs_of(catalog, unit)
+        if stream.name not in {row.name for row in streams}:
+            continue
         told = catalog.cursor(unit.id, "instant")
         closed += [] if told is None else [told]
         for query in catalog.members(unit.id):

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from headwater.errors import CatalogError
-from headwater.reuse.members import Member
+from headwater.reuse.members import EVERYTHING, Member
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -33,7 +33,7 @@ from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.delivery import delivery
 from headwater.runtime.measure import decayed
 from headwater.runtime.pacing import WAITS
-from headwater.runtime.sharing import EVERYTHING, member_of
+from headwater.runtime.sharing import member_of
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Observer:
             max((_lag(row, cursors) for cursors in readers.values()), default=0),
             decayed(measured.get("rows_rate"), now),
             decayed(measured.get("bytes_rate"), now),
-            tuple(q.spelled for q in members[slowest]) if waits and slowest else (),
+            tuple(q.spelled for q in members[slowest] if not q.hidden) if waits and slowest else (),
         )
 
     def _unit(
@@ -224,7 +224,7 @@ class Observer:
         return UnitView(
             row,
             "finished" if finished else row.state,
-            tuple(query.spelled for query in members),
+            tuple(query.spelled for query in members if not query.hidden),
             sum(backlogs.rows(name, cursors) for name in inputs),
             max((_lag(streams[name], cursors) for name in inputs), default=0),
             rows,

@@ -9,15 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from headwater.algebra.canonical import canonicalize
+from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.canonical.block import Block, Group
 from headwater.algebra.canonical.relation import Rebuilding
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Output, Query
 from headwater.algebra.predicate import Box
 from headwater.algebra.simplify import text
+from headwater.algebra.windows import Range
 from headwater.cql import unparse
-from headwater.reuse import Form, Kind, Lattice, Operator, form_of, operator_of
+from headwater.reuse import (
+    Form,
+    Kind,
+    Lattice,
+    Operator,
+    Relation,
+    form_of,
+    operator_of,
+    relation,
+)
 from headwater.reuse.decide import Choice, Prices, decide
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
 from headwater.runtime.definitions import Definitions
@@ -49,7 +59,7 @@ class Places:
 
     def _read(self, row: UnitRow) -> None:
         form = form_of(canonicalize(self.definitions.query(row.definition)))
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             self._whole.setdefault(row.digest, set()).add(row.id)
         else:
             self.lattice.insert(row.id, operator_of(form))
@@ -65,7 +75,7 @@ class Places:
         """Where a query with that start goes: the unit that tells it already, or the best choice of
         those that could; None for a new unit of a query that shares with its equals alone."""
         self.refresh()
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             for unit_id in sorted(self._whole.get(form.digest, ())):
                 if self._takes(unit_id, form, start):
                     return unit_id
@@ -77,20 +87,49 @@ class Places:
         ]
         return decide(form, running, self._prices(form))
 
+    def part(self, form: Form, start: int | None, alone: float) -> Built | None:
+        """A unit that joins some of a query's sources, or can when relaxed, for less than the query
+        would cost alone; its results are read from then on, by a unit for the rest."""
+        if form.kind is not Kind.JOIN:
+            return None
+        for query, names in self.lattice.parts(form):
+            canonical = canonicalize(query)
+            theirs = form_of(canonical)
+            since = None if start is None else start - _reach(theirs)
+            running = [
+                (unit_id, self.lattice.operator(unit_id))
+                for unit_id in names
+                if self._takes(unit_id, theirs, since) and not _is_built(self._versions[unit_id])
+            ]
+            choice = decide(theirs, running, self._prices(theirs))
+            rest = self._prices(form).step
+            if choice.name is not None and choice.added + rest <= alone:
+                return Built(query, canonical, theirs, choice, since)
+        return None
+
     def _takes(self, unit_id: str, form: Form, start: int | None) -> bool:
         """Whether a query of that start can join a unit: what it would have had alone is, or can
         still be made, among the unit's results."""
         unit = self._versions[unit_id]
         if unit.state != "running" and stopped_for_good(self.catalog, unit):
             return False
+        if _is_built(unit) and relation(form, self.lattice.operator(unit_id)) is OVERLAPPING:
+            return False
         own = self.catalog.cursor(unit_id, "start")
-        if form.kind is not Kind.JOIN:
+        if form.kind is Kind.WHOLE:
             return _begins(own, start) and (own == start or self._looks_back(form))
         alike = self.catalog.members_of_digest(unit_id, form.digest)
         if alike:
             told = min((_start(query) for query in alike), default=FOREVER_AGO)
             if (FOREVER_AGO if start is None else start) < told:
                 return False
+            if form.kind is Kind.GROUP:
+                return own == start or self._looks_back(form)
+        if form.kind is Kind.GROUP:
+            told_until = self.catalog.cursor(unit_id, "instant")
+            untold = told_until is None or (start is not None and told_until <= start)
+            lasting = self._looks_back(form) and self._flows(unit_id)
+            return untold and _begins(own, start) and (lasting or own == start)
         return own == start or (self._looks_back(form) and self._flows(unit_id))
 
     def _flows(self, unit_id: str) -> bool:
@@ -111,6 +150,29 @@ class Places:
 
 
 FOREVER_AGO = -(2**62)
+OVERLAPPING = Relation.OVERLAPPING
+
+
+@dataclass(frozen=True)
+class Built:
+    """A join of some of a query's sources, and the unit that is chosen to tell it."""
+
+    query: Query
+    canonical: Canonical
+    form: Form
+    choice: Choice
+    start: int | None
+
+
+def _is_built(unit: UnitRow) -> bool:
+    """Whether a unit reads another's rows: these cover what it was made for, and no more."""
+    return any(name.startswith("unit:") for name in unit.inputs)
+
+
+def _reach(form: Form) -> int:
+    """How long before a result the rows of a part may have been told."""
+    windows = [scan.window for scan in form.scans if isinstance(scan.window, Range)]
+    return max((w.size or 0) + (w.slide or 0) for w in windows)
 
 
 def _start(query: QueryRow) -> int:

@@ -12,7 +12,7 @@ from headwater.algebra.types import Type, Value
 from headwater.reference import Result
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
-from headwater.runtime.sharing import member_of, wanted
+from headwater.runtime.sharing import member_of, place, wanted
 
 Row = dict[str, Value]
 
@@ -72,7 +72,6 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment) -> pa.Tabl
         kept = before if kept is None else pc.and_(kept, before)
     if kept is not None:
         table = table.filter(kept)
-    places = member.items or range(table.num_columns)
-    columns = {name: table[f"c{places[at]}"] for name, at in query.columns}
+    columns = {name: table[f"c{place(member, at)}"] for name, at in query.columns}
     tau = table["_tau"].cast(pa.timestamp("us", tz="UTC"))
     return pa.table({**columns, "_tau": tau})

@@ -8,7 +8,7 @@ file of its own whenever the queries change: a *version* of the members, which l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path
 
@@ -17,14 +17,17 @@ import pyarrow.compute as pc
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Stream
+from headwater.algebra.expressions import Column
 from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
-from headwater.reuse.members import Member, Members
+from headwater.reuse.form import leaves_of, scans_of, source_name
+from headwater.reuse.groups import Groups
+from headwater.reuse.members import EVERYTHING, Member, Members
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
-from headwater.runtime.compile import Plan, Shared, compiled
-from headwater.runtime.compile.shared import CLASS, SHAPE
+from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
+from headwater.runtime.compile.shared import CLASS, SHAPE, Part
 from headwater.runtime.definitions import Definitions
 
 MEMBERS = "members"
@@ -53,27 +56,61 @@ class Sharing:
         return canonicalize(statement.query)
 
     def plan(
-        self, unit: UnitRow, queries: Sequence[QueryRow], once_shared: bool, before: Plan | None
+        self,
+        unit: UnitRow,
+        queries: Sequence[QueryRow],
+        once_shared: bool,
+        before: Plan | None,
+        asked: QueryRow | None = None,
     ) -> Plan:
-        """The plan that serves the queries of a unit, those that are finished aside."""
+        """The plan that serves the queries of a unit, those that are finished aside; `asked` is what
+        it has another unit join for it."""
         running = [query for query in queries if query.state != "finished"] or list(queries)
         by_digest = {query.digest: query for query in running}
-        alone = set(by_digest) == {unit.digest} and not once_shared
+        alone = set(by_digest) == {unit.digest} and not once_shared and asked is None
         first = next(iter(by_digest.values()))
         if alone or self.form(first).kind is Kind.WHOLE:
             return compiled(self.canonical(first))
         forms = tuple(self.form(by_digest[digest]) for digest in sorted(by_digest))
-        return Shared(Members(self._operator(forms, before), forms))
+        if forms[0].kind is Kind.GROUP:
+            kept = _kept(forms, before)
+            return SharedPanes(Groups(_operator(kept, before), forms, kept))
+        operator = _operator(forms, before)
+        return Shared(
+            Members(operator, forms), None if asked is None else self._part(operator, asked)
+        )
 
-    def _operator(self, forms: Sequence[Form], before: Plan | None) -> Operator:
-        """One that serves them all: what served before, relaxed for those that came."""
-        if isinstance(before, Shared):
-            known = {form.digest for form in before.members.forms}
-            gone = known - {form.digest for form in forms}
-            if len(gone) * TIGHTENED_AT < len(known):
-                new = [form for form in forms if form.digest not in known]
-                return reduce(relaxed, new, before.members.operator)
-        return serving(forms)
+    def _part(self, operator: Operator, asked: QueryRow) -> Part:
+        """The sources of an operator that another unit joins, by the names they have here."""
+        canonical = self.canonical(asked)
+        theirs = form_of(canonical).content
+        alias = {source_name(source): source.alias for source in operator.sources}
+        here = {source.alias: alias[source_name(source)] for source in leaves_of(theirs)}
+        items = []
+        for item in theirs.items:
+            assert isinstance(item, Column)
+            items.append(replace(item, relation=here[item.relation]))
+        times = {here[scan.alias]: scan.time for scan in scans_of(theirs)}
+        return Part(asked.unit_id, asked.name, tuple(items), times)
+
+
+def _kept(forms: tuple[Form, ...], before: Plan | None) -> tuple[Form, ...]:
+    """The queries that panes are made for: also those that left, while they are few."""
+    known = before.members.kept if isinstance(before, SharedPanes) else ()
+    here = {form.digest for form in forms}
+    gone = tuple(form for form in known if form.digest not in here)
+    return (*forms, *gone) if len(gone) * TIGHTENED_AT < len(known) else forms
+
+
+def _operator(forms: Sequence[Form], before: Plan | None) -> Operator:
+    """One that serves them all: what served before, relaxed for those that came."""
+    if isinstance(before, Shared | SharedPanes):
+        known = {form.digest for form in before.members.forms}
+        gone = known - {form.digest for form in forms}
+        if len(gone) * TIGHTENED_AT < len(known):
+            new = [form for form in forms if form.digest not in known]
+            return reduce(relaxed, new, before.members.operator)
+    return serving(forms)
 
 
 def looks_back(form: Form, streams: Mapping[str, Stream]) -> bool:
@@ -98,7 +135,7 @@ def serving(forms: Sequence[Form]) -> Operator:
 # ---- versions of members
 
 
-def write_members(members: Members, folder: Path) -> files.Written:
+def write_members(members: Members | Groups, folder: Path) -> files.Written:
     """A version of members as a file."""
     found = members.members
     table = pa.table(
@@ -149,10 +186,23 @@ def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | N
     return EVERYTHING if founder(catalog, query.unit_id) == query.digest else None
 
 
+def tells(catalog: Catalog, unit: UnitRow, digest: str) -> bool:
+    """Whether a unit has written down what its rows are to queries of that digest."""
+    cursor = catalog.cursor(unit.id, MEMBERS)
+    if cursor is None:
+        return digest == unit.digest
+    return digest in members_at(catalog, unit.id, cursor["seq"])
+
+
 def founder(catalog: Catalog, unit_id: str) -> str | None:
     """The digest of the query that a unit was made for."""
     unit = catalog.unit(unit_id)
     return None if unit is None else unit.digest
+
+
+def place(member: Member, item: int) -> int:
+    """The column in which an item of a query is told."""
+    return item if member == EVERYTHING else member.items[item]
 
 
 def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
@@ -164,7 +214,3 @@ def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
         stretch = pc.and_(pc.greater_equal(table[CLASS], low), pc.less_equal(table[CLASS], high))
         found = pc.or_(found, stretch)
     return pc.and_(found, pc.equal(table[SHAPE], member.shape))
-
-
-EVERYTHING = Member(-1, (), ())
-"""A member of a segment that is wholly its own."""

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Rows
+from headwater.reuse.groups import Groups
 from headwater.reuse.members import Members
 from headwater.runtime import files
 from headwater.runtime.catalog import (
@@ -27,7 +28,17 @@ from headwater.runtime.catalog import (
     stream_log,
     unit_log,
 )
-from headwater.runtime.compile import TIME, Delta, Instants, Panes, Plan, Shared, window_start
+from headwater.runtime.compile import (
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Plan,
+    Shared,
+    SharedPanes,
+    window_start,
+)
+from headwater.runtime.compile.delta import PART
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
@@ -37,10 +48,18 @@ from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sharing import MEMBERS, looks_back, members_at, serving, write_members
+from headwater.runtime.sharing import (
+    MEMBERS,
+    looks_back,
+    member_of,
+    members_at,
+    serving,
+    write_members,
+)
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
+    Part,
     carry,
     delta_step,
     instants_step,
@@ -50,7 +69,9 @@ from headwater.runtime.steps import (
     panes_schema,
     panes_step,
     read,
+    read_joined,
     read_panes,
+    told_apart,
 )
 
 POOLS = 16
@@ -80,19 +101,36 @@ class Unit:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The logs of its streams."""
-        return tuple(stream_log(name) for name in self.streams)
+        """The logs that its steps read."""
+        return tuple(dict.fromkeys(log for _, log in self.feeds))
+
+    @property
+    def feeds(self) -> tuple[tuple[str, str], ...]:
+        """What its steps read, by alias, and the log of each."""
+        scans = dict(self.plan.scans)
+        if isinstance(self.plan, Instants):
+            return tuple((alias, stream_log(scan.stream)) for alias, scan in scans.items())
+        part = self.plan.part if isinstance(self.plan, Shared) else None
+        return tuple(
+            (
+                alias,
+                unit_log(part.unit_id)
+                if part is not None and alias == PART
+                else stream_log(scans[alias].stream),
+            )
+            for alias in self.plan.feeds
+        )
 
     @property
     def serves(self) -> frozenset[str]:
         """The digests of the queries whose results it tells."""
-        if isinstance(self.plan, Shared):
+        if isinstance(self.plan, Shared | SharedPanes):
             return frozenset(form.digest for form in self.plan.members.forms)
         return frozenset((self.row.digest,))
 
     def since(self, scan: Scan, start: int | None) -> int | None:
         """The least time of a tuple that the query may look back on."""
-        if isinstance(self.plan, Shared) and all(
+        if isinstance(self.plan, Shared | SharedPanes) and all(
             looks_back(form, self.streams) for form in self.plan.members.forms
         ):
             return None
@@ -165,11 +203,13 @@ class Stepper:
         pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         known = self._known(unit)
-        if isinstance(unit.plan, Shared) and (adopted := self._adopt(unit, unit.plan, known)):
-            return adopted
+        if isinstance(unit.plan, Shared | SharedPanes):
+            adopted = self._adopt(unit, unit.plan, known)
+            if adopted is not None:
+                return adopted
         if isinstance(unit.plan, Delta | Shared):
             return self._delta(unit, known) if known.rows else None
-        if isinstance(unit.plan, Panes):
+        if isinstance(unit.plan, Panes | SharedPanes):
             return self._panes(unit, unit.plan, known)
         return self._instants(unit, unit.plan, known)
 
@@ -194,30 +234,62 @@ class Stepper:
 
     # ---- queries that come and go
 
-    def _adopt(self, unit: Unit, plan: Shared, known: _Known) -> Step | None:
-        """Write down what rows are to the queries of a unit, if these have changed; for those that
-        are new, tell what they have missed of the tuples that were taken in before."""
+    def _adopt(self, unit: Unit, plan: Shared | SharedPanes, known: _Known) -> Step | None:
+        """Write down what rows are to the queries of a unit, if these have changed."""
         cursor = known.cursors.get(MEMBERS)
         if cursor is not None and cursor["version"] == unit.row.version:
             return None
         step = Step({})
         version = 0 if cursor is None else cursor["seq"]
+        now = {"seq": version + 1, "version": unit.row.version}
+        if isinstance(plan, SharedPanes):
+            now["layout"] = plan.members.layout
+            if cursor is None or cursor["layout"] != plan.members.layout:
+                self._make_anew(unit, plan, known, step)
+        else:
+            now["seq"] = self._tell_missed(unit, plan, known, step, version) + 1
+        self._write_members(unit, step, plan.members)
+        step.cursors[unit.row.id, MEMBERS] = now
+        return step
+
+    def _make_anew(self, unit: Unit, plan: SharedPanes, known: _Known, step: Step) -> None:
+        """Panes as the queries need them now, from the tuples that were taken in before."""
+        step.removed += self.catalog.segments(panes_log(unit.row.id))
+        least = None if known.instant is None else known.instant - plan.members.reach
+        inputs = {}
+        for alias, scan in plan.scans:
+            name = stream_log(scan.stream)
+            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            inputs[alias] = Input(
+                (), overlapping(taken, least, None), unit.since(scan, known.start)
+            )
+        rows = sum(s.rows for one in inputs.values() for s in one.new)
+        if rows:
+            frame, _ = delta_step(self._session(rows), plan, inputs, {}, {})
+            if frame is not None:
+                seen = "TRUE" if known.instant is None else f"{TO} > {known.instant}"
+                self._keep(unit, step, frame.where(seen), rows, None)
+
+    def _tell_missed(
+        self, unit: Unit, plan: Shared, known: _Known, step: Step, version: int
+    ) -> int:
+        """For queries that are new, tell what they have missed of the tuples that were taken in
+        before; returns the last version of members that was written."""
+        cursor = known.cursors.get(MEMBERS)
         before = (
             {unit.row.digest} if cursor is None else members_at(self.catalog, unit.row.id, version)
         )
         new = tuple(form for form in plan.members.forms if form.digest not in before)
         if new and any(position["seq"] for position in known.reached.values()):
             missed = Members(serving(new), new)
-            frame, rows = self._missed(unit, Shared(missed), known)
+            frame, rows = self._missed(unit, Shared(missed, plan.part), known)
             if frame is not None:
                 version += 1
                 self._write_members(unit, step, missed)
                 self._tell(unit, step, frame, None, rows, version)
-        self._write_members(unit, step, plan.members)
-        step.cursors[unit.row.id, MEMBERS] = {"seq": version + 1, "version": unit.row.version}
-        return step
+        return version
 
-    def _write_members(self, unit: Unit, step: Step, members: Members) -> None:
+    def _write_members(self, unit: Unit, step: Step, members: Members | Groups) -> None:
         written = write_members(members, self.state / "log" / "members" / unit.row.id)
         step.segments.append(segment(members_log(unit.row.id), written, None))
 
@@ -228,14 +300,14 @@ class Stepper:
         given = [start for start in starts if start is not None]
         start = min(given) if len(given) == len(starts) else None
         inputs = {}
-        for alias, scan in plan.scans:
-            name = stream_log(scan.stream)
+        for alias, name in unit.feeds:
             taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
             late = overlapping(taken, None if start is None else start - _slack(plan), None)
             inputs[alias] = Input(tuple(s for s in taken if s.rows and s not in late), late, None)
         rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
         spark = self._session(rows)
-        frame, _ = delta_step(spark, plan, inputs, self._tables(unit, spark), {})
+        tables = self._tables(unit, spark)
+        frame, _ = delta_step(spark, plan, inputs, tables, {}, self._joined(plan, spark))
         return (frame if frame is None or start is None else frame.where(f"_tau > {start}")), rows
 
     # ---- the three kinds of plan
@@ -247,14 +319,17 @@ class Stepper:
         self._tell(unit, step, frame, known.start, known.rows, version)
         return step
 
-    def _panes(self, unit: Unit, plan: Panes, known: _Known) -> Step | None:
+    def _panes(self, unit: Unit, plan: Panes | SharedPanes, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
         instants = self._next_instants(unit, known, segments, plan.instants_at_once)
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
-        if plan.are_kept:
-            self._absorb_and_tell(unit, plan, known, instants, step)
+        if isinstance(plan, SharedPanes) or plan.are_kept:
+            last = max(
+                (s.largest_time or 0 for found in segments.values() for s in found), default=0
+            )
+            self._absorb_and_tell(unit, plan, known, instants, step, last)
         elif instants:
             spark = self._session(_rows(segments))
             windows = self._windows(unit, known, segments, instants, spark)
@@ -265,7 +340,13 @@ class Stepper:
         return step
 
     def _absorb_and_tell(
-        self, unit: Unit, plan: Panes, known: _Known, instants: Sequence[int], step: Step
+        self,
+        unit: Unit,
+        plan: Panes | SharedPanes,
+        known: _Known,
+        instants: Sequence[int],
+        step: Step,
+        last_event: int,
     ) -> None:
         """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
@@ -277,12 +358,17 @@ class Stepper:
         if not instants:
             return
         step.cursors[unit.row.id, "instant"] = instants[-1]
-        if paths or not plan.keys:
+        if paths or plan.always_tells:
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
             spark = self._session(held)
             panes = self._read_panes(unit, plan, paths, spark)
-            frame = panes_step(spark, plan, panes, known.instant, instants)
-            self._tell(unit, step, frame, known.start, held * min(len(instants), 64))
+            rows = held * min(len(instants), 64)
+            if isinstance(plan, Panes):
+                frame = panes_step(spark, plan, panes, known.instant, instants)
+                self._tell(unit, step, frame, known.start, rows)
+            else:
+                told = told_apart(spark, plan, panes, known.instant, instants, last_event)
+                self._tell(unit, step, told, known.start, rows, known.cursors[MEMBERS]["seq"])
 
     def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
@@ -324,7 +410,7 @@ class Stepper:
 
     def merge(self, unit: Unit) -> Step | None:
         """Panes in fewer segments, without those that nobody will see; None if not worth it."""
-        if not isinstance(unit.plan, Panes) or not unit.plan.are_kept:
+        if not isinstance(unit.plan, Panes | SharedPanes) or not unit.plan.are_kept:
             return None
         live = self.catalog.segments(panes_log(unit.row.id))
         instant = self.catalog.cursor(unit.row.id, "instant")
@@ -346,13 +432,13 @@ class Stepper:
 
     def _new(self, unit: Unit, known: _Known) -> DataFrame | None:
         """What the delta brings, as results or panes."""
-        assert isinstance(unit.plan, Delta | Shared | Panes)
+        assert isinstance(unit.plan, Delta | Shared | Panes | SharedPanes)
         inputs = {}
-        for alias, scan in unit.plan.scans:
-            name = stream_log(scan.stream)
-            since = unit.since(scan, known.start)
+        scans = dict(unit.plan.scans)
+        for alias, name in unit.feeds:
+            since = unit.since(scans[alias], known.start) if alias in scans else None
             reached = known.reached[name]["seq"]
-            needed = len(unit.plan.scans) > 1 and reached
+            needed = len(unit.feeds) > 1 and reached
             old = self.catalog.segments(name, 0, reached) if needed else []
             inputs[alias] = Input(
                 overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
@@ -361,8 +447,21 @@ class Stepper:
         spark = self._session(rows)
         joins = self.meter.values(unit.row.id)
         tables = self._tables(unit, spark)
-        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins)
+        joined = self._joined(unit.plan, spark) if isinstance(unit.plan, Shared) else None
+        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins, joined)
         return frame
+
+    def _joined(self, plan: Shared, spark: SparkSession) -> Callable[[Part], DataFrame]:
+        """Reads the rows that another unit has joined for this one."""
+
+        def read_rows(chosen: Part) -> DataFrame:
+            assert plan.part is not None
+            asked = self.catalog.query(plan.part.query)
+            assert asked is not None
+            members = [(s.path, member_of(self.catalog, asked, s)) for s in chosen.segments]
+            return read_joined(spark, plan.part, members, asked.start_at)
+
+        return read_rows
 
     def _session(self, rows: int) -> SparkSession:
         """The session for a step that reads so many rows."""
@@ -433,7 +532,7 @@ class Stepper:
         segments: Mapping[str, tuple[Segment, ...]],
         limit: int,
     ) -> Sequence[int]:
-        assert isinstance(unit.plan, Panes | Instants)
+        assert isinstance(unit.plan, Panes | SharedPanes | Instants)
         since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
         rows = (self.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], known.after)
@@ -466,7 +565,7 @@ class Stepper:
         return windows
 
     def _read_panes(
-        self, unit: Unit, plan: Panes, paths: Sequence[str], spark: SparkSession
+        self, unit: Unit, plan: Panes | SharedPanes, paths: Sequence[str], spark: SparkSession
     ) -> DataFrame:
         if unit.panes_schema is None:
             unit.panes_schema = panes_schema(self.spark, plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import count
 
 import pyarrow as pa
@@ -17,10 +18,28 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
+from headwater.reuse.members import EVERYTHING, Member
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import ARRIVAL, TIME, Delta, Instants, Panes, Shared
-from headwater.runtime.compile.shared import CONSTANTS
-from headwater.runtime.compile.windows import UNTIL, opened
+from headwater.runtime.compile import (
+    ARRIVAL,
+    TIME,
+    Delta,
+    Instants,
+    Panes,
+    Shared,
+    SharedPanes,
+)
+from headwater.runtime.compile.delta import PART
+from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE
+from headwater.runtime.compile.shared import Part as Joined
+from headwater.runtime.compile.sharedpanes import ALL
+from headwater.runtime.compile.windows import (
+    UNTIL,
+    last_multiple_of,
+    next_multiple_of,
+    opened,
+    with_views,
+)
 from headwater.runtime.joinorder import Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
@@ -51,26 +70,32 @@ def stream_schema(schema: Schema) -> str:
 
 def delta_step(
     spark: SparkSession,
-    plan: Delta | Shared | Panes,
+    plan: Delta | Shared | Panes | SharedPanes,
     inputs: Mapping[str, Input],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
+    joined: Callable[[Part], DataFrame] | None = None,
 ) -> tuple[DataFrame | None, list[Term]]:
     """The results or panes that the delta brings, None if it brings none for certain; and the terms
-    that make them."""
+    that make them. `joined` reads the rows of another unit."""
     terms: list[Term] = []
     texts: list[str] = []
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
-        for place, (alias, _) in enumerate(plan.scans):
+        scans = dict(plan.scans)
+        for place, alias in enumerate(plan.feeds):
             chosen = _term_parts(plan, inputs, place) if inputs[alias].new else None
             if chosen is None:
                 continue
             views = dict(table_views)
-            for other, scan in plan.scans:
-                views[other] = view(chosen[other].read(spark, scan.schema))
+            for other in plan.feeds:
+                if other == PART:
+                    assert joined is not None
+                    views[other] = view(joined(chosen[other]))
+                else:
+                    views[other] = view(chosen[other].read(spark, scans[other].schema))
             rows = {other: part.rows for other, part in chosen.items()}
-            terms.append(term(plan.block, alias, rows, selectivities))
+            terms.append(term(plan.block, alias, rows, selectivities, _joined_before(plan)))
             order = terms[-1].order
             texts.append(plan.term(order, views, _broadcast(order, rows)))
         if not texts:
@@ -79,6 +104,10 @@ def delta_step(
         if isinstance(plan, Shared):
             text = _with({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
         return spark.sql(text), terms
+
+
+def _joined_before(plan: Delta | Shared | Panes | SharedPanes) -> frozenset[str]:
+    return plan.delta.part if isinstance(plan, Shared) else frozenset()
 
 
 def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -115,15 +144,15 @@ class Part:
 
 
 def _term_parts(
-    plan: Delta | Shared | Panes, inputs: Mapping[str, Input], place: int
+    plan: Delta | Shared | Panes | SharedPanes, inputs: Mapping[str, Input], place: int
 ) -> dict[str, Part] | None:
     """N before the place, the delta at it, O after it; None if one of them is empty."""
-    alias = plan.scans[place][0]
+    alias = plan.feeds[place]
     delta = inputs[alias].new
     least = min(s.least_time for s in delta if s.least_time is not None)
     largest = max(s.largest_time for s in delta if s.largest_time is not None)
     chosen = {alias: Part(delta, inputs[alias].since)}
-    for at, (other, _) in enumerate(plan.scans):
+    for at, other in enumerate(plan.feeds):
         if at == place:
             continue
         known = inputs[other].old + (inputs[other].new if at < place else ())
@@ -140,7 +169,10 @@ def _term_parts(
 
 
 def _key_ranges(
-    plan: Delta | Shared | Panes, alias: str, delta_alias: str, delta: Sequence[Segment]
+    plan: Delta | Shared | Panes | SharedPanes,
+    alias: str,
+    delta_alias: str,
+    delta: Sequence[Segment],
 ) -> dict[str, tuple[int, int]]:
     """What the keys of the delta leave of the columns that have to equal them."""
     ranges = {}
@@ -163,6 +195,37 @@ def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
     return span is not None and low <= span[0] and span[1] <= high
 
 
+def read_joined(
+    spark: SparkSession,
+    part: Joined,
+    segments: Sequence[tuple[str, Member | None]],
+    start: int | None,
+) -> DataFrame:
+    """The rows of another unit's segments that are those of a query, its sources as structs."""
+    by_member: dict[Member, list[str]] = {}
+    for path, member in segments:
+        if member is not None and (member == EVERYTHING or member.classes):
+            by_member.setdefault(member, []).append(path)
+    frames = []
+    for member, paths in by_member.items():
+        frame = spark.read.parquet(*paths)
+        places = member.items or range(len(part.items))
+        if member != EVERYTHING:
+            within = " OR ".join(
+                f"{CLASS} BETWEEN {low} AND {high}" for low, high in member.classes
+            )
+            frame = frame.where(f"{SHAPE} = {member.shape} AND ({within})")
+        if start is not None:
+            frame = frame.where(f"_tau > {start}")
+        names = [f"c{places[at]}" for at in range(len(part.items))]
+        frames.append(frame.selectExpr(*part.structs(names)))
+    if not frames:
+        types = {c: f"CAST(NULL AS {spark_type(c.type)})" for c in part.items}
+        empty = spark.range(0).selectExpr(*(f"{t} AS c{n}" for n, t in enumerate(types.values())))
+        return empty.selectExpr(*part.structs([f"c{n}" for n in range(len(types))]))
+    return reduce(DataFrame.unionAll, frames)
+
+
 # ---- telling
 
 
@@ -181,13 +244,61 @@ def panes_step(
         return spark.sql(_with(names, plan.text(before, instants)))
 
 
-def merged_panes(spark: SparkSession, plan: Panes, panes: DataFrame, before: int) -> DataFrame:
+def told_apart(
+    spark: SparkSession,
+    plan: SharedPanes,
+    panes: DataFrame,
+    before: int | None,
+    instants: Sequence[int],
+    last_event: int,
+) -> DataFrame | None:
+    """What queries that share panes are told at those of the instants that are their own; None if
+    there is no such instant."""
+    texts = []
+    with _views(spark) as view:
+        names = {ALL: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
+        for at, telling in enumerate(plan.members.tellings):
+            of_one = Panes(telling.block, telling.output)
+            own = own_instants(of_one.slides, instants, last_event)
+            if not own:
+                continue
+            known = own_before(of_one.slides, before)
+            text = plan.text(at, telling, known, own)
+            if of_one.reads_instants:
+                shown = view(_instants(spark, known, own))
+                text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
+            texts.append(f"({text})")
+        return spark.sql(_with(names, "\nUNION ALL\n".join(texts))) if texts else None
+
+
+def own_instants(slides: frozenset[int], instants: Sequence[int], last_event: int) -> Sequence[int]:
+    """Those of a unit's instants at which a query that slides like that is evaluated; it ends when
+    each of its slides has passed the last event."""
+    if not slides:
+        return instants
+    end = min(instants[-1], max(next_multiple_of(last_event, slide) for slide in slides))
+    if len(slides) == 1:
+        (slide,) = slides
+        return range(next_multiple_of(instants[0], slide), end + 1, slide)
+    return [t for t in instants if t <= end and any(t % slide == 0 for slide in slides)]
+
+
+def own_before(slides: frozenset[int], before: int | None) -> int | None:
+    """The last instant of a query up to a time."""
+    if before is None or not slides:
+        return before
+    return max(last_multiple_of(before, slide) for slide in slides)
+
+
+def merged_panes(
+    spark: SparkSession, plan: Panes | SharedPanes, panes: DataFrame, before: int
+) -> DataFrame:
     """The panes that are still to be seen after that instant, as few as they can be."""
     with _views(spark) as view:
         return spark.sql(_with({"panes": view(panes)}, plan.merged(before)))
 
 
-def panes_schema(spark: SparkSession, plan: Panes) -> StructType:
+def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _views(spark) as view:
         views = {a: view(read(spark, scan.schema, [])) for a, scan in plan.scans}
@@ -252,9 +363,7 @@ def _instants(spark: SparkSession, before: int | None, instants: Sequence[int]) 
 
 def _with(names: Mapping[str, str], text: str) -> str:
     """A query in which views go by the names that it has for them."""
-    prelude = ", ".join(f"{name} AS (SELECT * FROM {view})" for name, view in names.items())
-    more = "," if text.startswith("WITH ") else ""
-    return f"WITH {prelude}{more}\n{text.removeprefix('WITH ')}"
+    return with_views({name: f"SELECT * FROM {view}" for name, view in names.items()}, text)
 
 
 # ---- segments

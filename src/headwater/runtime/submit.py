@@ -5,7 +5,11 @@ Nothing here needs Spark, so any process that reaches the catalog may submit to 
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 from headwater.algebra.canonical import Canonical, canonicalize
+from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan, relations
 from headwater.cql import Statement, unparse
 from headwater.cql.statements import (
@@ -22,22 +26,29 @@ from headwater.cql.statements import (
     SetOption,
     Start,
 )
-from headwater.errors import HeadwaterError
-from headwater.reuse import form_of
+from headwater.errors import HeadwaterError, Overtaken
+from headwater.reuse import Form, Kind, form_of
 from headwater.reuse.decide import Choice
+from headwater.reuse.form import leaves_of, source_name
 from headwater.runtime.catalog import (
     Catalog,
     NewQuery,
     NewUnit,
     QueryRow,
+    part_name,
     stream_log,
     table_input,
+    unit_log,
 )
 from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import settle
 from headwater.runtime.limits import Limits, checked
 from headwater.runtime.placing import FOREVER_AGO, places, relaxed_definition
+from headwater.runtime.sharing import looks_back
+
+TRIES = 100
+"""How often a query is placed anew because its unit went on meanwhile."""
 
 
 def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
@@ -54,7 +65,8 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             return f"table {statement.table.name} declared"
         case CreateQuery():
             row = submit(catalog, definitions, statement)
-            shared = [q.spelled for q in catalog.members(row.unit_id) if q.name != row.name]
+            members = catalog.members(row.unit_id)
+            shared = [q.spelled for q in members if q.name != row.name and not q.hidden]
             also = f", shared with {', '.join(shared[:3])}" if shared else ""
             more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
             return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
@@ -109,19 +121,73 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         end_at=end,
     )
     form = form_of(canonical)
+    for _ in range(TRIES):
+        with suppress(Overtaken):
+            return _placed(catalog, definitions, canonical, form, query)
+        start = _start(catalog, plan, statement.start)
+        end = None if statement.lifetime is None or start is None else start + statement.lifetime
+        query = replace(query, start_at=start, end_at=end)
+    raise HeadwaterError(f"{statement.name} was overtaken {TRIES} times by its unit; try again")
+
+
+def _placed(
+    catalog: Catalog, definitions: Definitions, canonical: Canonical, form: Form, query: NewQuery
+) -> QueryRow:
+    start = query.start_at
     choice = places(catalog, definitions).choose(form, start)
     unit_id = choice.name if isinstance(choice, Choice) else choice
     if unit_id is None:
         unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
+        if isinstance(choice, Choice):
+            unit = _built(catalog, definitions, form, choice, unit, start)
         row = catalog.accept_query(query, unit, _started(unit.id, start))
     else:
         relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
         earlier = _earlier(catalog.cursor(unit_id, "start"), start)
-        row = catalog.accept_query(query, unit_id, _started(unit_id, earlier), relaxed)
+        known = catalog.members_of_digest(unit_id, form.digest)
+        untold = form.kind is Kind.GROUP and not known
+        cursors = _started(unit_id, earlier)
+        row = catalog.accept_query(query, unit_id, cursors, relaxed, untold)
         settle(catalog, row.unit_id)
     if isinstance(choice, Choice):
         _note(catalog, row, choice)
     return row
+
+
+def _built(
+    catalog: Catalog,
+    definitions: Definitions,
+    form: Form,
+    choice: Choice,
+    unit: NewUnit,
+    start: int | None,
+) -> NewUnit:
+    """A new unit, which reads what another has joined if one does, or can."""
+    part = places(catalog, definitions).part(form, start, choice.alone)
+    if part is None or not looks_back(form, _streams(definitions)):
+        return unit
+    assert part.choice.name is not None
+    name = part_name(unit.id)
+    asked = NewQuery(
+        name=name,
+        definition=unparse(CreateQuery(name, part.query)),
+        digest=part.canonical.digest,
+        columns=[[column, at] for column, at in part.canonical.columns],
+        start_at=part.start,
+    )
+    upstream = part.choice.name
+    earlier = _earlier(catalog.cursor(upstream, "start"), part.start)
+    relaxed = relaxed_definition(part.choice, part.form)
+    catalog.accept_query(asked, upstream, _started(upstream, earlier), relaxed)
+    settle(catalog, upstream)
+    joined = {source_name(source) for source in leaves_of(part.form.content)}
+    rest = [s for s in leaves_of(form.content) if source_name(s) not in joined]
+    logs = [stream_log(s.stream) if isinstance(s, Scan) else table_input(s.table) for s in rest]
+    return replace(unit, inputs=(unit_log(upstream), *dict.fromkeys(logs)))
+
+
+def _streams(definitions: Definitions) -> dict[str, Stream]:
+    return {name: declared.stream for name, declared in definitions.streams.items()}
 
 
 def _started(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:

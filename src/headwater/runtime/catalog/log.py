@@ -101,17 +101,20 @@ class Log(Store):
         removed: Sequence[int] = (),
         profiles: Mapping[str, Json] | None = None,
         expecting: Mapping[tuple[str, str], Json] | None = None,
+        unit_version: tuple[str, int] | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
         A commit whose segments' keys are known was made before: nothing changes, and what is left
         of its segments is returned. Raises LeaseLost if the lease has passed to another, Overtaken
-        if a cursor is not as expected, and CatalogError if a log or stream was dropped meanwhile,
+        if a cursor or the version of a unit is not as expected, and CatalogError if a log or stream was dropped meanwhile,
         or a file swept.
         """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             _check_cursors(transaction.connection, expecting or {})
+            if unit_version is not None:
+                _check_version(transaction.connection, *unit_version)
             if _was_made(transaction.connection, segments):
                 return self._whole(_made_before(transaction.connection, segments))
             kept = [_append(transaction, self._short(segment)) for segment in segments]
@@ -321,6 +324,12 @@ def _check_cursors(connection: Connection, expecting: Mapping[tuple[str, str], J
         same = sa.and_(table.c.owner == owner, table.c.input == input)
         if connection.scalar(sa.select(table.c.position).where(same)) != position:
             raise Overtaken(f"{owner} has moved on in {input}: another commit came first")
+
+
+def _check_version(connection: Connection, unit_id: str, version: int) -> None:
+    units = schema.units
+    if connection.scalar(sa.select(units.c.version).where(units.c.id == unit_id)) != version:
+        raise Overtaken(f"the queries of unit {unit_id} have changed")
 
 
 def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:

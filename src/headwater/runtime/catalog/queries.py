@@ -11,11 +11,12 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from headwater.errors import CatalogError, nearest
+from headwater.errors import CatalogError, Overtaken, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
+    HIDDEN,
     Cursors,
     NewQuery,
     NewUnit,
@@ -25,6 +26,7 @@ from headwater.runtime.catalog.rows import (
     UnitState,
     members_log,
     panes_log,
+    part_name,
     plan_owner,
     unit_log,
 )
@@ -42,9 +44,11 @@ class Queries(Store):
         unit: NewUnit | str,
         cursors: Cursors | None = None,
         definition: str | None = None,
+        untold: bool = False,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the one with this id, and set cursors; a unit
-        that is relaxed for it gets another definition.
+        that is relaxed for it gets another definition. If results after its start have to be
+        `untold`, and the unit has evaluated such an instant, Overtaken is raised.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
@@ -52,6 +56,8 @@ class Queries(Store):
             _check_free(transaction, query.name)
             unit_id = unit if isinstance(unit, str) else _create_unit(transaction, unit)
             _check_unit(transaction, unit_id)
+            if untold:
+                _check_untold(transaction, unit_id, query.start_at)
             row = QueryRow(
                 name=query.name.lower(),
                 spelled=query.name,
@@ -77,7 +83,7 @@ class Queries(Store):
 
     def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
         """The queries by name, or those with a sink; those that were dropped only if asked for."""
-        chosen = _known(_Q, dropped)
+        chosen = _known(_Q, dropped).where(sa.not_(_Q.c.name.startswith(HIDDEN)))
         if with_sink:
             chosen = chosen.where(_Q.c.sink.is_not(None))
         return self._rows(QueryRow, chosen.order_by(_Q.c.name))
@@ -266,6 +272,14 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     return unit.id
 
 
+def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> None:
+    table = schema.cursors
+    same = sa.and_(table.c.owner == unit_id, table.c.input == "instant")
+    instant = transaction.connection.scalar(sa.select(table.c.position).where(same))
+    if instant is not None and (start is None or instant > start):
+        raise Overtaken(f"unit {unit_id} has told {instant} already")
+
+
 def _change_members(transaction: Transaction, unit_id: str, definition: str | None = None) -> None:
     """Note that the queries of a unit are others now."""
     values: dict[str, Any] = {"version": _U.c.version + 1}
@@ -290,9 +304,21 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
         drop_log(transaction, members_log(unit_id))
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
+        _drop_part(transaction, unit_id)
         dropped.append(unit_id)
         units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
     return dropped
+
+
+def _drop_part(transaction: Transaction, unit_id: str) -> None:
+    """Drop what a unit has asked another one."""
+    name = part_name(unit_id)
+    found = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
+    if found is None:
+        return
+    transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
+    transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
+    _change_members(transaction, found)
 
 
 def _needed(transaction: Transaction, unit_id: str) -> bool:

@@ -46,6 +46,15 @@ def members_log(unit_id: str) -> str:
     return f"members:{unit_id}"
 
 
+def part_name(unit_id: str) -> str:
+    """The name of the query by which a unit has another one join some of its sources."""
+    return f"{HIDDEN}part_{unit_id}"
+
+
+HIDDEN = "$"
+"""What the names of queries begin with that no user has asked."""
+
+
 def table_input(name: str) -> str:
     """The name of a table among the inputs of a unit."""
     return f"table:{name.lower()}"
@@ -163,6 +172,11 @@ class QueryRow:
     error: str
     accepted_at: float
     lifetime: int | None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is asked by another unit, and not by a user."""
+        return self.name.startswith(HIDDEN)
 
     @property
     def unsettled(self) -> bool:

@@ -4,7 +4,7 @@ There are three ways to run a query, and one for many. A select-project-join who
 alone (`Delta`) joins only what is new. Where it is grouped, or told when it leaves or all at once,
 what is new is kept as panes, and told from them when the watermark has passed (`Panes`); panes over
 windows by rows are made anew. Everything else (`Instants`) evaluates its windows at each instant.
-Several joins that overlap run as one (`Shared`).
+Several joins that overlap run as one (`Shared`), and so do grouped queries (`SharedPanes`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from headwater.runtime.compile.delta import Delta
 from headwater.runtime.compile.instants import Instants
 from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.shared import Shared
+from headwater.runtime.compile.sharedpanes import SharedPanes
 from headwater.runtime.compile.windows import ARRIVAL, FOREVER, TIME, window_start
 
-Plan = Delta | Shared | Panes | Instants
+Plan = Delta | Shared | Panes | SharedPanes | Instants
 
 __all__ = [
     "ARRIVAL",
@@ -29,6 +30,7 @@ __all__ = [
     "Panes",
     "Plan",
     "Shared",
+    "SharedPanes",
     "compiled",
     "window_start",
 ]

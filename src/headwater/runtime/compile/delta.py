@@ -26,12 +26,17 @@ from headwater.runtime.compile.windows import (
 )
 from headwater.runtime.sparksql import quoted, sql
 
+PART = "part"
+"""The alias of rows that another unit has joined already; each source of them is a struct."""
+
 
 @dataclass(frozen=True)
 class Delta:
     """A select-project-join of windows and tables; a window by rows has been opened before."""
 
     block: Block
+    part: frozenset[str] = frozenset()
+    """The sources that come together, as the rows of another unit."""
 
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
@@ -40,7 +45,14 @@ class Delta:
 
     @cached_property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, TableScan))
+        """The tables by their place, but for those that were joined already."""
+        found = [s for s in self.block.sources if isinstance(s, TableScan)]
+        return tuple((s.alias, s) for s in found if s.alias not in self.part)
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        """What its steps read."""
+        return tuple(alias for alias, _ in self.scans)
 
     @cached_property
     def slides(self) -> frozenset[int]:
@@ -72,12 +84,14 @@ class Delta:
     def reach(self, alias: str) -> tuple[int | None, int]:
         """How far before (None: for ever) and after a tuple of another input one of `alias` may be
         to meet it in a result."""
-        own = dict(self.scans)[alias].window
-        others = [scan.window for a, scan in self.scans if a != alias]
+        mine = self.part if alias == PART else {alias}
+        others = [scan.window for a, scan in self.scans if a not in mine]
         slack = max(self.slides, default=0)
         sizes = [w.size for w in others if isinstance(w, Range)]
         after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
-        before = own.size if isinstance(own, Range) else None
+        windows = [scan.window for a, scan in self.scans if a in mine]
+        own = [w.size if isinstance(w, Range) else None for w in windows]
+        before = None if None in own else max((s for s in own if s is not None), default=0)
         return (None if before is None else before + slack, after + slack)
 
     def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
@@ -106,10 +120,11 @@ class Delta:
         lines: list[str] = []
         first: list[str] = []
         for alias in order:
-            bound.add(alias)
+            bound |= self.part if alias == PART else {alias}
+            is_first = not lines
             ready = [text for read, text in pending if {c.relation for c in read} <= bound]
             pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
-            if len(bound) == 1:
+            if is_first:
                 first = ready
                 lines.append(f"FROM {views[alias]} {alias}")
             else:

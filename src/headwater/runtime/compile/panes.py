@@ -67,6 +67,10 @@ class Panes:
         return self.delta.scans
 
     @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
         return self.delta.tables
 
@@ -85,6 +89,11 @@ class Panes:
     def are_kept(self) -> bool:
         """Whether panes are final when made, and so are kept; over windows by rows they are not."""
         return all(isinstance(scan.window, Range) for _, scan in self.scans)
+
+    @property
+    def always_tells(self) -> bool:
+        """Whether something may be told though there is no pane: a count of nothing."""
+        return not self.keys
 
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
@@ -122,14 +131,18 @@ class Panes:
 
     def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
         """SQL of the rows that one term of the delta join brings."""
-        items = [f"{self.delta.entry} AS {FROM}", f"{self.delta.exit} AS {TO}"]
-        items += [f"{sql(key, dotted)} AS k{i}" for i, key in enumerate(self.keys)]
+        span = [f"{self.delta.entry} AS {FROM}", f"{self.delta.exit} AS {TO}"]
+        return self.delta.select([*span, *self.items()], order, views, broadcast)
+
+    def items(self) -> list[str]:
+        """SQL of what panes are made of: keys, and the arguments of aggregates."""
+        items = [f"{sql(key, dotted)} AS k{i}" for i, key in enumerate(self.keys)]
         for i, call in enumerate(self.calls):
             if call.arg is not None:
                 items.append(f"{sql(call.arg, dotted)} AS x{i}")
             if call.filter is not None:
                 items.append(f"{sql(call.filter, dotted)} AS f{i}")
-        return self.delta.select(items, order, views, broadcast)
+        return items
 
     def whole(self, terms: Sequence[str]) -> str:
         """SQL of the panes that a delta brings, from its terms."""
@@ -139,9 +152,10 @@ class Panes:
         made = [f"count(*) AS {COUNT}", *(f"{p.made} AS {p.name}" for p in self._parts)]
         return self._grouped([FROM, TO], made, f"({rows})")
 
-    def merged(self, before: int) -> str:
-        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes."""
-        start = f"greatest({FROM}, {before}L) AS {FROM}"
+    def merged(self, before: int, clipped: bool = True) -> str:
+        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes; when
+        they began before it does not matter, if they may be clipped."""
+        start = f"greatest({FROM}, {before}L) AS {FROM}" if clipped else FROM
         live = f"(SELECT * EXCEPT ({FROM}), {start} FROM panes WHERE {TO} > {before}L)"
         if self.partials is None:
             return f"SELECT * FROM {live}"

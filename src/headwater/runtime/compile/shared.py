@@ -7,7 +7,7 @@ place among them by binary search: other queries are other data, and the same co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,8 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.members import HELD, Members, Shape
-from headwater.reuse.shapes import Axis
-from headwater.runtime.compile.delta import Delta, dotted
+from headwater.reuse.shapes import Axis, Table
+from headwater.runtime.compile.delta import PART, Delta, dotted
 from headwater.runtime.compile.windows import (
     TIME,
     entry_instant,
@@ -37,15 +37,56 @@ SHAPE, CLASS = "_shape", "_class"
 
 
 @dataclass(frozen=True)
+class Part:
+    """A join of some of a unit's sources that another unit tells, as the query of that name there.
+
+    Items of the query are columns of sources, in the order of its canonical form.
+    """
+
+    unit_id: str
+    query: str
+    items: tuple[Column, ...]
+    times: Mapping[str, str]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.relation for column in self.items))
+
+    def structs(self, names: Sequence[str]) -> list[str]:
+        """SQL of the sources as structs, from the columns in which the items are told."""
+        found = []
+        for alias in self.aliases:
+            fields = [
+                f"{quoted(name)} AS {quoted(column.name)}"
+                for name, column in zip(names, self.items, strict=True)
+                if column.relation == alias
+            ]
+            if alias in self.times:
+                at = [c.name for c in self.items if c.relation == alias].index(self.times[alias])
+                time = fields[at].split(" AS ")[0]
+                fields.append(f"unix_micros({time}) AS {TIME}")
+            found.append(f"struct({', '.join(fields)}) AS {alias}")
+        return found
+
+
+@dataclass(frozen=True)
 class Shared:
     """The plan of a unit that serves several queries by their constants."""
 
     members: Members
+    part: Part | None = None
 
     @cached_property
     def delta(self) -> Delta:
         operator = self.members.operator
-        return Delta(Block(operator.sources, operator.where, (), None, (), False))
+        joined = frozenset() if self.part is None else frozenset(self.part.aliases)
+        return Delta(Block(operator.sources, operator.where, (), None, (), False), joined)
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        """What its steps read: streams by their aliases, and the rows of another unit."""
+        own = tuple(alias for alias, _ in self.scans if alias not in self.delta.part)
+        return own if self.part is None else (PART, *own)
 
     @property
     def block(self) -> Block:
@@ -92,15 +133,15 @@ class Shared:
         cells = [f"{self._cell(at, v, shape)} AS _cell{at}" for at, v, shape in places]
         rows = f"SELECT *, {', '.join(cells)} FROM ({rows})"
         found = [
-            f"{_search(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
+            f"{search(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
             for at, _, shape in places
         ]
         rows = f"SELECT *, {', '.join(found)} FROM ({rows})"
         if len(shapes) == 1:
             told = [f"_entry0 AS _tau, 0 AS {SHAPE}, _place0 - 1 AS {CLASS}", *self._items()]
-            return f"SELECT {', '.join(told)} FROM ({rows}) WHERE {_is_found(0)}"
+            return f"SELECT {', '.join(told)} FROM ({rows}) WHERE {is_found(0)}"
         chosen = [
-            f"IF({_is_found(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
+            f"IF({is_found(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
             for at, v, _ in places
         ]
         told = [f"_m.tau AS _tau, _m.shape AS {SHAPE}, _m.class AS {CLASS}", *self._items()]
@@ -133,24 +174,23 @@ class Shared:
             since = entry if slide is None else last_multiple(entry, slide)
             return f"({since} - {_time(column.name)})"
 
-        number = "0L"
-        for n, term in enumerate(shape.terms):
-            value, cuts = sql(term, naming), f"cuts{at}_{n}"
-            search = _search(cuts, value, len(shape.table.axes[n].cuts))
-            interval = f"IF({value} IS NULL, 0, 1 + {search})"
-            number = f"({number} * (size({cuts}) + 2) + {interval})"
-        return number
+        return cell(at, [sql(term, naming) for term in shape.terms], shape.table)
 
     @cached_property
     def constants(self) -> pa.Table:
         """The arrays of all shapes, in one row."""
-        columns: dict[str, pa.Array] = {}
-        for at, shape in enumerate(self.members.shapes):
-            for n, axis in enumerate(shape.table.axes):
-                columns[f"cuts{at}_{n}"] = _array(axis)
-            cells = pa.array(shape.table.cells, pa.int64())
-            columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
-        return pa.table(columns)
+        return arrays(shape.table for shape in self.members.shapes)
+
+
+def arrays(tables: Iterable[Table[str]]) -> pa.Table:
+    """The constants of tables as arrays, in one row."""
+    columns = {"_": pa.array([0], pa.int32())}
+    for at, table in enumerate(tables):
+        for n, axis in enumerate(table.axes):
+            columns[f"cuts{at}_{n}"] = _array(axis)
+        cells = pa.array(table.cells, pa.int64())
+        columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
+    return pa.table(columns)
 
 
 def _array(axis: Axis) -> pa.Array:
@@ -159,7 +199,17 @@ def _array(axis: Axis) -> pa.Array:
     return pa.array([values], pa.list_(type_))
 
 
-def _search(array: str, value: str, length: int) -> str:
+def cell(at: int, values: Sequence[str], table: Table[str]) -> str:
+    """SQL of the cell in which a row with those values is, of all that the axes of a table make."""
+    number = "0L"
+    for n, (value, axis) in enumerate(zip(values, table.axes, strict=True)):
+        cuts = f"cuts{at}_{n}"
+        interval = f"IF({value} IS NULL, 0, 1 + {search(cuts, value, len(axis.cuts))})"
+        number = f"({number} * (size({cuts}) + 2) + {interval})"
+    return number
+
+
+def search(array: str, value: str, length: int) -> str:
     """SQL of how many values of a sorted array of about that length are not above a value."""
     steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
     if not steps:
@@ -167,7 +217,8 @@ def _search(array: str, value: str, length: int) -> str:
     return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
 
 
-def _is_found(at: int) -> str:
+def is_found(at: int) -> str:
+    """SQL: a query wants the cell of a row."""
     return f"get(cells{at}, _place{at} - 1) = _cell{at}"
 
 

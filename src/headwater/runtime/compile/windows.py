@@ -6,7 +6,7 @@ several tuples is there from the last entry until the first exit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows, Window
@@ -71,6 +71,13 @@ def opened(view: str, window: Rows) -> str:
     return f"(SELECT *, coalesce({later}, {FOREVER}L) AS {UNTIL} FROM {view})"
 
 
+def with_views(views: Mapping[str, str], text: str) -> str:
+    """A query in which names stand for other queries."""
+    prelude = ", ".join(f"{name} AS ({query})" for name, query in views.items())
+    more = "," if text.startswith("WITH ") else ""
+    return f"WITH {prelude}{more}\n{text.removeprefix('WITH ')}"
+
+
 def slides_of(windows: Iterable[Window]) -> frozenset[int]:
     """The slides that windows have."""
     return frozenset(w.slide for w in windows if isinstance(w, Range) and w.slide)
@@ -82,6 +89,14 @@ def next_multiple(time: str, slide: int) -> str:
 
 def last_multiple(time: str, slide: int) -> str:
     return f"({time} - pmod({time}, {slide}L))"
+
+
+def next_multiple_of(time: int, slide: int) -> int:
+    return time + -time % slide
+
+
+def last_multiple_of(time: int, slide: int) -> int:
+    return time - time % slide
 
 
 def least(texts: Sequence[str]) -> str:
