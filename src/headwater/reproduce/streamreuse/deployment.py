@@ -1,7 +1,7 @@
 """The operators that run, which queries they serve, and what all of it costs.
 
-A feed brings a stream from its source, where it is filtered, to a site; a join takes a feed and
-another operator. Each is the least relaxation of the parts of the queries that it serves. Whoever
+A feed brings a stream from its source, where it is filtered, to a site; a join takes two
+operators. Each is the least relaxation of the parts of the queries that it serves. Whoever
 reads it gets its own part through a compensating filter at the operator's site, so that only this
 part travels on.
 """

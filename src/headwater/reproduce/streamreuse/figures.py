@@ -290,7 +290,7 @@ OTHERWISE: tuple[tuple[str, str, Setup], ...] = (
     ("EW", "weather 10 times as often", Setup(partial(airline, numbers=Airline(forecasts=240)))),
     (
         "EW",
-        "monitoring wants 10 times as much",
+        "monitoring without flights wants 10 times as much",
         Setup(partial(airline, numbers=Airline(watched=0.1))),
     ),
     ("RW", AS_IT_IS, Setup(rfid)),

@@ -153,7 +153,7 @@ def plan(state: Deployment, stay: Stay, strategy: Strategy) -> Step:
     search = Search(state, stay, near)
     sent = {streams: rate * lifetime for streams, rate in asked.rates.items()}
     table = _Table(world.places, world.transit[np.ix_(world.places, world.places)], sent)
-    for stream in asked.streams:
+    for stream in sorted(asked.streams):
         streams = frozenset({stream})
         arriving = sent[streams] * world.transit[world.source[stream], world.places]
         table.feed(streams, arriving, strategy.feeds(search, streams))

@@ -41,7 +41,8 @@ def question(
     assert form.kind is Kind.JOIN and len(form.scans) > 1
     whole = streams_of(form.scans)
     assert len(whole) == len(form.scans), "each stream once"
-    parts = {whole: form} | {streams_of(part.scans): part for part, _ in prefixes(form)}
+    smaller = [form_of(canonicalize(part)) for part in prefixes(form)]
+    parts = {streams_of(part.scans): part for part in (form, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
     compared = None if infer else _compared(query)
     parts |= {frozenset({scan.stream}): _feed(form, scan, compared) for scan in form.scans}
