@@ -125,7 +125,7 @@ def covered(one: Running) -> bool:
     """Whether an operator serves all its members, and its inputs serve them too."""
     return all(
         relaxed(one.operator, form) is one.operator for form in one.members.values()
-    ) and all(set(one.members) <= set(from_.members) for from_ in one.inputs)
+    ) and all(set(one.members) <= set(feeder.members) for feeder in one.inputs)
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, *VARIANTS])

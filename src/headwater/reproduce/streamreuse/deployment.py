@@ -110,9 +110,9 @@ class Deployment:
             (stream,) = one.streams
             return {self.world.source[stream]: self.rate(operator)}
         found: dict[int, float] = {}
-        for from_ in one.inputs:
-            more = self.rate(operator, from_.streams)
-            found[from_.site] = found.get(from_.site, 0.0) + more
+        for feeder in one.inputs:
+            more = self.rate(operator, feeder.streams)
+            found[feeder.site] = found.get(feeder.site, 0.0) + more
         return found
 
     def input_usage(self, one: Running, operator: Operator) -> float:
@@ -145,9 +145,9 @@ class Deployment:
             not one.inputs and one.operator.where != ANYTHING for one in self._running.values()
         )
         between = sum(
-            len(from_.members) > len(one.members)
+            len(feeder.members) > len(one.members)
             for one in self._running.values()
-            for from_ in one.inputs
+            for feeder in one.inputs
         )
         behind = sum(len(query.source.members) > 1 for query in self.queries.values())
         return at_sources + between + behind
@@ -164,7 +164,7 @@ class Deployment:
             (stream,) = one.streams
             return float(delay[self.world.source[stream], one.site])
         return max(
-            self._arrival(from_) + float(delay[from_.site, one.site]) for from_ in one.inputs
+            self._arrival(feeder) + float(delay[feeder.site, one.site]) for feeder in one.inputs
         )
 
     # ---- changes
