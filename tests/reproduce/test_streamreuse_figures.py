@@ -1,4 +1,7 @@
-"""The figures of StreamReuse: what they show, briefly in any case, and in full their claims."""
+"""The figures of StreamReuse: what they show, and that their claims hold.
+
+The guide, docs/streamreuse.md, shows a brief run that is tested with the fast tests.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ def check(name: str, out: Path) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in plots)
 
 
+@pytest.mark.slow
 def test_the_airline_briefly(tmp_path: Path) -> None:
     check("streamreuse-ew", tmp_path)
 
