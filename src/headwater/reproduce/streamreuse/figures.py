@@ -311,14 +311,15 @@ OTHERWISE: tuple[tuple[str, str, Setup], ...] = (
 def sensitivity(settings: Settings) -> Report:
     """How the savings depend on assumptions, and what each kind of reuse contributes."""
     rows = []
+    hours = QUICK_HOURS if settings.quick else SHORT_HOURS
     for name, what, setup in OTHERWISE:
-        setup = replace(setup, hours=QUICK_HOURS if settings.quick else SHORT_HOURS)
+        setup = replace(setup, hours=hours)
         compared = {HEADWATER: STRATEGIES[HEADWATER]} | (VARIANTS if what == AS_IT_IS else {})
         strategies = {NO_REUSE: STRATEGIES[NO_REUSE]} | compared
         runs = [run(setup, seed, strategies) for seed in range(1, settings.seeds + 1)]
         rows += [_row(name, what, strategy, runs) for strategy in compared]
     columns = ("workload", "what is different", "strategy", "usage saved %", "joins saved %")
-    title = f"Savings against NO REUSE in the first {SHORT_HOURS:g} hours"
+    title = f"Savings against NO REUSE in the first {hours:g} hours"
     return Report((Table(title, columns, tuple(rows)),))
 
 
