@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from engine_helpers import (
     submit,
     told,
 )
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.nodes import Query
@@ -44,15 +45,29 @@ QUIET = settings(
 def check(
     spark: Any, query: Query, streams: Rows, tables: Rows, seed: int, catalog: str | None = None
 ) -> None:
+    check_all(spark, [query], streams, tables, seed, catalog)
+
+
+def check_all(
+    spark: Any,
+    queries: Sequence[Query],
+    streams: Rows,
+    tables: Rows,
+    seed: int,
+    catalog: str | None = None,
+) -> None:
+    """Queries over the same tuples at once; each must have what it would have alone."""
     tables = as_csv_keeps(tables)
-    note(unparse(query))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         with opened(state / "state", spark, catalog) as headwater:
             declare(headwater, state / "items", tables)
-            submit(headwater, "q", query)
+            for n, query in enumerate(queries):
+                submit(headwater, f"q{n}", query)
             feed(headwater, random.Random(seed), streams)
-            assert told(headwater, "q", query) == expected(query, streams, tables)
+            for n, query in enumerate(queries):
+                wanted = expected(query, streams, tables)
+                assert told(headwater, f"q{n}", query) == wanted, unparse(query)
 
 
 @given(queries(), streams(), tables(), st.integers(0, 2**32))
@@ -84,12 +99,22 @@ def test_a_table_of_which_no_column_is_told(spark: Any, tmp_path: Path, format: 
 
 
 @pytest.mark.slow
-@given(queries(), streams(), tables(), st.integers(0, 2**32))
-@settings(QUIET, max_examples=1_000)
-def test_random_queries_in_the_long_run(
-    spark: Any, query: Query, streams: Rows, tables: Rows, seed: int
-) -> None:
-    check(spark, query, streams, tables, seed)
+@pytest.mark.parametrize("part", range(10))
+def test_random_queries_in_the_long_run(spark: Any, part: int) -> None:
+    """A thousand and more, twenty at once."""
+    seen = []
+
+    @given(
+        st.lists(queries(), min_size=20, max_size=20), streams(), tables(), st.integers(0, 2**32)
+    )
+    @settings(QUIET, max_examples=6)
+    @seed(part)
+    def some(asked: list[Query], streams: Rows, tables: Rows, chance: int) -> None:
+        seen.append(len(asked))
+        check_all(spark, asked, streams, tables, chance)
+
+    some()
+    assert sum(seen) >= 100
 
 
 # ---- one of each kind, and crashes

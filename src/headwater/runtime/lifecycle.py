@@ -76,8 +76,7 @@ def complete(
 
 def settle_ends(catalog: Catalog) -> None:
     """Note the end of every query whose lifetime counts from its first data, once that is fixed."""
-    waiting = [row for row in catalog.queries() if row.unsettled]
-    for query in waiting:
+    for query in catalog.unsettled_queries():
         unit = catalog.unit(query.unit_id)
         assert unit is not None and query.lifetime is not None
         first = first_time(catalog, inputs_of(catalog, unit))
@@ -115,13 +114,13 @@ def finish(
     evaluated (FOREVER for one that tells a result as soon as its tuples are there), and `idle` says
     that the step found nothing to do; `adopted` whether a unit tells the rows of a query by now.
     """
-    if any(query.unsettled for query in catalog.members(unit.id)):
-        settle_ends(catalog)
-    running = [query for query in catalog.members(unit.id) if query.state == "running"]
-    if not running:
+    count, mortal = catalog.running_members(unit.id)
+    if not count:
         settle(catalog, unit.id)
-    if not (any(query.end_at is not None for query in running) or _all_ended(streams)):
+    if not (mortal or _all_ended(streams)):
         return []
+    settle_ends(catalog)
+    running = [query for query in catalog.members(unit.id) if query.state == "running"]
     until = complete(catalog, unit, streams, adopted)
     if until is None:
         return []
@@ -149,7 +148,7 @@ def settle(catalog: Catalog, unit_id: str) -> None:
     unit = catalog.unit(unit_id)
     if unit is None or unit.state == "dropped":
         return
-    wanted = any(query.state == "running" for query in catalog.members(unit_id))
+    wanted = catalog.running_members(unit_id)[0] > 0
     if wanted and unit.state != "running":
         catalog.set_unit_state(unit_id, "running")
     elif not wanted and unit.state == "running":

@@ -110,9 +110,11 @@ class Observer:
     """Reads overviews of one catalog, and remembers what cannot change between them."""
 
     catalog: Catalog
+    _segments: dict[str, list[Segment]] = field(default_factory=dict)
     _counted: dict[tuple[int, int | None, int | None], Counted] = field(default_factory=dict)
 
     def overview(self) -> Overview:
+        self._segments = {}
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
         streams = {stream_log(row.name): row for row in self.catalog.streams()}
@@ -132,11 +134,15 @@ class Observer:
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
             tuple(map(unit, rows)),
-            tuple(self.query(row) for row in self.catalog.queries()),
+            tuple(self._viewed(row) for row in self.catalog.queries()),
         )
 
     def query(self, row: QueryRow) -> QueryView:
         """A query as it stands."""
+        self._segments = {}
+        return self._viewed(row)
+
+    def _viewed(self, row: QueryRow) -> QueryView:
         if row.sink is None:
             return QueryView(row, self.results(row))
         sent = delivery(self.catalog, row)
@@ -150,8 +156,15 @@ class Observer:
             return 0
         return sum(
             self._within(query, segment)
-            for segment in self.segments(unit_log(query.unit_id), after)
+            for segment in self._log(query.unit_id)
+            if segment.seq > after
         )
+
+    def _log(self, unit_id: str) -> list[Segment]:
+        """The segments of a unit's log, looked up once for all its queries."""
+        if unit_id not in self._segments:
+            self._segments[unit_id] = self.segments(unit_log(unit_id))
+        return self._segments[unit_id]
 
     def _within(self, query: QueryRow, segment: Segment) -> int:
         start, end = query.start_at, query.end_at

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +31,8 @@ from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, membe
 from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
 from headwater.runtime.compile.shared import CLASS, SHAPE, Part
 from headwater.runtime.definitions import Definitions
+
+K = TypeVar("K")
 
 MEMBERS = "members"
 """The cursor of a unit that tells its newest version of members, and the key by which a segment
@@ -168,11 +172,47 @@ def read_members(path: str) -> Mapping[str, Member]:
     }
 
 
+MOST_KNOWN = 1_000
+
+
+@dataclass
+class _Known:
+    """What never changes of a catalog's units: where their versions are, whom they were made for."""
+
+    files: dict[tuple[str, int], str] = field(default_factory=dict)
+    founders: dict[str, str] = field(default_factory=dict)
+
+
+_known: WeakKeyDictionary[Catalog, _Known] = WeakKeyDictionary()
+
+
 def members_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Member]:
     """The members of a unit in a version; none if the unit was dropped."""
-    for segment in catalog.segments(members_log(unit_id), version - 1, version):
-        return read_members(segment.path)
-    return {}
+    known = _known.setdefault(catalog, _Known()).files
+    key = (unit_id, version)
+    if key not in known:
+        found = catalog.segments(members_log(unit_id), version - 1, version)
+        if not found:
+            return {}
+        _remember(known, key, found[0].path)
+    return read_members(known[key])
+
+
+def founder(catalog: Catalog, unit_id: str) -> str | None:
+    """The digest of the query that a unit was made for."""
+    known = _known.setdefault(catalog, _Known()).founders
+    if unit_id not in known:
+        unit = catalog.unit(unit_id)
+        if unit is None:
+            return None
+        _remember(known, unit_id, unit.digest)
+    return known[unit_id]
+
+
+def _remember(known: dict[K, str], key: K, value: str) -> None:
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | None:
@@ -192,12 +232,6 @@ def tells(catalog: Catalog, unit: UnitRow, digest: str) -> bool:
     if cursor is None:
         return digest == unit.digest
     return digest in members_at(catalog, unit.id, cursor["seq"])
-
-
-def founder(catalog: Catalog, unit_id: str) -> str | None:
-    """The digest of the query that a unit was made for."""
-    unit = catalog.unit(unit_id)
-    return None if unit is None else unit.digest
 
 
 def place(member: Member, item: int) -> int:

@@ -173,6 +173,20 @@ class Queries(Store):
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._rows(QueryRow, of_unit.order_by(_Q.c.name))
 
+    def unsettled_queries(self) -> list[QueryRow]:
+        """The queries that have an end which is not known yet."""
+        open_end = sa.and_(_Q.c.lifetime.is_not(None), _Q.c.end_at.is_(None))
+        return self._rows(QueryRow, _known(_Q, False).where(open_end).order_by(_Q.c.name))
+
+    def running_members(self, unit_id: str) -> tuple[int, int]:
+        """How many queries of a unit run, and how many of them have an end."""
+        ends = sa.func.coalesce(sa.func.sum(sa.case((_Q.c.lifetime.is_not(None), 1), else_=0)), 0)
+        counted = sa.select(sa.func.count(), ends).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
+        mine = counted.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+        with self._database.read() as connection:
+            running, mortal = connection.execute(mine).one()
+            return int(running), int(mortal)
+
     def members_of_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
         """The queries of that digest that the unit answers."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
