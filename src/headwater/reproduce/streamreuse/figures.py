@@ -281,8 +281,13 @@ OTHERWISE: tuple[tuple[str, str, Setup], ...] = (
     ("EW", AS_IT_IS, Setup(airline)),
     ("EW", "bounds go over equalities to all streams", Setup(airline, infer=True)),
     ("EW", "joins may run where streams arise", Setup(airline, joins_at_sources=True)),
+    (
+        "EW",
+        "joins may run where streams arise, and cost nothing",
+        Setup(airline, joins_at_sources=True, prices=Prices(join=0.0)),
+    ),
     ("EW", "all links cost the same", Setup(airline, shape=_level(STREAMREUSE))),
-    ("EW", "a join costs nothing but its input", Setup(airline, prices=Prices(join=0.0))),
+    ("EW", "joins cost nothing but their input", Setup(airline, prices=Prices(join=0.0))),
     (
         "EW",
         "flights are told of 4 times as often",
@@ -296,7 +301,7 @@ OTHERWISE: tuple[tuple[str, str, Setup], ...] = (
     ),
     ("RW", AS_IT_IS, Setup(rfid)),
     ("RW", "joins may run where streams arise", Setup(rfid, joins_at_sources=True)),
-    ("RW", "a join costs nothing but its input", Setup(rfid, prices=Prices(join=0.0))),
+    ("RW", "joins cost nothing but their input", Setup(rfid, prices=Prices(join=0.0))),
     ("RW", "all readers are asked for alike", Setup(partial(rfid, numbers=Rfid(skew=0.0)))),
     (
         "RW",
@@ -304,6 +309,11 @@ OTHERWISE: tuple[tuple[str, str, Setup], ...] = (
         Setup(partial(rfid, numbers=Rfid(skew=1.0))),
     ),
     ("RW", "queries want a third as much", Setup(partial(rfid, numbers=Rfid(share=0.1)))),
+    (
+        "RW",
+        "queries want a third as much, and joins cost nothing",
+        Setup(partial(rfid, numbers=Rfid(share=0.1)), prices=Prices(join=0.0)),
+    ),
     ("RW", "queries want twice as much", Setup(partial(rfid, numbers=Rfid(share=0.6)))),
 )
 
