@@ -70,6 +70,14 @@ def declare(opened: Headwater, folder: Path, name: str) -> None:
     )
 
 
+def settled(opened: Headwater) -> float:
+    """The seconds in which all that is there has been taken in and answered."""
+    begun = time.perf_counter()
+    while opened.engine.tick():
+        pass
+    return time.perf_counter() - begun
+
+
 def headwater(spark: SparkSession, folder: Path, names: str, query: str) -> tuple[float, DataFrame]:
     """The seconds that Headwater takes for all the files, and its results."""
     with state(spark, folder / "state") as opened:
@@ -118,6 +126,13 @@ def fingerprint(frame: DataFrame, columns: str) -> tuple[object, ...]:
 
 class Differ(Exception):
     """The two sides do not have the same results: there is nothing to report."""
+
+
+def check_units(opened: Headwater) -> None:
+    """Raises Differ if a unit failed: then results are missing."""
+    for unit in opened.catalog.units():
+        if unit.error:
+            raise Differ(f"the unit {unit.id} failed: {unit.error}")
 
 
 def compare(

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from _common import COLUMNS, PROVIDER, START, session, state
+from _common import COLUMNS, PROVIDER, START, session, settled, state
 from headwater.runtime import files
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import Rejects
@@ -65,13 +65,6 @@ def fill(opened: Headwater, queries: int) -> None:
         opened.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts FROM CLIENT")
     for n in range(queries):
         opened.execute(f"CREATE QUERY q{n} AS {QUERY} AND a.v >= {n}")
-
-
-def settled(opened: Headwater) -> float:
-    begun = time.perf_counter()
-    while opened.engine.tick():
-        pass
-    return time.perf_counter() - begun
 
 
 def step_seconds(

@@ -106,8 +106,8 @@ def test_explain_of_an_unknown_query_gives_a_hint(run: Run, measured: Made) -> N
     assert "did you mean total?" in done.err
 
 
-def test_explain_without_analyze_takes_files_only(run: Run, measured: Made) -> None:
-    assert "no such file" in run("explain", "big", "--state", measured.path).err
+def test_explain_without_a_state_takes_files_only(run: Run, tmp_path: Path) -> None:
+    assert "no such file" in run("explain", "big", "--state", tmp_path / "none").err
 
 
 # ---- show, status

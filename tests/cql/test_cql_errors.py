@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cql_golden import Case, cases, rewrite
 from cql_texts import NAMES
 
+from golden import Case, cases, rewrite
 from headwater.cql import parse, parse_query
 from headwater.errors import CqlError, CqlErrors
 
@@ -22,13 +22,13 @@ def text_errors(case: Case) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("case", cases("errors.txt"), ids=lambda case: case.title)
+@pytest.mark.parametrize("case", cases("cql/errors.txt"), ids=lambda case: case.title)
 def test_mistakes_in_queries(case: Case, update_golden: bool) -> None:
     if not update_golden:
         assert query_error(case) == case.outcome
 
 
-@pytest.mark.parametrize("case", cases("statement_errors.txt"), ids=lambda case: case.title)
+@pytest.mark.parametrize("case", cases("cql/statement_errors.txt"), ids=lambda case: case.title)
 def test_mistakes_in_statements(case: Case, update_golden: bool) -> None:
     if not update_golden:
         assert text_errors(case) == case.outcome
@@ -36,5 +36,5 @@ def test_mistakes_in_statements(case: Case, update_golden: bool) -> None:
 
 def test_golden_errors_are_written_anew(update_golden: bool) -> None:
     if update_golden:
-        rewrite("errors.txt", query_error)
-        rewrite("statement_errors.txt", text_errors)
+        rewrite("cql/errors.txt", query_error)
+        rewrite("cql/statement_errors.txt", text_errors)

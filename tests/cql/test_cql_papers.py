@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from cql_golden import FIXTURES
 
+from golden import FIXTURES
 from headwater.algebra.nodes import Aggregate, Join, Output, Project, Scan, Select, relations
 from headwater.algebra.windows import NOW, UNBOUNDED, UNITS, Range
 from headwater.cql import CreateQuery, parse, unparse
 
-STATEMENTS = parse((FIXTURES / "papers.cql").read_text())
+STATEMENTS = parse((FIXTURES / "cql" / "papers.cql").read_text())
 QUERIES = {s.name: s.query for s in STATEMENTS if isinstance(s, CreateQuery)}
 MINUTE, HOUR = UNITS["MINUTE"], UNITS["HOUR"]
 

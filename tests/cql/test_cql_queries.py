@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cql_golden import Case, cases, rewrite
 from cql_texts import NAMES
 
+from golden import Case, cases, rewrite
 from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.expressions import Column, Expr, literal
 from headwater.algebra.functions import aggregate, call
@@ -35,7 +35,7 @@ def drawn(case: Case) -> str:
     return "\n".join([unparse(query), "", *tree(query)])
 
 
-CASES = cases("queries.txt")
+CASES = cases("cql/queries.txt")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
@@ -52,7 +52,7 @@ def test_reads_back(case: Case) -> None:
 
 def test_golden_queries_are_written_anew(update_golden: bool) -> None:
     if update_golden:
-        rewrite("queries.txt", drawn)
+        rewrite("cql/queries.txt", drawn)
 
 
 # ---- shapes, built by hand

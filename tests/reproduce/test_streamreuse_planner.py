@@ -75,6 +75,12 @@ def test_parts_are_joins_that_conditions_hold_together() -> None:
     assert len(parts) == len({frozenset(p.split("+")) for p in parts})
 
 
+def test_a_part_keeps_the_bounds_on_its_streams() -> None:
+    part = frozenset({"flights", "check_ins"})
+    gate, terminal = ask(gate_query(7)).rates[part], ask(terminal_query(0, 0)).rates[part]
+    assert gate * 1500 == pytest.approx(terminal * 8 * 20)
+
+
 # ---- the cheapest plan
 
 

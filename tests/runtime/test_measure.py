@@ -203,7 +203,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
     assert text == "\n".join(lines(analysis(headwater.catalog, row)))
     assert text.splitlines() == [
         f"q: running, in unit {row.unit_id}, shared with same",
-        *(f"  {line}" for line in headwater.query("q").explain().splitlines()),
+        *(f"  {line}" for line in headwater.query("q").analysis()["tree"]),
         "  steps     1: 1,000 rows in, 10 rows out",
         "  latency   median 0.500 s, p95 0.500 s of the last 1",
         "  of which  build 0.000 s, run 0.500 s, write 0.000 s, commit 0.000 s",

@@ -153,7 +153,9 @@ class Domain:
         """Whether all that is in it is in the other."""
         if self.null and not other.null:
             return False
-        return self.cuts == other.cuts or _both(self.cuts, other.cuts) == self.cuts
+        if self.cuts == other.cuts:
+            return True
+        return all(_reaches(other.cuts, low, high) for low, high in self._open_pairs())
 
     # ---- operations
 
@@ -448,6 +450,14 @@ def _merged(a: Sequence[Cut], b: Sequence[Cut], needed: int) -> tuple[Cut, ...]:
         if (i % 2 + j % 2 >= needed) != (len(result) % 2 == 1):
             result.append(cut)
     return tuple(result)
+
+
+def _reaches(cuts: Sequence[Cut], low: Cut, high: Cut | None) -> bool:
+    """Whether one stretch between cuts holds all from low on and before high."""
+    at = bisect_right(cuts, low)
+    if at % 2 == 0:
+        return False
+    return at == len(cuts) or (high is not None and bool(high <= cuts[at]))
 
 
 def _check(a: Domain, b: Domain) -> None:

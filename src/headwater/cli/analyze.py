@@ -1,19 +1,23 @@
-"""`headwater explain --analyze`: what the queries of a state were measured to do."""
+"""`headwater explain` of queries of a state: where they run and why, or what was measured of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from headwater.cli.files import errors_of, fail, read
+from headwater.cli.files import errors_of, fail, is_name, read
 from headwater.cli.formats import Format, json_line
 from headwater.cli.queries import queries_of, select
 from headwater.cli.state import exists, opened, run_again
 from headwater.cql import parse
 from headwater.errors import nearest
 from headwater.runtime.analysis import analysis, lines
+from headwater.runtime.catalog import Catalog, QueryRow
+from headwater.runtime.placement import lines as placement_lines
+from headwater.runtime.placement import placement
 
 
 def explain_measured(
@@ -25,7 +29,24 @@ def explain_measured(
             f"--analyze shows what was measured while queries ran, and there is no state in "
             f"{state}: {run_again(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
         )
-    wanted = _names(what, names)
+    _explain(_names(what, names), state, url, format, analysis, lines)
+
+
+def explain_placed(
+    name: str, names: Sequence[str], state: Path, url: str | None, format: Format
+) -> None:
+    """Print where queries run, with whom and why."""
+    _explain([name, *names], state, url, format, placement, placement_lines)
+
+
+def _explain(
+    wanted: Sequence[str],
+    state: Path,
+    url: str | None,
+    format: Format,
+    find: Callable[[Catalog, QueryRow], dict[str, Any]],
+    as_lines: Callable[[dict[str, Any]], list[str]],
+) -> None:
     with opened(state, url) as catalog:
         known = {row.name: row for row in catalog.queries()}
         for name in wanted:
@@ -33,16 +54,16 @@ def explain_measured(
                 spelled = [row.spelled for row in known.values()]
                 fail(f"there is no query {name} in {state}; {nearest(name, spelled)}")
         for place, name in enumerate(wanted):
-            found = analysis(catalog, known[name.lower()])
+            found = find(catalog, known[name.lower()])
             if format is Format.json:
                 json_line(found)
             else:
-                typer.echo("\n" * (place > 0) + "\n".join(lines(found)))
+                typer.echo("\n" * (place > 0) + "\n".join(as_lines(found)))
 
 
 def _names(what: Path, names: Sequence[str]) -> list[str]:
     """The queries of a file, or the one that is named."""
-    if what.suffix != ".cql" and not what.is_file() and str(what) != "-":
+    if is_name(what):
         return [str(what), *names]
     source = read(what)
     with errors_of(source):

@@ -13,9 +13,9 @@ import typer
 
 from headwater import __version__
 from headwater.cli import runtime
-from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, read
+from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, is_name, read
 from headwater.cli.formats import Format, RowFormat, counted, json_line
-from headwater.cli.state import DEFAULT, CatalogUrl, State, failures
+from headwater.cli.state import DEFAULT, CatalogUrl, State, exists, failures
 from headwater.errors import CqlError
 
 app = typer.Typer(
@@ -125,7 +125,7 @@ def explain(
         Path,
         typer.Argument(
             metavar="FILE.cql|NAME",
-            help="Statements in CQL, - reads stdin; with --analyze also the name of a query.",
+            help="Statements in CQL, - reads stdin; or the name of a query of a state.",
         ),
     ],
     query: Names = None,
@@ -137,13 +137,21 @@ def explain(
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """Show what each query means: its tree, its canonical form, and which queries are the same."""
+    """Show what each query of a file means: its tree, its canonical form, which are the same; and of a
+    query of a state where it runs, with whom and why."""
     if analyze:
         with failures():
             from headwater.cli.analyze import explain_measured
 
         explain_measured(file, query or [], state, catalog_url, format)
         return
+    if is_name(file):
+        with failures():
+            from headwater.cli.analyze import explain_placed
+
+        if exists(state, catalog_url):
+            explain_placed(str(file), query or [], state, catalog_url, format)
+            return
     from headwater.cli.explain import explain_file
 
     source = read(file)

@@ -51,6 +51,16 @@ def fail(message: str, status: int = FAILED) -> NoReturn:
     raise typer.Exit(status)
 
 
+def is_name(what: Path) -> bool:
+    """Whether that is the name of a query, and not of a file."""
+    if what.suffix == ".cql" or str(what) == "-":
+        return False
+    try:
+        return not what.is_file()
+    except OSError:
+        return False
+
+
 def read(path: Path) -> Source:
     """The text of a file (`-`: standard input); ends the command if there is none to be had."""
     name = "<stdin>" if str(path) == "-" else str(path)

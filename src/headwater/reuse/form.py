@@ -14,13 +14,21 @@ from functools import cached_property
 from itertools import combinations, groupby, permutations, product
 from math import factorial, prod
 
+from headwater.algebra.box import conditions
 from headwater.algebra.canonical import Block, Canonical, Group
 from headwater.algebra.canonical.relation import Rebuilding
 from headwater.algebra.domain import Domain, of
-from headwater.algebra.expressions import Call, Column, Expr, columns_of, substitute
+from headwater.algebra.expressions import (
+    Call,
+    Column,
+    Expr,
+    columns_of,
+    conjunction,
+    substitute,
+)
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column
-from headwater.algebra.predicate import Box, normalize, rename, to_expr
+from headwater.algebra.predicate import Box, normalize, rename
 from headwater.algebra.simplify import text
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
@@ -272,7 +280,8 @@ def prefixes(form: Form) -> Iterator[Query]:
     """The joins of some of a query's sources, larger ones first, as queries that tell all that the
     others need to know of them, event times included.
 
-    Every row of the query is made of a row of each of them.
+    Every row of the query is made of a row of each of them. They have what joins their sources and
+    none of the query's bounds, so that they serve others like it too.
     """
     if form.block is None or not 2 < len(form.block.sources) <= MOST_SOURCES:
         return
@@ -291,12 +300,25 @@ def _part(form: Form, chosen: tuple[str, ...]) -> Query | None:
         return None
     if _slides(sources) != _slides(block.sources) or not _are_unlike(block, sources):
         return None
-    where = restricted(block.where, set(chosen))
+    where = _unbounded(restricted(block.where, set(chosen)))
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
     items = tuple(sorted(_needed(form, set(chosen)), key=text))
     part = Block(tuple(sources), where, (), None, items, False)
     part = renamed(replace(part, sources=_aliased(sources, alias)), _renaming(block, alias))
     return Query(Output.ISTREAM, Rebuilding().relation(part))
+
+
+def _unbounded(where: Box) -> Box:
+    """What joins sources, without bounds on the columns that do."""
+    found: list[Expr] = []
+    for constraint in where.constraints:
+        if _is_joint(*constraint.terms):
+            first, *others = constraint.terms
+            if others:
+                found += [Call("=", (first, other), BOOLEAN) for other in others]
+            else:
+                found += conditions(constraint)
+    return normalize(conjunction([*found, *(term for term in where.terms if _is_joint(term))]))
 
 
 def _are_unlike(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
@@ -322,13 +344,9 @@ def restricted(where: Box, aliases: set[str]) -> Box:
     for constraint in where.constraints:
         terms = tuple(t for t in constraint.terms if _speaks_of(t, aliases))
         if terms:
-            condition = to_expr(Box((replace(constraint, terms=terms),), ()))
-            found += [] if condition is None else [condition]
+            found += conditions(replace(constraint, terms=terms))
     found += [term for term in where.terms if _speaks_of(term, aliases)]
-    result: Expr | None = None
-    for part in found:
-        result = part if result is None else Call("and", (result, part), BOOLEAN)
-    return normalize(result)
+    return normalize(conjunction(found))
 
 
 def _speaks_of(expr: Expr, aliases: set[str]) -> bool:

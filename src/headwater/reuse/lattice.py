@@ -1,17 +1,20 @@
 """The reuse lattice: which running operators could serve a query, without looking at all of them.
 
 A tree whose levels part operators by sources, by what joins them and by how they group (together the
-base), then by condition, columns and windows. Every node knows the regions of the network in which
-its operators run, as a bit vector, so that a search for some regions enters no node without them.
+base), then by a value that their rows have in common, by condition, columns and windows. Every node
+knows the regions of the network in which its operators run, as a bit vector, so that a search for some
+regions enters no node without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import NamedTuple
 
 from headwater.algebra.canonical import canonicalize
+from headwater.algebra.domain import Cut
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Query, Scan
@@ -23,8 +26,12 @@ from headwater.reuse.operator import Operator
 EVERYWHERE = -1
 """The bit vector of all regions."""
 
-BASE_LEVELS = 3
-LEVELS = 6
+MOST_LOOKED_AT = 1_000
+"""Of so many different conditions of one base, the newest are looked at to find one that serves."""
+
+MOST_TRIED = 4
+"""Of so many operators that would have to be relaxed for a query, the newest are looked at: those
+that are older did not take in what came after them."""
 
 
 @dataclass
@@ -93,23 +100,31 @@ class Lattice:
         node = self._of_base(form, regions)
         return [] if node is None else list(_leaves(node, regions))
 
-    def serving(self, form: Form, regions: int = EVERYWHERE) -> list[str]:
-        """The operators in those regions that serve the query as they are."""
+    def serving(
+        self, form: Form, regions: int = EVERYWHERE, most: int | None = None
+    ) -> Iterator[str]:
+        """The operators in those regions that serve the query as they are, newest first; with `most`
+        of those with the newest conditions alone."""
         top = self._of_base(form, regions)
         if top is None:
-            return []
-        found: list[str] = []
-        for where, by_columns in top.below.items():
-            assert isinstance(where, Box)
-            if not by_columns.regions & regions or not implies(form.content.where, where):
-                continue
-            for told, by_window in by_columns.below.items():
-                if not by_window.regions & regions or not _tells(told, form):
-                    continue
-                for windows, leaf in by_window.below.items():
-                    if leaf.regions & regions and _holds(windows, form):
-                        found += _leaves(leaf, regions)
-        return found
+            return
+        for node in _near(top, form):
+            yield from _serving(node, form, regions, most)
+
+    def nearest(self, form: Form, regions: int = EVERYWHERE) -> Iterator[str]:
+        """Those that serve the query as they are, then some that could if they are relaxed: first
+        those whose rows have a value in common with its own, and the newest."""
+        top = self._of_base(form, regions)
+        if top is None:
+            return
+        serving = list[str]()
+        for name in self.serving(form, regions, MOST_LOOKED_AT):
+            serving.append(name)
+            yield name
+        near = _near(top, form)
+        far = (node for _, node in _newest(top, regions) if not any(node is one for one in near))
+        found = (name for node in chain(near, far) for name in _leaves(node, regions))
+        yield from islice((name for name in found if name not in serving), MOST_TRIED)
 
     def parts(self, form: Form, regions: int = EVERYWHERE) -> list[tuple[Query, list[str]]]:
         """The joins of some of the query's sources that run, or could by relaxing; largest first."""
@@ -142,15 +157,45 @@ def _base_keys(one: Form | Operator) -> tuple[Hashable, ...]:
 def _keys(operator: Operator) -> tuple[Hashable, ...]:
     told = Told(operator.columns, operator.keys, operator.calls)
     windows = tuple(scan.window for scan in operator.scans)
-    return (*_base_keys(operator), operator.where, told, windows)
+    pin = next(_pins(operator.where), None)
+    return (*_base_keys(operator), pin, operator.where, told, windows)
+
+
+def _pins(where: Box) -> Iterator[tuple[Expr, Cut]]:
+    """The terms that have a single value, with that value."""
+    for constraint in where.constraints:
+        if constraint.domain.is_point:
+            yield from ((term, constraint.domain.cuts[0]) for term in constraint.terms)
+
+
+def _near(top: Node, form: Form) -> list[Node]:
+    """Below the node of a base, those of the query's own values, and of operators without one."""
+    pins = (*_pins(form.content.where), None)
+    return [top.below[pin] for pin in pins if pin in top.below]
+
+
+def _serving(node: Node, form: Form, regions: int, most: int | None) -> Iterator[str]:
+    for where, by_columns in islice(_newest(node, regions), most):
+        assert isinstance(where, Box)
+        if not implies(form.content.where, where):
+            continue
+        for told, by_window in _newest(by_columns, regions):
+            if not _tells(told, form):
+                continue
+            for windows, leaf in _newest(by_window, regions):
+                if _holds(windows, form):
+                    yield from _leaves(leaf, regions)
 
 
 def _leaves(node: Node, regions: int) -> Iterator[str]:
-    if not node.regions & regions:
-        return
-    yield from (name for name, where in node.operators.items() if where & regions)
-    for below in node.below.values():
+    """The operators below a node, newest first."""
+    yield from (name for name, where in reversed(node.operators.items()) if where & regions)
+    for _, below in _newest(node, regions):
         yield from _leaves(below, regions)
+
+
+def _newest(node: Node, regions: int) -> Iterator[tuple[Hashable, Node]]:
+    return ((key, below) for key, below in reversed(node.below.items()) if below.regions & regions)
 
 
 class Told(NamedTuple):
@@ -163,8 +208,10 @@ class Told(NamedTuple):
 
 def _tells(told: Hashable, form: Form) -> bool:
     assert isinstance(told, Told)
-    if form.kind is Kind.GROUP:
-        return set(form.keys) <= set(told.keys) and set(form.calls) <= set(told.calls)
+    if form.kind is Kind.GROUP and not (
+        set(form.keys) <= set(told.keys) and set(form.calls) <= set(told.calls)
+    ):
+        return False
     return form.columns <= told.columns
 
 

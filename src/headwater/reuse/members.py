@@ -46,6 +46,11 @@ EVERYTHING = Member(-1, (), ())
 """One whose rows are all there are."""
 
 
+def place(member: Member, item: int) -> int:
+    """The column in which an item of a query is told."""
+    return item if member == EVERYTHING else member.items[item]
+
+
 @dataclass(frozen=True)
 class Members:
     """Queries of one operator, by digest: their shapes, and all items that any of them tells."""
@@ -61,7 +66,7 @@ class Members:
     def shapes(self) -> tuple[Shape, ...]:
         alike: dict[tuple[object, ...], dict[str, tuple[Bound, ...]]] = {}
         for form in self.forms:
-            bounds = self._bounds(form)
+            bounds = self.bounds(form)
             key = (_slides(form.scans), tuple(text(bound.term) for bound in bounds))
             alike.setdefault(key, {})[form.digest] = bounds
         found = []
@@ -88,10 +93,14 @@ class Members:
             for form in self.forms
         }
 
-    def _bounds(self, form: Form) -> tuple[Bound, ...]:
-        """What the operator does not see to already."""
+    def bounds(self, form: Form) -> tuple[Bound, ...]:
+        """What a query wants of rows that the operator does not see to already."""
         known = self.operator.where.known
-        bounds = [b for b in form.bounds if not known.domain(b.term) <= b.domain]
+        bounds = [
+            b
+            for b in form.bounds
+            if b.term not in known.terms and not known.domain(b.term) <= b.domain
+        ]
         return (*bounds, *self._held(form))
 
     def _held(self, form: Form) -> list[Bound]:

@@ -16,7 +16,7 @@ from headwater.algebra.canonical.block import call_text
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan
-from headwater.algebra.predicate import Box, cover, implies, to_expr
+from headwater.algebra.predicate import Box, cover, implies
 from headwater.algebra.simplify import text
 from headwater.algebra.windows import Range, Window
 from headwater.reuse.form import Form, Kind, leaves_of
@@ -151,29 +151,3 @@ def unslid(window: Window) -> Window:
 def _merged(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
     known = {key(one) for one in a}
     return (*a, *(one for one in b if key(one) not in known))
-
-
-# ---- in words
-
-
-def changes(before: Operator, after: Operator) -> list[str]:
-    """How one operator was relaxed (or tightened) into another, in a few words each."""
-    found = []
-    for old, new in zip(before.scans, after.scans, strict=True):
-        if old.window != new.window:
-            found.append(f"{new.stream} {old.window} -> {new.window}")
-    if before.where != after.where:
-        found.append(f"{_condition(before.where)} -> {_condition(after.where)}")
-    if added := after.columns - before.columns:
-        found.append(f"+ {', '.join(sorted(map(_spoken(after), added)))}")
-    return found
-
-
-def _condition(where: Box) -> str:
-    condition = to_expr(where)
-    return "all rows" if condition is None else str(condition)
-
-
-def _spoken(operator: Operator) -> Callable[[Column], str]:
-    names = {s.alias: s.stream if isinstance(s, Scan) else s.table for s in operator.sources}
-    return lambda column: f"{names.get(column.relation, column.relation)}.{column.name}"

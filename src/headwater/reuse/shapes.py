@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, chain, product
 from math import prod
 from typing import Generic, TypeVar
 
@@ -91,8 +91,9 @@ def _parts(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Do
         yield dict(wanted)
         return
     pending = list(wanted.items())
+    size = len(pending)
     while pending:
-        size = len(pending)
+        size = min(2 * size, len(pending))
         while size > 1 and _cells(dict(pending[:size])) > MOST_CELLS:
             size = max(1, size // 2)
         yield dict(pending[:size])
@@ -117,31 +118,43 @@ def _axes(wanted: Mapping[K, Sequence[Domain]]) -> list[Axis]:
 
 def _table(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) -> Table[K]:
     axes = tuple(_axes(wanted)) if types else ()
-    empty: Table[K] = Table(axes, (), {})
-    found = {
-        box: sorted({empty.cell(cell) for cell in _within(axes, box)})
-        for box in set(map(tuple, wanted.values()))
-    }
-    cells = tuple(sorted({cell for of_box in found.values() for cell in of_box}))
-    place = {cell: at for at, cell in enumerate(cells)}
-    classes = {box: stretches(place[cell] for cell in of_box) for box, of_box in found.items()}
-    return Table(axes, cells, {key: classes[tuple(box)] for key, box in wanted.items()})
+    runs = {box: list(_runs(axes, box)) for box in set(map(tuple, wanted.values()))}
+    covered = merged(sorted(run for of_box in runs.values() for run in of_box))
+    firsts = [first for first, _ in covered]
+    places = [0, *accumulate(last - first + 1 for first, last in covered)]
+
+    def classes(of_box: list[tuple[int, int]]) -> Ranges:
+        moved = []
+        for first, last in of_box:
+            at = bisect_right(firsts, first) - 1
+            shift = places[at] - firsts[at]
+            moved.append((first + shift, last + shift))
+        return merged(moved)
+
+    cells = tuple(cell for first, last in covered for cell in range(first, last + 1))
+    of_boxes = {box: classes(of_box) for box, of_box in runs.items()}
+    return Table(axes, cells, {key: of_boxes[tuple(box)] for key, box in wanted.items()})
 
 
-def _within(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, ...]]:
-    sides = [
-        [interval for part in axis.intervals(domain) for interval in part]
-        for axis, domain in zip(axes, box, strict=True)
-    ]
-    return product(*sides)
+def _runs(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, int]]:
+    """The cells of a box in order: those that differ in the last term alone lie side by side."""
+    if not axes:
+        yield (0, 0)
+        return
+    sides = [axis.intervals(domain) for axis, domain in zip(axes, box, strict=True)]
+    for outer in product(*(chain(*side) for side in sides[:-1])):
+        first = 0
+        for axis, interval in zip(axes, (*outer, 0), strict=True):
+            first = first * axis.size + interval
+        yield from ((first + side.start, first + side.stop - 1) for side in sides[-1])
 
 
-def stretches(numbers: Iterable[int]) -> Ranges:
-    """Sorted numbers as stretches."""
+def merged(runs: Iterable[tuple[int, int]]) -> Ranges:
+    """Stretches sorted by their first number, as few as hold the same numbers."""
     found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+    for first, last in runs:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
         else:
-            found.append((number, number))
+            found.append((first, last))
     return tuple(found)

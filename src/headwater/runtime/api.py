@@ -25,10 +25,12 @@ import pyarrow as pa
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, RuntimeFailure, nearest
 from headwater.runtime import results
-from headwater.runtime.analysis import Analysis, analysis, explained, lines
+from headwater.runtime.analysis import Analysis, analysis, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.place import check_place, made
+from headwater.runtime.placement import Placement, placement
+from headwater.runtime.placement import lines as placement_lines
 from headwater.runtime.push import push
 from headwater.runtime.scripts import execute
 
@@ -155,15 +157,19 @@ class QueryHandle:
             time.sleep(poll)
 
     def explain(self, analyze: bool = False) -> str:
-        """What the query means, as a tree; with `analyze` also what it was measured to do."""
-        if analyze:
-            return "\n".join(lines(self.analysis()))
-        return "\n".join(explained(self.catalog, self.row))
+        """What the query means, as a tree, where it runs, with whom and why; with `analyze` instead
+        what it was measured to do."""
+        return "\n".join(lines(self.analysis()) if analyze else placement_lines(self.placement()))
 
     def analysis(self) -> Analysis:
         """What the query was measured to do, as `headwater explain --analyze --format json` has it."""
         known = self.catalog.query(self.row.name)
         return analysis(self.catalog, known or self.row)
+
+    def placement(self) -> Placement:
+        """Where the query runs and why, as `headwater explain --format json` has it."""
+        known = self.catalog.query(self.row.name)
+        return placement(self.catalog, known or self.row)
 
 
 def open_state(

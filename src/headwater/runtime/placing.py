@@ -1,7 +1,7 @@
 """Which unit a new query joins, or that it gets one of its own.
 
-The running units are known by a lattice of their operators, kept up with the catalog: a unit is read
-again when its version says that its queries have changed.
+The running units are known by a lattice of their operators, kept up with the catalog: they are read
+again when others have changed them, and what is placed from here is put in its place at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.algebra.nodes import Output, Query
 from headwater.algebra.predicate import Box
 from headwater.algebra.simplify import text
 from headwater.algebra.windows import Range
-from headwater.cql import unparse
+from headwater.cql import CreateQuery, parse, unparse
 from headwater.reuse import (
     Form,
     Kind,
@@ -26,10 +26,11 @@ from headwater.reuse import (
     Relation,
     form_of,
     operator_of,
+    prefixes,
     relation,
 )
 from headwater.reuse.decide import Choice, Prices, decide
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, part_name, stream_log
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import stopped_for_good
 from headwater.runtime.sharing import looks_back
@@ -44,20 +45,45 @@ class Places:
     lattice: Lattice = field(default_factory=Lattice)
     _versions: dict[str, UnitRow] = field(default_factory=dict)
     _whole: dict[str, set[str]] = field(default_factory=dict)
+    _sum: int = 0
+    _newest: float = 0.0
 
     def refresh(self) -> None:
         """Read again the units that have changed."""
+        if self.catalog.units_mark() == self._mark():
+            return
         rows = {row.id: row for row in self.catalog.units()}
         for gone in set(self._versions) - set(rows):
             self._forget(gone)
         for row in rows.values():
             known = self._versions.get(row.id)
             if known is None or known.definition != row.definition:
-                self._forget(row.id)
                 self._read(row)
-            self._versions[row.id] = row
+            self._know(row)
+
+    def placed(self, unit_id: str, choice: Choice | str | None) -> None:
+        """A query went to that unit, by that choice; if others changed it too, it is read later."""
+        row, known = self.catalog.unit(unit_id), self._versions.get(unit_id)
+        if row is None or (known is not None and row.version != known.version + 1):
+            return
+        if isinstance(choice, Choice):
+            self.lattice.insert(unit_id, choice.operator)
+        else:
+            self._whole.setdefault(row.digest, set()).add(unit_id)
+        self._know(row)
+
+    def _mark(self) -> tuple[int, int, float]:
+        """What the catalog's mark is if it has the units that are known here."""
+        return len(self._versions), self._sum, self._newest
+
+    def _know(self, row: UnitRow) -> None:
+        known = self._versions.get(row.id)
+        self._sum += row.version - (0 if known is None else known.version)
+        self._newest = max(self._newest, row.created_at)
+        self._versions[row.id] = row
 
     def _read(self, row: UnitRow) -> None:
+        self._forget(row.id)
         form = form_of(canonicalize(self.definitions.query(row.definition)))
         if form.kind is Kind.WHOLE:
             self._whole.setdefault(row.digest, set()).add(row.id)
@@ -69,7 +95,10 @@ class Places:
         if unit_id in self.lattice:
             self.lattice.remove(unit_id)
         if row is not None:
+            self._sum -= row.version
             self._whole.get(row.digest, set()).discard(unit_id)
+            if row.created_at == self._newest:
+                self._newest = max((r.created_at for r in self._versions.values()), default=0.0)
 
     def choose(self, form: Form, start: int | None) -> Choice | str | None:
         """Where a query with that start goes: the unit that tells it already, or the best choice of
@@ -80,11 +109,11 @@ class Places:
                 if self._takes(unit_id, form, start):
                     return unit_id
             return None
-        running = [
+        running = (
             (unit_id, self.lattice.operator(unit_id))
-            for unit_id in self.lattice.candidates(form)
+            for unit_id in self.lattice.nearest(form)
             if self._takes(unit_id, form, start)
-        ]
+        )
         return decide(form, running, self._prices(form))
 
     def part(self, form: Form, start: int | None, alone: float) -> Built | None:
@@ -110,10 +139,12 @@ class Places:
     def _takes(self, unit_id: str, form: Form, start: int | None) -> bool:
         """Whether a query of that start can join a unit: what it would have had alone is, or can
         still be made, among the unit's results."""
-        unit = self._versions[unit_id]
+        unit = self.catalog.unit(unit_id)
+        if unit is None or unit.state == "dropped":
+            return False
         if unit.state != "running" and stopped_for_good(self.catalog, unit):
             return False
-        if _is_built(unit) and relation(form, self.lattice.operator(unit_id)) is OVERLAPPING:
+        if _is_built(unit) and not self._has_parts(unit_id, form):
             return False
         own = self.catalog.cursor(unit_id, "start")
         if form.kind is Kind.WHOLE:
@@ -131,6 +162,18 @@ class Places:
             lasting = self._looks_back(form) and self._flows(unit_id)
             return untold and _begins(own, start) and (lasting or own == start)
         return own == start or (self._looks_back(form) and self._flows(unit_id))
+
+    def _has_parts(self, unit_id: str, form: Form) -> bool:
+        """Whether what a unit has another one join serves a query too."""
+        asked = self.catalog.query(part_name(unit_id))
+        if asked is None:
+            return False
+        (statement,) = parse(asked.definition, self.definitions.names)
+        assert isinstance(statement, CreateQuery)
+        running = operator_of(form_of(canonicalize(statement.query)))
+        parts = (form_of(canonicalize(part)) for part in prefixes(form))
+        found = (relation(part, running) for part in parts)
+        return any(one in (Relation.EQUAL, Relation.CONTAINED) for one in found)
 
     def _flows(self, unit_id: str) -> bool:
         operator = self.lattice.operator(unit_id)
@@ -150,7 +193,6 @@ class Places:
 
 
 FOREVER_AGO = -(2**62)
-OVERLAPPING = Relation.OVERLAPPING
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 from headwater.algebra.expressions import Column
 from headwater.algebra.types import Type, Value
 from headwater.reference import Result
+from headwater.reuse.members import place
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
-from headwater.runtime.sharing import member_of, place, wanted
+from headwater.runtime.sharing import member_of, wanted
 
 Row = dict[str, Value]
 

@@ -40,6 +40,8 @@ from headwater.runtime.definitions import Definitions
 from headwater.runtime.limits import checked as check_option
 from headwater.runtime.submit import carry_out
 
+OF_QUERY = CreateQuery | DropQuery | PauseQuery | ResumeQuery
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -72,16 +74,21 @@ def execute(
 
 def _names_from_outside(text: str, known: Namespace) -> Namespace:
     """The known names without those that the text declares itself."""
-    names = known.copy()
     try:
         statements = cut(text)
     except CqlError:
-        return names
-    for tokens in statements:
-        if len(tokens) > 2 and word(tokens[0]) == "CREATE":
-            name = tokens[2].text
-            if word(tokens[1]) in ("STREAM", "TABLE") and names.get(name) is not None:
-                names.remove(name)
+        return known
+    declared = {
+        tokens[2].text
+        for tokens in statements
+        if len(tokens) > 2
+        and word(tokens[0]) == "CREATE"
+        and word(tokens[1]) in ("STREAM", "TABLE")
+        and known.get(tokens[2].text) is not None
+    }
+    names = known.copy() if declared else known
+    for name in declared:
+        names.remove(name)
     return names
 
 
@@ -90,9 +97,12 @@ def _names_from_outside(text: str, known: Namespace) -> Namespace:
 
 def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
     """For each statement whether anything is left to do; raises HeadwaterError if it cannot be."""
-    sources = {row.name: row.definition for row in catalog.streams()}
-    sources |= {row.name: row.definition for row in catalog.tables()}
-    queries = {row.name: row.definition for row in catalog.queries()}
+    sources: dict[str, str] = {}
+    if not all(isinstance(statement, OF_QUERY) for statement in statements):
+        sources = {row.name: row.definition for row in catalog.streams()}
+        sources |= {row.name: row.definition for row in catalog.tables()}
+    named = {statement.name.lower() for statement in statements if isinstance(statement, OF_QUERY)}
+    queries = {row.name: row.definition for row in catalog.queries(named=named)}
     needed = []
     for statement in statements:
         new = True
@@ -113,10 +123,10 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
             case EndStream(name):
                 _need("stream", name, sources)
             case DropQuery(name):
-                _need("query", name, queries)
+                _need_query(name, queries, catalog)
                 del queries[name.lower()]
             case PauseQuery(name) | ResumeQuery(name):
-                _need("query", name, queries)
+                _need_query(name, queries, catalog)
             case BareQuery():
                 raise HeadwaterError("name the query to run it: CREATE QUERY name AS SELECT ..")
             case Explain():
@@ -158,6 +168,11 @@ def _check_that_it_runs(statement: CreateQuery) -> None:
 def _need(kind: str, name: str, known: dict[str, str]) -> None:
     if name.lower() not in known:
         raise HeadwaterError(f"there is no {kind} {name}; {nearest(name, known)}")
+
+
+def _need_query(name: str, known: dict[str, str], catalog: Catalog) -> None:
+    if name.lower() not in known:
+        _need("query", name, {row.name: "" for row in catalog.queries()})
 
 
 def _name(statement: CreateStream | CreateTable | CreateQuery) -> str:

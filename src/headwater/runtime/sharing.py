@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Project, Scan, TableScan, relations
 from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
-from headwater.reuse.form import leaves_of, scans_of, source_name
+from headwater.reuse.form import source_name
 from headwater.reuse.groups import Groups
 from headwater.reuse.members import EVERYTHING, Member, Members
 from headwater.runtime import files
@@ -81,21 +82,27 @@ class Sharing:
             return SharedPanes(Groups(_operator(kept, before), forms, kept))
         operator = _operator(forms, before)
         return Shared(
-            Members(operator, forms), None if asked is None else self._part(operator, asked)
+            Members(operator, forms), None if asked is None else self.part(operator, asked)
         )
 
-    def _part(self, operator: Operator, asked: QueryRow) -> Part:
+    def part(self, operator: Operator, asked: QueryRow) -> Part:
         """The sources of an operator that another unit joins, by the names they have here."""
-        canonical = self.canonical(asked)
-        theirs = form_of(canonical).content
-        alias = {source_name(source): source.alias for source in operator.sources}
-        here = {source.alias: alias[source_name(source)] for source in leaves_of(theirs)}
-        items = []
-        for item in theirs.items:
-            assert isinstance(item, Column)
-            items.append(replace(item, relation=here[item.relation]))
-        times = {here[scan.alias]: scan.time for scan in scans_of(theirs)}
-        return Part(asked.unit_id, asked.name, tuple(items), times)
+        (statement,) = parse(asked.definition, self.definitions.names)
+        assert isinstance(statement, CreateQuery)
+        root = statement.query.root
+        assert isinstance(root, Project)
+        here = {source_name(source): source.alias for source in operator.sources}
+        sources = [node for node in relations(root) if isinstance(node, Scan | TableScan)]
+        alias = {source.alias: here[source_name(source)] for source in sources}
+        at = dict(canonicalize(statement.query).columns)
+        columns = {item.name: item.expr for item in root.items if isinstance(item.expr, Column)}
+        return Part(
+            asked.unit_id,
+            asked.name,
+            tuple(replace(c, relation=alias[c.relation]) for c in columns.values()),
+            tuple(at[name] for name in columns),
+            {alias[s.alias]: s.time for s in sources if isinstance(s, Scan)},
+        )
 
 
 def _kept(forms: tuple[Form, ...], before: Plan | None) -> tuple[Form, ...]:
@@ -232,11 +239,6 @@ def tells(catalog: Catalog, unit: UnitRow, digest: str) -> bool:
     if cursor is None:
         return digest == unit.digest
     return digest in members_at(catalog, unit.id, cursor["seq"])
-
-
-def place(member: Member, item: int) -> int:
-    """The column in which an item of a query is told."""
-    return item if member == EVERYTHING else member.items[item]
 
 
 def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:

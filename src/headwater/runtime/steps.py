@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
-from headwater.reuse.members import EVERYTHING, Member
+from headwater.reuse.members import EVERYTHING, Member, place
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import (
     ARRIVAL,
@@ -209,7 +209,6 @@ def read_joined(
     frames = []
     for member, paths in by_member.items():
         frame = spark.read.parquet(*paths)
-        places = member.items or range(len(part.items))
         if member != EVERYTHING:
             within = " OR ".join(
                 f"{CLASS} BETWEEN {low} AND {high}" for low, high in member.classes
@@ -217,11 +216,11 @@ def read_joined(
             frame = frame.where(f"{SHAPE} = {member.shape} AND ({within})")
         if start is not None:
             frame = frame.where(f"_tau > {start}")
-        names = [f"c{places[at]}" for at in range(len(part.items))]
+        names = [f"c{place(member, at)}" for at in part.places]
         frames.append(frame.selectExpr(*part.structs(names)))
     if not frames:
-        types = {c: f"CAST(NULL AS {spark_type(c.type)})" for c in part.items}
-        empty = spark.range(0).selectExpr(*(f"{t} AS c{n}" for n, t in enumerate(types.values())))
+        types = [f"CAST(NULL AS {spark_type(c.type)}) AS c{n}" for n, c in enumerate(part.columns)]
+        empty = spark.range(0).selectExpr(*types)
         return empty.selectExpr(*part.structs([f"c{n}" for n in range(len(types))]))
     return reduce(DataFrame.unionAll, frames)
 

@@ -65,10 +65,9 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             return f"table {statement.table.name} declared"
         case CreateQuery():
             row = submit(catalog, definitions, statement)
-            members = catalog.members(row.unit_id)
-            shared = [q.spelled for q in members if q.name != row.name and not q.hidden]
-            also = f", shared with {', '.join(shared[:3])}" if shared else ""
-            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            others, number = catalog.companions(row, 3)
+            also = f", shared with {', '.join(others)}" if others else ""
+            more = f" and {number - len(others):,} more" if number > len(others) else ""
             return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
         case DropQuery():
             drop(catalog, statement.name)
@@ -134,7 +133,8 @@ def _placed(
     catalog: Catalog, definitions: Definitions, canonical: Canonical, form: Form, query: NewQuery
 ) -> QueryRow:
     start = query.start_at
-    choice = places(catalog, definitions).choose(form, start)
+    known = places(catalog, definitions)
+    choice = known.choose(form, start)
     unit_id = choice.name if isinstance(choice, Choice) else choice
     if unit_id is None:
         unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
@@ -144,11 +144,12 @@ def _placed(
     else:
         relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
         earlier = _earlier(catalog.cursor(unit_id, "start"), start)
-        known = catalog.members_of_digest(unit_id, form.digest)
-        untold = form.kind is Kind.GROUP and not known
+        alike = catalog.members_of_digest(unit_id, form.digest)
+        untold = form.kind is Kind.GROUP and not alike
         cursors = _started(unit_id, earlier)
         row = catalog.accept_query(query, unit_id, cursors, relaxed, untold)
         settle(catalog, row.unit_id)
+    known.placed(row.unit_id, choice)
     if isinstance(choice, Choice):
         _note(catalog, row, choice)
     return row

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import Block, canonicalize
+from headwater.algebra.canonical.block import box_text
 from headwater.algebra.expressions import Call, Column, Expr, Literal, columns_of, walk
 from headwater.algebra.nodes import Join, Output, Project, Query, Scan, Select
 from headwater.algebra.predicate import Box, Constraint, rename
 from headwater.cost import StreamStatistics
 from headwater.reproduce.streamreuse.rates import Streams, rate, streams_of
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, prefixes
+from headwater.reuse.form import bounds_of, restricted
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,7 @@ def question(
     assert form.kind is Kind.JOIN and len(form.scans) > 1
     whole = streams_of(form.scans)
     assert len(whole) == len(form.scans), "each stream once"
-    smaller = [form_of(canonicalize(part)) for part in prefixes(form)]
+    smaller = [_part(form, part) for part in prefixes(form)]
     parts = {streams_of(part.scans): part for part in (form, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
     compared = None if infer else _compared(query)
@@ -49,6 +51,25 @@ def question(
     operators = {streams: operator_of(part) for streams, part in parts.items()}
     rates = {streams: rate(one, streams, statistics) for streams, one in operators.items()}
     return Question(whole, joins, parts, operators, rates)
+
+
+def _part(form: Form, prefix: Query) -> Form:
+    """The form of a join of some streams, within the bounds that the query has for them."""
+    part = form_of(canonicalize(prefix))
+    alias = {scan.stream: scan.alias for scan in part.scans}
+    chosen = [scan for scan in form.scans if scan.stream in alias]
+    names: dict[Expr, Expr] = {
+        column: replace(column, relation=alias[scan.stream])
+        for scan in chosen
+        for column in scan.columns
+    }
+    where = rename(restricted(form.content.where, {scan.alias for scan in chosen}), names)
+    return replace(
+        part,
+        digest=f"{part.digest} {box_text(where)}",
+        block=replace(part.content, where=where),
+        bounds=bounds_of(where),
+    )
 
 
 def _feed(form: Form, scan: Scan, compared: set[tuple[str, str]] | None) -> Form:

@@ -7,6 +7,7 @@ that a worker in the middle of a step can tell, until it is forgotten or its nam
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, get_args
 
 import sqlalchemy as sa
@@ -33,6 +34,9 @@ from headwater.runtime.catalog.rows import (
 from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
 
 _Q, _U, _M = schema.queries, schema.units, schema.members
+
+MOST_NAMED = 1_000
+"""With more names than that, all queries are read."""
 
 
 class Queries(Store):
@@ -81,11 +85,20 @@ class Queries(Store):
                 _change_members(transaction, unit, definition)
             return _query(transaction, query.name)
 
-    def queries(self, *, dropped: bool = False, with_sink: bool = False) -> list[QueryRow]:
-        """The queries by name, or those with a sink; those that were dropped only if asked for."""
+    def queries(
+        self,
+        *,
+        dropped: bool = False,
+        with_sink: bool = False,
+        named: Collection[str] | None = None,
+    ) -> list[QueryRow]:
+        """The queries by name, or those with a sink, or of these names in lower case; those that
+        were dropped only if asked for."""
         chosen = _known(_Q, dropped).where(sa.not_(_Q.c.name.startswith(HIDDEN)))
         if with_sink:
             chosen = chosen.where(_Q.c.sink.is_not(None))
+        if named is not None and len(named) <= MOST_NAMED:
+            chosen = chosen.where(_Q.c.name.in_(sorted(named)))
         return self._rows(QueryRow, chosen.order_by(_Q.c.name))
 
     def query(self, name: str) -> QueryRow | None:
@@ -142,6 +155,14 @@ class Queries(Store):
         """The units, oldest first; those that were dropped only if asked for."""
         return self._rows(UnitRow, _known(_U, dropped).order_by(_U.c.created_at, _U.c.id))
 
+    def units_mark(self) -> tuple[int, int, float]:
+        """Differs when units were made or dropped, or got other queries: how many there are, their
+        versions added up, and when the newest was made."""
+        live = sa.select(sa.func.count(), sa.func.sum(_U.c.version), sa.func.max(_U.c.created_at))
+        with self._database.read() as connection:
+            number, versions, newest = connection.execute(live.where(_U.c.state != "dropped")).one()
+        return int(number), int(versions or 0), float(newest or 0.0)
+
     def unit(self, unit_id: str) -> UnitRow | None:
         """One unit, dropped or not, or None."""
         return self._row(UnitRow, sa.select(_U).where(_U.c.id == unit_id))
@@ -191,6 +212,17 @@ class Queries(Store):
         """The queries of that digest that the unit answers."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._rows(QueryRow, of_unit.where(_Q.c.digest == digest))
+
+    def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
+        """The first few of the other queries of a query's unit, as spelled, and how many there are."""
+        others = sa.and_(_M.c.unit_id == query.unit_id, _M.c.query != query.name)
+        spelled = sa.select(_Q.c.spelled).join(_M, _M.c.query == _Q.c.name).where(others)
+        with self._database.read() as connection:
+            names = list(connection.scalars(spelled.order_by(_M.c.query).limit(most)))
+            if len(names) < most:
+                return names, len(names)
+            count = sa.select(sa.func.count()).select_from(_M).where(others)
+            return names, int(connection.execute(count).scalar_one())
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the

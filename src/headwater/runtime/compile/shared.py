@@ -40,29 +40,30 @@ SHAPE, CLASS = "_shape", "_class"
 class Part:
     """A join of some of a unit's sources that another unit tells, as the query of that name there.
 
-    Items of the query are columns of sources, in the order of its canonical form.
+    `columns` of its sources are items of the query, in the order of its canonical form: `places`.
     """
 
     unit_id: str
     query: str
-    items: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    places: tuple[int, ...]
     times: Mapping[str, str]
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(column.relation for column in self.items))
+        return tuple(dict.fromkeys(column.relation for column in self.columns))
 
     def structs(self, names: Sequence[str]) -> list[str]:
-        """SQL of the sources as structs, from the columns in which the items are told."""
+        """SQL of the sources as structs, from the names of their columns in what was told."""
         found = []
         for alias in self.aliases:
             fields = [
                 f"{quoted(name)} AS {quoted(column.name)}"
-                for name, column in zip(names, self.items, strict=True)
+                for name, column in zip(names, self.columns, strict=True)
                 if column.relation == alias
             ]
             if alias in self.times:
-                at = [c.name for c in self.items if c.relation == alias].index(self.times[alias])
+                at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
                 time = fields[at].split(" AS ")[0]
                 fields.append(f"unix_micros({time}) AS {TIME}")
             found.append(f"struct({', '.join(fields)}) AS {alias}")

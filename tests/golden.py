@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "cql"
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""Where a query runs and why: `headwater explain NAME`, read from the catalog alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.algebra.canonical import canonicalize
+from headwater.algebra.nodes import Query
+from headwater.cql import CreateQuery, parse, tree
+from headwater.reuse import Form, Kind, form_of, operator_of
+from headwater.reuse.members import Members
+from headwater.reuse.words import counted, described, told_apart, wish
+from headwater.runtime.catalog import Catalog, QueryRow
+from headwater.runtime.definitions import Definitions
+
+Placement = dict[str, Any]
+
+NAMED = 5
+"""How many of the queries that share a unit are named."""
+
+MOST_SHAPED = 500
+"""Of units with more queries, shapes are not worked out to be shown."""
+
+RELATIONS = {
+    "new": "none ran that it could share, or not for less: a unit was made for it",
+    "equal": "asks for what the operator told already",
+    "contained": "asks for a part of what the operator told already",
+    "overlapping": "the operator was relaxed for it",
+    None: "shares with equal queries alone",
+}
+
+
+def placement(catalog: Catalog, query: QueryRow) -> Placement:
+    """A query with its unit, whom it shares that with, how it came there, and its part of it."""
+    definitions = Definitions(catalog)
+    (statement,) = parse(query.definition, definitions.names)
+    assert isinstance(statement, CreateQuery)
+    canonical = canonicalize(statement.query)
+    others, number = catalog.companions(query, NAMED)
+    placed = _placed(catalog, query)
+    return {
+        "query": query.spelled,
+        "state": query.state,
+        "unit": query.unit_id,
+        "shared_with": others,
+        "others": number,
+        "tree": tree(canonical.query),
+        "relation": placed.get("relation"),
+        "relaxed": placed.get("relaxed", []),
+        "added": placed.get("added"),
+        "alone": placed.get("alone"),
+        **_operator(catalog, definitions, query, form_of(canonical), number + 1),
+    }
+
+
+def _placed(catalog: Catalog, query: QueryRow) -> Placement:
+    """What was noted when the query came into the unit that it is in."""
+    for event in reversed(catalog.events(kind="query placed", subject=query.name, limit=1)):
+        if event.detail["unit"] == query.unit_id:
+            return dict(event.detail)
+    return {}
+
+
+def _operator(
+    catalog: Catalog, definitions: Definitions, query: QueryRow, form: Form, queries: int
+) -> Placement:
+    """The operator of a query's unit as it is now, its shapes, and what the query wants of it."""
+    unit = catalog.unit(query.unit_id)
+    if unit is None or form.kind is not Kind.JOIN:
+        return {"operator": None, "shapes": None, "part": None}
+    operator = operator_of(_form(definitions.query(unit.definition)))
+    shapes = None
+    if queries <= MOST_SHAPED:
+        forms = {row.digest: _form_of(definitions, row) for row in catalog.members(unit.id)}
+        members = Members(operator, tuple(forms.values()))
+        shapes = [told_apart(shape, operator.sources) for shape in members.shapes]
+    part = wish(Members(operator, (form,)).bounds(form), operator.sources)
+    return {"operator": described(operator), "shapes": shapes, "part": part}
+
+
+def _form_of(definitions: Definitions, row: QueryRow) -> Form:
+    (statement,) = parse(row.definition, definitions.names)
+    assert isinstance(statement, CreateQuery)
+    return _form(statement.query)
+
+
+def _form(query: Query) -> Form:
+    return form_of(canonicalize(query))
+
+
+# ---- for people
+
+
+def lines(found: Placement) -> list[str]:
+    """The same as text."""
+    text = [f"{found['query']}: {found['state']}, in unit {found['unit']}{_sharing(found)}"]
+    text += [f"  {line}" for line in found["tree"]]
+    text += _titled("placed", [RELATIONS[found["relation"]], *_cost(found)])
+    text += _titled("relaxed", found["relaxed"])
+    text += _titled("operator", found["operator"] or [])
+    text += _titled("shapes", found["shapes"] or [])
+    return text + _titled("its part", [] if found["part"] is None else [found["part"]])
+
+
+def _sharing(found: Placement) -> str:
+    if not found["others"]:
+        return ", which serves no other"
+    more = found["others"] - len(found["shared_with"])
+    rest = f" and {counted(more, 'other', 'others')}" if more else ""
+    return f", shared with {', '.join(found['shared_with'])}{rest}"
+
+
+def _cost(found: Placement) -> list[str]:
+    """Seconds of one core in a second, as they were estimated when it came."""
+    if found["alone"] is None:
+        return []
+    added = f"adds {found['added']:.4f}" if found["added"] else "adds nothing"
+    return [f"{added}, alone {found['alone']:.4f}: seconds of work in a second, estimated"]
+
+
+def _titled(title: str, said: list[str]) -> list[str]:
+    return [f"  {title if n == 0 else '':<9} {line}" for n, line in enumerate(said)]

@@ -1,0 +1,110 @@
+"""`headwater explain NAME`: where a query runs, with whom and why; nothing here needs Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Run
+
+from headwater.runtime import placement
+from headwater.runtime.api import open_state
+
+TEXT = """\
+CREATE STREAM bids (item INT, price INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM asks (item INT, cost INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY nine AS SELECT b.price FROM bids [RANGE 1 MIN] b, asks [NOW] a
+  WHERE b.item = a.item AND b.price > 9;
+CREATE QUERY five AS SELECT b.price FROM bids [RANGE 2 MIN] b, asks [NOW] a
+  WHERE b.item = a.item AND b.price > 5;
+CREATE QUERY fifty AS SELECT b.price FROM bids [RANGE 2 MIN] b, asks [NOW] a
+  WHERE b.item = a.item AND 50 < b.price;
+CREATE QUERY total AS SELECT SUM(price) AS sum FROM bids [RANGE 1 MIN SLIDE 1 MIN];
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    with open_state(tmp_path / "state") as headwater:
+        headwater.execute(TEXT)
+    return tmp_path / "state"
+
+
+def unit(state: Path, name: str) -> str:
+    with open_state(state) as headwater:
+        return headwater.query(name).row.unit_id
+
+
+def explained(run: Run, name: str, state: Path) -> dict[str, object]:
+    done = run("explain", name, "--format", "json", "--state", state)
+    assert done.status == 0
+    found: dict[str, object] = json.loads(done.out)
+    return found
+
+
+def test_a_query_that_came_to_another(run: Run, state: Path) -> None:
+    done = run("explain", "FIVE", "--state", state)
+    assert done.status == 0
+    lines = done.out.splitlines()
+    assert lines[0] == f"five: running, in unit {unit(state, 'five')}, shared with fifty, nine"
+    assert "  placed    the operator was relaxed for it" in lines
+    assert "  relaxed   bids [RANGE 1 MINUTE] -> [RANGE 2 MINUTES]" in lines
+    assert "            bids.price >= 10 -> bids.price >= 6" in lines
+    assert "  operator  reads asks [NOW], bids [RANGE 2 MINUTES]" in lines
+    assert "            where asks.item = bids.item AND bids.price >= 6" in lines
+    assert "  shapes    1 query by bids.price: 1 class of rows" in lines
+    assert "  its part  all rows" in lines
+
+
+def test_a_query_that_was_served_already(run: Run, state: Path) -> None:
+    found = explained(run, "fifty", state)
+    assert (found["relation"], found["relaxed"], found["added"]) == ("contained", [], 0.0)
+    assert found["part"] == "bids.price >= 51"
+    assert float(str(found["alone"])) > 0
+    text = run("explain", "fifty", "--state", state).out
+    assert "placed    asks for a part of what the operator told already" in text
+    assert "adds nothing, alone " in text
+
+
+def test_the_first_query_has_a_part_of_what_its_operator_became(run: Run, state: Path) -> None:
+    found = explained(run, "nine", state)
+    assert found["relation"] == "new"
+    assert found["part"] == "bids.price >= 10 AND age of bids <= 1 MINUTE"
+    assert (found["shared_with"], found["others"]) == (["fifty", "five"], 2)
+
+
+def test_a_query_that_shares_with_equals_alone(run: Run, state: Path) -> None:
+    lines = run("explain", "total", "--state", state).out.splitlines()
+    assert lines[0].endswith("which serves no other")
+    assert not any("operator" in line for line in lines)
+
+
+def test_python_says_the_same(run: Run, state: Path) -> None:
+    with open_state(state) as headwater:
+        query = headwater.query("five")
+        assert query.explain() + "\n" == run("explain", "five", "--state", state).out
+        assert query.placement() == explained(run, "five", state)
+
+
+def test_several_names(run: Run, state: Path) -> None:
+    done = run("explain", "five", "--query", "nine", "--state", state)
+    assert [line[:5] for line in done.out.splitlines() if ", in unit" in line] == ["five:", "nine:"]
+
+
+def test_an_unknown_name(run: Run, state: Path) -> None:
+    done = run("explain", "fiev", "--state", state)
+    assert done.status == 2
+    assert "did you mean five?" in done.err
+
+
+def test_of_many_queries_few_are_named_and_no_shapes_worked_out(
+    run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "NAMED", 1)
+    monkeypatch.setattr(placement, "MOST_SHAPED", 2)
+    with open_state(state) as headwater:
+        text = headwater.query("nine").explain()
+    assert "shared with fifty and 1 other\n" in text
+    assert "shapes" not in text
+    assert "its part  bids.price >= 10" in text

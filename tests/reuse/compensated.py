@@ -1,0 +1,128 @@
+"""Queries answered by an operator that they share, slowly: the operator by the reference evaluator,
+each query's part of its rows in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from headwater.algebra.canonical import Block, Canonical, canonicalize
+from headwater.algebra.canonical.relation import Rebuilding
+from headwater.algebra.expressions import Column, Expr
+from headwater.algebra.nodes import Output, Query, Scan
+from headwater.algebra.simplify import text
+from headwater.cql import parse_query
+from headwater.reference import evaluate
+from headwater.reference.scalar import compile_expr
+from headwater.reference.values import Row, normal_row, row_order
+from headwater.reuse import Form, Operator, form_of, operator_of, relaxed
+from headwater.reuse.members import Members, held
+from strategies import SOURCES
+
+Slides = Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query in the forms that it goes through."""
+
+    query: Query
+    canonical: Canonical
+    form: Form
+
+
+def asked(query: Query) -> Asked:
+    canonical = canonicalize(query)
+    return Asked(query, canonical, form_of(canonical))
+
+
+def form(text: str) -> Form:
+    """The form of a query over the streams and tables of `strategies`."""
+    return asked(parse_query(text, SOURCES)).form
+
+
+def by_base(queries: Iterable[Asked]) -> list[list[Asked]]:
+    """The queries in groups that could share."""
+    found: dict[str, list[Asked]] = {}
+    for one in queries:
+        found.setdefault(one.form.base, []).append(one)
+    return list(found.values())
+
+
+def serving(forms: Sequence[Form]) -> Operator:
+    """The operator that was made for the first and relaxed for the others."""
+    return reduce(relaxed, forms[1:], operator_of(forms[0]))
+
+
+def alone(one: Asked, streams: Any, tables: Any) -> list[Row]:
+    """The rows of a query by its definition, each behind its instant."""
+    return _in_order((r.tau, *r.values) for r in evaluate(one.query, streams, tables))
+
+
+def shared(
+    queries: Sequence[Asked], operator: Operator, streams: Any, tables: Any
+) -> list[list[Row]]:
+    """The rows of each query, of those that an operator tells."""
+    members = Members(operator, tuple({one.form.digest: one.form for one in queries}.values()))
+    columns, rows = _told(operator, streams, tables)
+    return [_part(members, one, columns, rows) for one in queries]
+
+
+def _told(operator: Operator, streams: Any, tables: Any) -> tuple[list[Column], list[Row]]:
+    """The columns that an operator tells, the times of its tuples behind them; and its rows."""
+    columns = [*sorted(operator.columns, key=text), *map(_time, operator.scans)]
+    block = Block(operator.sources, operator.where, (), None, tuple(columns), False)
+    query = Query(Output.ISTREAM, Rebuilding().relation(block))
+    return columns, [r.values for r in evaluate(query, streams, tables)]
+
+
+def _time(scan: Scan) -> Column:
+    return next(c for c in scan.columns if c.name.lower() == scan.time.lower())
+
+
+def _part(
+    members: Members, one: Asked, columns: Sequence[Column], rows: Sequence[Row]
+) -> list[Row]:
+    member = members.members[one.form.digest]
+    shape = members.shapes[member.shape]
+    scans = members.operator.scans
+    known = [*columns, *map(held, scans)]
+    terms = [compile_expr(term, known) for term in shape.terms]
+    exprs: list[Expr] = [members.items[at] for at in member.items]
+    items = [compile_expr(exprs[at], known) for _, at in one.canonical.columns]
+    found = []
+    for row in rows:
+        times: Any = row[len(row) - len(scans) :]
+        tau = entry(times, shape.slides)
+        wide = (*row, *(_held(t, tau, s) for t, s in zip(times, shape.slides, strict=True)))
+        number = shape.table.class_of([term(wide) for term in terms])
+        if number is not None and any(low <= number <= high for low, high in member.classes):
+            found.append((tau, *(item(wide) for item in items)))
+    return _in_order(found)
+
+
+def entry(times: Sequence[int], slides: Slides) -> int:
+    """The first instant at which windows that slide like that could hold tuples of those times."""
+    every = {slide for slide in slides if slide is not None}
+
+    def first(time: int, slide: int | None) -> int:
+        if slide is None:
+            return min((_next(time, other) for other in every), default=time)
+        return _next(time, slide)
+
+    return max(map(first, times, slides))
+
+
+def _next(time: int, slide: int) -> int:
+    return -(-time // slide) * slide
+
+
+def _held(time: int, tau: int, slide: int | None) -> int:
+    """How long before the window's last change a tuple came."""
+    return (tau if slide is None else tau // slide * slide) - time
+
+
+def _in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(map(normal_row, rows), key=row_order)

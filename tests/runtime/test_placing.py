@@ -1,0 +1,84 @@
+"""What is known of units stays as the catalog has it, whoever changes them; nothing here needs Spark."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import Catalog, UnitRow
+from headwater.runtime.placing import Places, places
+
+STREAMS = """
+CREATE STREAM bids (item INT, price INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM asks (item INT, cost INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+"""
+TEMPLATES = (
+    "SELECT b.price FROM bids [RANGE {n} SEC] b, asks [NOW] a WHERE b.item = a.item AND b.price > {m}",
+    "SELECT b.price FROM bids [RANGE {n} SEC] b, asks [NOW] a WHERE b.item = a.cost AND b.item = {m}",
+    "SELECT item FROM bids [NOW] WHERE price < {m}",
+    "SELECT item FROM bids [ROWS {n}]",
+    "SELECT sum(price) FROM bids [RANGE {n} SEC SLIDE 1 SEC]",
+)
+
+
+def known(headwater: Headwater) -> Places:
+    return places(headwater.catalog, headwater.definitions)
+
+
+def check(headwater: Headwater) -> None:
+    """What was kept up is what reading all would give."""
+    kept = known(headwater)
+    kept.refresh()
+    fresh = Places(headwater.catalog, headwater.definitions)
+    fresh.refresh()
+    assert kept._mark() == fresh._mark() == headwater.catalog.units_mark()
+    assert kept._versions.keys() == fresh._versions.keys()
+    assert {k: v for k, v in kept._whole.items() if v} == fresh._whole
+    for unit_id in fresh._versions:
+        assert (unit_id in kept.lattice) == (unit_id in fresh.lattice)
+        if unit_id in fresh.lattice:
+            one, other = kept.lattice.operator(unit_id), fresh.lattice.operator(unit_id)
+            assert (one.base, one.sources, one.where) == (other.base, other.sources, other.where)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_who_submit_and_drop_in_turn(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    names: list[str] = []
+    with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
+        one.execute(STREAMS)
+        for number in range(30):
+            headwater = rng.choice((one, other))
+            if names and rng.random() < 0.25:
+                headwater.execute(f"DROP QUERY {names.pop(rng.randrange(len(names)))}")
+            else:
+                text = rng.choice(TEMPLATES).format(n=rng.randint(1, 3), m=rng.randint(1, 9))
+                headwater.execute(f"CREATE QUERY q{number} AS {text}")
+                names.append(f"q{number}")
+            if rng.random() < 0.3:
+                check(rng.choice((one, other)))
+        check(one)
+        check(other)
+        assert len(one.catalog.units()) < len(names)
+
+
+def test_who_submits_alone_never_reads_all_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    whole = Catalog.units
+
+    def counted(self: Catalog, *, dropped: bool = False) -> list[UnitRow]:
+        reads.append(1)
+        return whole(self, dropped=dropped)
+
+    monkeypatch.setattr(Catalog, "units", counted)
+    with open_state(tmp_path / "state") as headwater:
+        headwater.execute(STREAMS)
+        for number in range(12):
+            text = TEMPLATES[number % len(TEMPLATES)].format(n=1 + number % 3, m=number)
+            headwater.execute(f"CREATE QUERY q{number} AS {text}")
+    assert not reads
