@@ -5,6 +5,7 @@ HeadwaterError
 ├── CqlError           a text that is not CQL, or says something impossible; has a position
 │   └── CqlErrors      several of them, from one file
 ├── InputError         data that cannot be read or does not fit its schema
+├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── RuntimeFailure     Spark that cannot be started or reached
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
@@ -30,6 +31,10 @@ class AlgebraError(HeadwaterError):
 
 class InputError(HeadwaterError):
     """Input data that cannot be read, with the file and what was wrong."""
+
+
+class NetworkError(HeadwaterError):
+    """A site, link or network that was refused, or a question it has no answer to."""
 
 
 class EvaluationError(HeadwaterError):

@@ -177,3 +177,43 @@ def evaluate(
     source = read(file)
     with errors_of(source):
         evaluate_file(source, input, query or [], format)
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str | None,
+        typer.Argument(metavar="[FIGURE]", help="Its name; none: list them.", show_default=""),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the plots are drawn (PNG).")
+    ] = Path("figures"),
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", min=1, help="How many runs, each with a seed of its own.", show_default=""
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short run, to see whether it works.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            envvar="HEADWATER_DATA",
+            show_envvar=False,
+            help="Data from elsewhere, for figures that use some; HEADWATER_DATA names it too.",
+        ),
+    ] = None,
+    format: AsFormat = Format.table,
+) -> None:
+    """Compute a figure of a paper anew, and show it beside the paper's claims."""
+    with failures():
+        from headwater.cli.reproduce import list_figures, reproduce_figure
+
+        if figure is None:
+            list_figures(format)
+        else:
+            reproduce_figure(figure, out, seeds, quick, data, format)

@@ -1,0 +1,69 @@
+"""Where the simulated queries run: a network with streams on some of its sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.cost import network_prices
+from headwater.network import (
+    STREAMREUSE,
+    Network,
+    Regions,
+    Shape,
+    near,
+    regions,
+    routes,
+    transit_stub,
+)
+
+Floats = NDArray[np.float64]
+
+REGIONS = 16
+"""As many as there are stub domains on the network of the paper."""
+
+NEAREST = 4
+"""How many regions around a source or sink are searched for operators."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A network, what a byte per second costs and how long it takes between its sites.
+
+    `near` has for each site the bit vector of the regions that are searched around it, `source` is
+    where streams arise, and `places` are the sites on which joins may run, in order.
+    """
+
+    network: Network
+    transit: Floats
+    delay: Floats
+    regions: Regions
+    near: tuple[int, ...]
+    source: dict[str, int]
+    places: NDArray[np.intp]
+
+
+def world(
+    streams: list[str], seed: int, shape: Shape = STREAMREUSE, joins_at_sources: bool = False
+) -> World:
+    """A random transit-stub network with the streams on different random hosts.
+
+    The site of a stream selects and projects; joins run there only if `joins_at_sources`.
+    """
+    network = transit_stub(shape, seed)
+    delay = routes(network).distance
+    found = regions(delay, REGIONS, seed)
+    hosts = Random(f"sources {seed}").sample(network.hosts, len(streams))
+    free = network.hosts if joins_at_sources else {*network.hosts} - {*hosts}
+    return World(
+        network,
+        network_prices(network).transit,
+        delay,
+        found,
+        tuple(near(delay, found, site, NEAREST) for site in range(len(network.sites))),
+        dict(zip(streams, hosts, strict=True)),
+        np.array(sorted(free), np.intp),
+    )

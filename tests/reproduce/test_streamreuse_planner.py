@@ -1,0 +1,196 @@
+"""Plans are the cheapest there are, and what is shared covers all that share it."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import permutations, product
+from random import Random
+
+import pytest
+
+from headwater.algebra.catalog import Namespace
+from headwater.cql import CreateStream, parse, parse_query
+from headwater.network import Shape
+from headwater.reproduce.streamreuse.deployment import Deployment, Prices, Running
+from headwater.reproduce.streamreuse.planner import (
+    HEADWATER,
+    NO_REUSE,
+    NO_REWRITING,
+    STRATEGIES,
+    VARIANTS,
+    Stay,
+    Step,
+    deploy,
+    plan,
+)
+from headwater.reproduce.streamreuse.question import Question, question
+from headwater.reproduce.streamreuse.simulate import read, simulate
+from headwater.reproduce.streamreuse.workload import (
+    AIRLINE_STREAMS,
+    Airline,
+    airline,
+    gate_query,
+    rfid,
+    terminal_query,
+)
+from headwater.reproduce.streamreuse.world import World, world
+from headwater.reuse import relaxed
+
+STATISTICS = Airline().statistics
+SMALL = Shape(domains=1, transit=2, stubs=2, hosts=4)
+
+
+@cache
+def small() -> World:
+    return world(list(STATISTICS), 1, SMALL)
+
+
+def ask(text: str, infer: bool = False) -> Question:
+    declared = parse(AIRLINE_STREAMS)
+    names = Namespace.of(one.stream for one in declared if isinstance(one, CreateStream))
+    return question(parse_query(text, names), STATISTICS, infer)
+
+
+def empty(place: World, prices: Prices | None = None) -> Deployment:
+    return Deployment(place, STATISTICS, prices or Prices())
+
+
+# ---- what is asked for
+
+
+def test_a_source_applies_what_the_text_compares() -> None:
+    rates = {stream: known.rate * 100 for stream, known in STATISTICS.items()}
+    written, inferred = ask(gate_query(7)), ask(gate_query(7), infer=True)
+    flights, bags = frozenset({"flights"}), frozenset({"baggage"})
+    assert written.rates[flights] == pytest.approx(rates["flights"] / 1500)
+    assert written.rates[bags] == pytest.approx(rates["baggage"])
+    assert inferred.rates[bags] == pytest.approx(rates["baggage"] / 1500)
+    assert inferred.rates[inferred.streams] == written.rates[written.streams]
+
+
+def test_parts_are_joins_that_conditions_hold_together() -> None:
+    parts = {"+".join(sorted(s)) for s in ask(terminal_query(0, 0)).joins}
+    assert "flights+weather" in parts
+    assert "baggage+weather" not in parts
+    assert len(parts) == len({frozenset(p.split("+")) for p in parts})
+
+
+def test_a_part_keeps_the_bounds_on_its_streams() -> None:
+    part = frozenset({"flights", "check_ins"})
+    gate, terminal = ask(gate_query(7)).rates[part], ask(terminal_query(0, 0)).rates[part]
+    assert gate * 1500 == pytest.approx(terminal * 8 * 20)
+
+
+# ---- the cheapest plan
+
+
+def cost(state: Deployment, stay: Stay) -> float:
+    """What all that runs costs, with the way to the sink, in a second."""
+    running = {one.name: one for query in state.queries.values() for one in query.source.tree}
+    query = state.queries[0]
+    to_sink = query.rate * state.world.transit[query.source.site, query.sink]
+    return sum(one.price for one in running.values()) + float(to_sink)
+
+
+def left_deep(asked: Question, order: tuple[str, ...], sites: tuple[int, ...]) -> Step | None:
+    """The plan that joins the streams in that order at those sites; None if one has no condition."""
+    step = Step(frozenset({order[0]}), sites[0])
+    for stream, site in zip(order[1:], sites, strict=True):
+        streams = step.streams | {stream}
+        if streams not in asked.parts:
+            return None
+        step = Step(streams, site, inputs=(step, Step(frozenset({stream}), site)))
+    return step
+
+
+def cheapest(stay: Stay, prices: Prices) -> float:
+    found = []
+    for order in permutations(sorted(stay.asked.streams)):
+        for sites in product(small().places.tolist(), repeat=len(order) - 1):
+            step = left_deep(stay.asked, order, sites)
+            if step is not None:
+                state = empty(small(), prices)
+                deploy(state, 0, stay, step)
+                found.append(cost(state, stay))
+    return min(found)
+
+
+@pytest.mark.parametrize(("sink", "join"), [(4, 0.0), (13, 1.5)])
+def test_without_reuse_no_left_deep_plan_is_cheaper(sink: int, join: float) -> None:
+    prices = Prices(join)
+    stay = Stay(ask(gate_query(7)), sink, 0.0, 7200.0)
+    state = empty(small(), prices)
+    deploy(state, 0, stay, plan(state, stay, STRATEGIES[NO_REUSE]))
+    assert cost(state, stay) == pytest.approx(cheapest(stay, prices))
+
+
+# ---- what is shared
+
+
+def covered(one: Running) -> bool:
+    """Whether an operator serves all its members, and its inputs serve them too."""
+    return all(
+        relaxed(one.operator, form) is one.operator for form in one.members.values()
+    ) and all(set(one.members) <= set(feeder.members) for feeder in one.inputs)
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, *VARIANTS])
+@pytest.mark.parametrize(
+    ("name", "hours", "every"),
+    [
+        ("EW", 0.2, 1),
+        pytest.param("EW", 2, 20, marks=pytest.mark.slow),
+        pytest.param("RW", 1, 10, marks=pytest.mark.slow),
+    ],
+)
+def test_operators_cover_whom_they_serve_until_nobody_is_left(
+    name: str, hours: float, every: int, strategy: str
+) -> None:
+    workload = (airline if name == "EW" else rfid)(5, hours)
+    place = world(list(workload.statistics), 1)
+    state = Deployment(place, workload.statistics, Prices())
+    random = Random(1)
+    for number, stay in enumerate(read(workload, place, 1)):
+        deploy(state, number, stay, plan(state, stay, (STRATEGIES | VARIANTS)[strategy]))
+        if random.random() < 0.3:
+            state.leave(random.choice(list(state.queries)))
+        running = {id(one): one for q in state.queries.values() for one in q.source.tree}
+        assert number % every or all(covered(one) for one in running.values())
+        assert state.joins == sum(bool(one.inputs) for one in running.values())
+    for number in list(state.queries):
+        state.leave(number)
+    assert (state.joins, state.selections, state.usage()) == (0, 0, 0)
+
+
+def test_the_second_gate_shares_all_and_the_same_one_is_found_without_rewriting() -> None:
+    for strategy, joins in ((NO_REUSE, 6), (NO_REWRITING, 4), (HEADWATER, 2)):
+        state = empty(small())
+        for number, flight in enumerate((7, 8, 7)):
+            stay = Stay(ask(gate_query(flight)), 4, 0.0, 7200.0)
+            deploy(state, number, stay, plan(state, stay, STRATEGIES[strategy]))
+        assert state.joins == joins
+
+
+def test_what_was_relaxed_is_tightened_when_queries_leave() -> None:
+    state = empty(small())
+    for number, flight in enumerate((7, 8)):
+        stay = Stay(ask(gate_query(flight)), 4, 0.0, 7200.0)
+        deploy(state, number, stay, plan(state, stay, STRATEGIES[HEADWATER]))
+    both = state.usage()
+    state.leave(1)
+    alone = empty(small())
+    stay = Stay(ask(gate_query(7)), 4, 0.0, 7200.0)
+    deploy(alone, 0, stay, plan(alone, stay, STRATEGIES[NO_REUSE]))
+    assert state.usage() == pytest.approx(alone.usage())
+    assert state.usage() < both
+
+
+def test_a_run_repeats_itself() -> None:
+    workload = airline(2, hours=0.3)
+    place = world(list(workload.statistics), 2)
+    stays = read(workload, place, 2)
+    runs = [
+        simulate(STRATEGIES[HEADWATER], stays, workload, place, 0.3, Prices()) for _ in range(2)
+    ]
+    assert runs[0].samples == runs[1].samples
+    assert [one.latency for one in runs[0].planned] == [one.latency for one in runs[1].planned]
