@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headwater.cost.operators import CostTable
@@ -102,18 +101,23 @@ def large(seed: int, operators: int | None = None) -> Problem:
 
 
 def introduction(seed: int = 0) -> Problem:
-    """The example of the introduction: 15 operators, five of them joins, 11 sites, two choices each."""
+    """The example of the introduction: 15 operators, five of them joins, 11 sites, two choices each.
+
+    As written, the selections stand above all joins, so that each has many places to go.
+    """
     rng = random.Random(f"introduction {seed}")
-    return _random(rng, 6, 4, sites=11, choices=(2, 2), emitters_move=True)
+    draft = _Draft(rng)
+    for number in range(6):
+        draft.emit(number)
+    for _ in range(5):
+        draft.join()
+    for _ in range(4):
+        draft.select()
+    return _problem(rng, draft, sites=11, choices=(2, 2), emitters_move=True)
 
 
 def _random(
-    rng: random.Random,
-    emitters: int,
-    unary: int,
-    sites: int,
-    choices: tuple[int, int],
-    emitters_move: bool = False,
+    rng: random.Random, emitters: int, unary: int, sites: int, choices: tuple[int, int]
 ) -> Problem:
     """Random operators are put on top of what there is, until all is joined into one."""
     draft = _Draft(rng)
@@ -124,11 +128,21 @@ def _random(
         if rng.random() < joins / (unary + joins):
             draft.join()
             joins -= 1
-        elif rng.random() < 0.7 or not draft.project():
+            continue
+        if rng.random() < 0.7 or not draft.project():
             draft.select()
-            unary -= 1
-        else:
-            unary -= 1
+        unary -= 1
+    return _problem(rng, draft, sites, choices)
+
+
+def _problem(
+    rng: random.Random,
+    draft: _Draft,
+    sites: int,
+    choices: tuple[int, int],
+    emitters_move: bool = False,
+) -> Problem:
+    """The draft with random options, sites and rates."""
     options = [
         _options(rng, sites, choices if o.kind is not Kind.EMIT or emitters_move else (1, 1))
         for o in draft.operators
@@ -227,8 +241,3 @@ def _options(
 def _spread(rng: random.Random, low: float, high: float) -> float:
     """A number between the two whose logarithm is uniform."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-
-def random_start(problem: Problem, rng: random.Random) -> Sequence[tuple[int, ...]]:
-    """A site for each operator, drawn from its options."""
-    return tuple(rng.choice(options) for options in problem.options)
