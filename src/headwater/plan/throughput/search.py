@@ -244,21 +244,27 @@ def branch_and_bound(
     for guess in annealing(problem, start, seed, alpha=alpha):
         yield guess
     assert guess is not None
-    yield from _exact(problem, guess.configuration, alpha, partial(_bound, most=most), guess.seen)
+    yield from _exact(problem, start, alpha, partial(_bound, most=most), guess)
 
 
 def _exact(
-    problem: Problem, start: Configuration, alpha: float, look: Any, seen: int = 0
+    problem: Problem,
+    start: Configuration,
+    alpha: float,
+    look: Callable[..., Iterator[Found]],
+    guess: Found | None = None,
 ) -> Iterator[Found]:
-    facts = flat.facts(_fixed(problem, start) if alpha == LOGICAL else problem)
-    problem = _fixed(problem, start) if alpha == LOGICAL else problem
-    state = flat.state(problem, facts, start)
-    best, memory = best_of(state), memory_for(0)
-    best.seen[0] = seen
-    walk(facts, state, best, seeded(0), memory, How(CLIMB), 0)
+    """Look at all plans that moves lead to from the start, with a guess to improve on."""
+    if alpha == LOGICAL:
+        problem = _fixed(problem, start)
+    facts = flat.facts(problem)
+    state = flat.state(problem, facts, guess.configuration if guess else start)
+    best = best_of(state)
+    best.seen[0] = guess.seen if guess else 0
+    walk(facts, state, best, seeded(0), memory_for(0), How(CLIMB), 0)
     yield _found(problem, facts, best)
-    count = 1
-    plans = plans_for(state, 1)
+    flat.load(problem, facts, state, start)
+    plans, count = plans_for(state, 1), 1
     if alpha == PHYSICAL:
         all_plans(facts, state, plans)
     else:
