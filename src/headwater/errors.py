@@ -5,6 +5,7 @@ HeadwaterError
 ├── CqlError           a text that is not CQL, or says something impossible; has a position
 │   └── CqlErrors      several of them, from one file
 ├── InputError         data that cannot be read or does not fit its schema
+├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── PlanError          a planning problem that makes no sense, or has no answer
 ├── RuntimeFailure     Spark that cannot be started or reached
@@ -31,6 +32,10 @@ class AlgebraError(HeadwaterError):
 
 class InputError(HeadwaterError):
     """Input data that cannot be read, with the file and what was wrong."""
+
+
+class NetworkError(HeadwaterError):
+    """A site, link or network that was refused, or a question it has no answer to."""
 
 
 class EvaluationError(HeadwaterError):

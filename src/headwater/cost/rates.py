@@ -1,0 +1,134 @@
+"""How many tuples pass: selectivities of conditions, and rates of streams, joins and groups.
+
+Values of a column count as spread evenly, and columns as independent of each other. Where nothing is
+known of a column or a term, a fixed share is assumed, so that every condition has an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headwater.algebra.box import Box, Constraint
+from headwater.algebra.domain import Domain
+from headwater.algebra.expressions import Column
+from headwater.algebra.windows import Range, Rows, Window
+
+UNKNOWN = 1 / 3
+"""The share of tuples that pass a condition of which nothing is known."""
+
+UNKNOWN_DISTINCT = 100.0
+"""How many values a column has of which nothing is known."""
+
+MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is known of a column: how many different values, and for numbers the least and largest."""
+
+    distinct: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class StreamStatistics:
+    """Tuples per second, bytes of a tuple, and what is known of the columns by name."""
+
+    rate: float
+    tuple_bytes: float = 100.0
+    columns: Mapping[str, Values] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One side of a join: tuples that come in a second, and tuples that its window holds."""
+
+    rate: float
+    held: float
+
+
+def selectivity(box: Box, known: Mapping[Column, Values]) -> float:
+    """The share of combinations of tuples that are in a box.
+
+    Equal columns meet as often as one of the larger number of values does: of k columns with at
+    most d values, 1 / d ** (k - 1).
+    """
+    if box.empty:
+        return 0.0
+    share = math.prod(_constraint_share(c, known) for c in box.constraints)
+    return share * UNKNOWN ** len(box.terms)
+
+
+def _constraint_share(constraint: Constraint, known: Mapping[Column, Values]) -> float:
+    columns = [
+        known.get(t, Values(UNKNOWN_DISTINCT)) for t in constraint.terms if isinstance(t, Column)
+    ]
+    if not columns:
+        return UNKNOWN
+    widest = max(columns, key=lambda values: values.distinct)
+    meet = (1 / max(1.0, widest.distinct)) ** (len(columns) - 1)
+    return meet * domain_share(constraint.domain, widest)
+
+
+def domain_share(domain: Domain, values: Values) -> float:
+    """The share of a column's values that are in a domain."""
+    if domain.has_all_values:
+        return 1.0
+    if domain.is_empty:
+        return 0.0
+    if values.low is not None and values.high is not None and _is_numeric(domain):
+        return _length(domain, values.low, values.high)
+    points = domain.values(MOST_POINTS)
+    if points is not None:
+        return min(1.0, len(points) / max(1.0, values.distinct))
+    missing = domain.complement().values(MOST_POINTS)
+    if missing is not None:
+        return max(0.0, 1 - len(missing) / max(1.0, values.distinct))
+    return UNKNOWN
+
+
+def _is_numeric(domain: Domain) -> bool:
+    return domain.type.name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL")
+
+
+def _length(domain: Domain, low: float, high: float) -> float:
+    """How much of low..high is in it; a single value counts as one step of its type."""
+    step = 10.0**-domain.type.scale
+    inside = 0.0
+    for first, last in domain.stretches():
+        bottom = low if first is None else max(low, float(first))
+        top = high if last is None else min(high, float(last))
+        inside += max(0.0, top - bottom + step)
+    return min(1.0, inside / (high - low + step))
+
+
+def held(window: Window, rate: float) -> float:
+    """How many tuples a window holds; infinitely many if it never forgets."""
+    match window:
+        case Rows():
+            return float(window.count)
+        case Range(size=None):
+            return math.inf
+        case Range():
+            assert window.size is not None
+            return rate * window.size / 1e6
+
+
+def join_rate(inputs: Sequence[Input], share: float) -> float:
+    """Results per second of a windowed join of which `share` of all combinations qualify.
+
+    Every new tuple meets what the windows of the others hold:
+    share * sum over i of rate_i * product of held_j over j != i.
+    """
+    return share * sum(
+        one.rate * math.prod(other.held for other in (*inputs[:i], *inputs[i + 1 :]))
+        for i, one in enumerate(inputs)
+    )
+
+
+def grouped_rate(input_rate: float, groups: float, slide: float | None) -> float:
+    """Rows per second of a grouped window: at each slide as many as groups, or one per new tuple."""
+    return input_rate if slide is None else min(input_rate, groups / slide)

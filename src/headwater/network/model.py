@@ -1,0 +1,82 @@
+"""A network as frozen data: sites, and links between them.
+
+Times are seconds, data is bytes, and the cost of a link is a price for each byte it carries. A link
+carries both ways. Sites are named by users and known to computations by their place in the tuple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.errors import NetworkError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place where operators may run; a router only passes data on."""
+
+    name: str
+    router: bool = False
+    latitude: float | None = None
+    longitude: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection of two sites, named by their places."""
+
+    a: int
+    b: int
+    latency: float
+    cost: float = 1.0
+    bandwidth: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.a == self.b:
+            raise NetworkError(f"a link leads from site {self.a} to itself")
+        if not (0 <= self.latency < math.inf and 0 <= self.cost < math.inf):
+            raise NetworkError(
+                f"latency and cost of a link are finite and not negative, those of "
+                f"{self.a}-{self.b} are {self.latency} and {self.cost}"
+            )
+        if not self.bandwidth > 0:
+            raise NetworkError(
+                f"bandwidth is more than 0, that of {self.a}-{self.b} is {self.bandwidth}"
+            )
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sites with different names, and links between them; several may connect the same two."""
+
+    sites: tuple[Site, ...]
+    links: tuple[Link, ...]
+
+    def __post_init__(self) -> None:
+        if len(self._places) < len(self.sites):
+            twice = Counter(site.name for site in self.sites).most_common(1)[0][0]
+            raise NetworkError(f"two sites are called {twice}: names have to differ")
+        for link in self.links:
+            for place in (link.a, link.b):
+                if not 0 <= place < len(self.sites):
+                    raise NetworkError(
+                        f"a link leads to site {place}, but there are {len(self.sites)} sites"
+                    )
+
+    def place(self, name: str) -> int:
+        """The place of a site; raises NetworkError if there is none of that name."""
+        if name not in self._places:
+            raise NetworkError(f"there is no site {name}; {nearest(name, self._places)}")
+        return self._places[name]
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """The places of all sites but routers."""
+        return tuple(place for place, site in enumerate(self.sites) if not site.router)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {site.name: place for place, site in enumerate(self.sites)}

@@ -1,0 +1,155 @@
+"""Shortest ways between all sites.
+
+One search per site over arrays, compiled by Numba: 4096 sites take seconds. The ways found are
+kept as the last link of each, so that anything else that links have can be summed along them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from headwater.errors import NetworkError
+from headwater.network.model import Network
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int32]
+By = Literal["latency", "cost"]
+
+NO_LINK = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """The best way from each site to each other.
+
+    `distance[a, b]` is infinite where there is none; `last[a, b]` is the link by which the way from
+    `a` arrives at `b`, NO_LINK where there is none.
+    """
+
+    network: Network
+    distance: Floats
+    last: Places
+
+    def links(self, a: int, b: int) -> tuple[int, ...]:
+        """The links from one site to another in their order; raises NetworkError if there are none."""
+        if not np.isfinite(self.distance[a, b]):
+            names = self.network.sites[a].name, self.network.sites[b].name
+            raise NetworkError(f"no way leads from {names[0]} to {names[1]}")
+        found = []
+        while b != a:
+            at = int(self.last[a, b])
+            found.append(at)
+            link = self.network.links[at]
+            b = link.a if link.b == b else link.b
+        return tuple(reversed(found))
+
+    def total(self, values: Floats) -> Floats:
+        """For each two sites the sum along the way between them of a value that each link has."""
+        ends = _ends(self.network)
+        result: Floats = _totals(self.last, ends, np.asarray(values, np.float64))
+        return np.where(np.isfinite(self.distance), result, np.inf)
+
+
+def routes(network: Network, by: By = "latency") -> Routes:
+    """The ways of least latency, or of least cost, between all sites."""
+    weights = values(network, by)
+    start, to, link = _adjacent(network)
+    distance, last = _search(start, to, link, weights)
+    return Routes(network, distance, last)
+
+
+def values(network: Network, name: By) -> Floats:
+    """The latency or the cost of each link."""
+    return np.array([getattr(link, name) for link in network.links], np.float64)
+
+
+def usage(found: Routes) -> Floats:
+    """What one byte per second costs from site to site: latency times cost, over the links."""
+    network = found.network
+    return found.total(values(network, "latency") * values(network, "cost"))
+
+
+def _ends(network: Network) -> Places:
+    return np.array([(link.a, link.b) for link in network.links], np.int32).reshape(-1, 2)
+
+
+def _adjacent(network: Network) -> tuple[Places, Places, Places]:
+    """The links by site: those of site s are at start[s]..start[s+1], with where they lead."""
+    ends = _ends(network)
+    origins, targets = np.concatenate((ends[:, 0], ends[:, 1])), ends[:, ::-1].T.ravel()
+    order = np.argsort(origins, kind="stable")
+    count = np.bincount(origins, minlength=len(network.sites))
+    start = np.concatenate(([0], np.cumsum(count)))
+    number = np.tile(np.arange(len(network.links)), 2)
+    return start.astype(np.int32), targets[order], number[order].astype(np.int32)
+
+
+@njit(cache=True)
+def _search(start: Any, to: Any, link: Any, weights: Any) -> Any:
+    """Dijkstra's algorithm from every site, with a binary heap of (distance, site)."""
+    count = len(start) - 1
+    distance = np.full((count, count), np.inf)
+    last = np.full((count, count), NO_LINK, np.int32)
+    keys = np.empty(len(to) + 1)
+    heap = np.empty(len(to) + 1, np.int32)
+    for origin in range(count):
+        row, arrived = distance[origin], last[origin]
+        row[origin] = 0.0
+        keys[0], heap[0], size = 0.0, origin, 1
+        while size:
+            key, site = keys[0], heap[0]
+            size -= 1
+            moved_key, moved, hole = keys[size], heap[size], 0
+            while 2 * hole + 1 < size:
+                child = 2 * hole + 1
+                if child + 1 < size and keys[child + 1] < keys[child]:
+                    child += 1
+                if keys[child] >= moved_key:
+                    break
+                keys[hole], heap[hole] = keys[child], heap[child]
+                hole = child
+            keys[hole], heap[hole] = moved_key, moved
+            if key > row[site]:
+                continue
+            for at in range(start[site], start[site + 1]):
+                target, reached = to[at], key + weights[link[at]]
+                if reached < row[target]:
+                    row[target], arrived[target] = reached, link[at]
+                    hole = size
+                    size += 1
+                    while hole and keys[(hole - 1) // 2] > reached:
+                        keys[hole], heap[hole] = keys[(hole - 1) // 2], heap[(hole - 1) // 2]
+                        hole = (hole - 1) // 2
+                    keys[hole], heap[hole] = reached, target
+    return distance, last
+
+
+@njit(cache=True)
+def _totals(last: Any, ends: Any, values: Any) -> Any:
+    """Sums along the ways; each is the sum up to the site before, which is found first."""
+    count = len(last)
+    total = np.zeros((count, count))
+    known = np.empty(count, np.bool_)
+    back = np.empty(count, np.int32)
+    for origin in range(count):
+        known[:] = False
+        known[origin] = True
+        for target in range(count):
+            site, steps = target, 0
+            while not known[site] and last[origin, site] != NO_LINK:
+                back[steps] = site
+                steps += 1
+                at = last[origin, site]
+                site = ends[at, 0] if ends[at, 1] == site else ends[at, 1]
+            while steps:
+                steps -= 1
+                after = back[steps]
+                total[origin, after] = total[origin, site] + values[last[origin, after]]
+                known[after] = True
+                site = after
+    return total

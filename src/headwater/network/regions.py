@@ -1,0 +1,89 @@
+"""Regions: sites that are near each other, found by k-means over delays.
+
+A site's position is its row of delays to all sites, so sites that see the network alike belong
+together. A set of regions is a bit vector, an int: region i is bit i, and sets are joined by `|`
+and compared by `&`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.errors import NetworkError
+
+Floats = NDArray[np.float64]
+MOST_ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The region of each site, counted from 0 in the order in which sites first belong to them."""
+
+    of: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return max(self.of, default=-1) + 1
+
+    def bits(self, sites: Iterable[int]) -> int:
+        """The bit vector of the regions of some sites."""
+        found = 0
+        for site in sites:
+            found |= 1 << self.of[site]
+        return found
+
+    def sites(self, bits: int) -> tuple[int, ...]:
+        """All the sites of the regions of a bit vector."""
+        return tuple(site for site, region in enumerate(self.of) if bits >> region & 1)
+
+
+def regions(delays: Floats, count: int, seed: int) -> Regions:
+    """Cluster sites into at most `count` regions; the same seed gives the same ones.
+
+    Raises NetworkError if `count` is not between 1 and the number of sites, or if some delay is
+    infinite: what cannot be reached is near to nothing.
+    """
+    if not 1 <= count <= len(delays):
+        raise NetworkError(f"{len(delays)} sites cannot be cut into {count} regions")
+    if not np.isfinite(delays).all():
+        raise NetworkError("the network is not connected, so it has no regions by delay")
+    random = np.random.default_rng(seed)
+    centres = _first_centres(delays, count, random)
+    nearest = _nearest(delays, centres)
+    for _ in range(MOST_ROUNDS):
+        for region in np.unique(nearest):
+            centres[region] = delays[nearest == region].mean(axis=0)
+        moved = _nearest(delays, centres)
+        if (moved == nearest).all():
+            break
+        nearest = moved
+    order: dict[int, int] = {}
+    return Regions(tuple(order.setdefault(int(region), len(order)) for region in nearest))
+
+
+def near(delays: Floats, found: Regions, site: int, count: int) -> int:
+    """The bit vector of the `count` regions that are nearest to a site by their mean delay."""
+    of = np.array(found.of)
+    means = [float(delays[site, of == region].mean()) for region in range(found.count)]
+    means[found.of[site]] = -1.0
+    nearest = sorted(range(found.count), key=means.__getitem__)[:count]
+    return sum(1 << region for region in nearest)
+
+
+def _first_centres(points: Floats, count: int, random: np.random.Generator) -> Floats:
+    """Points far from each other: each next one with a chance that grows with its distance."""
+    chosen = [int(random.integers(len(points)))]
+    distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
+    while len(chosen) < count and distance.max() > 0:
+        chosen.append(int(random.choice(len(points), p=distance / distance.sum())))
+        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+    return points[chosen].copy()
+
+
+def _nearest(points: Floats, centres: Floats) -> NDArray[np.intp]:
+    squares = (centres**2).sum(axis=1) - 2 * points @ centres.T
+    return np.asarray(squares.argmin(axis=1), np.intp)
