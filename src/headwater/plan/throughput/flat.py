@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headwater.network.model import Link
 from headwater.plan.throughput.kernel import settle_all
 from headwater.plan.throughput.model import Configuration, Kind, Problem
 from headwater.plan.throughput.rates import flows, groups
@@ -98,7 +99,7 @@ def facts(problem: Problem) -> Facts:
         capacity=_capacities(problem),
         delay=_delays(problem),
         latency=math.inf if problem.latency is None else problem.latency,
-        sites=len(problem.sites.sites),
+        sites=len(problem.network.sites),
         mark_option=rng.integers(1, 2**63, len(every), np.uint64),
         mark_edge=rng.integers(1, 2**63, (count + 1, count), np.uint64),
     )
@@ -185,34 +186,25 @@ def _masks(sets: list[frozenset[str]], bits: dict[str, int]) -> Array:
 
 
 def _capacities(problem: Problem) -> Array:
-    sites = problem.sites.sites
-    links = [
-        link.bandwidth if (link := problem.sites.link(a.name, b.name)) else 0.0
-        for a in sites
-        for b in sites
-    ]
+    sites = problem.network.sites
     return _floats(
         [site.cpu for site in sites]
         + [site.memory for site in sites]
         + [site.bandwidth_in for site in sites]
         + [site.bandwidth_out for site in sites]
-        + links
+        + [link.bandwidth if link else 0.0 for link in _links(problem)]
     )
 
 
 def _delays(problem: Problem) -> Array:
-    sites = problem.sites.sites
-    return np.array(
-        [
-            [
-                0.0
-                if a == b
-                else link.latency
-                if (link := problem.sites.link(a.name, b.name))
-                else math.inf
-                for b in sites
-            ]
-            for a in sites
-        ],
-        np.float64,
-    )
+    count = len(problem.network.sites)
+    delays = _floats(link.latency if link else math.inf for link in _links(problem))
+    delays = delays.reshape(count, count)
+    np.fill_diagonal(delays, 0.0)
+    return delays
+
+
+def _links(problem: Problem) -> list[Link | None]:
+    """The links from each site to each."""
+    count = range(len(problem.network.sites))
+    return [problem.network.direct(a, b) for a in count for b in count]

@@ -38,10 +38,10 @@ WORSE = -0.5
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 """For functions that Python calls."""
 
-inner = njit(
-    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
-"""For functions that compiled code alone calls, which are compiled in half the time."""
+_ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+inner = njit(cache=True, nogil=True, error_model="numpy", **_ALONE)
+"""For functions that compiled code alone calls; without what Python needs they compile sooner."""
 
 
 # ---- what follows from a plan

@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from headwater.errors import PlanError, nearest
-from headwater.network.sites import Sites
+from headwater.network.model import Network
 
 
 class Kind(IntEnum):
@@ -162,7 +162,7 @@ class Problem:
     written: Inputs
     outputs: tuple[int, ...]
     options: tuple[tuple[tuple[int, ...], ...], ...]
-    sites: Sites
+    network: Network
     points: tuple[Mapping[str, float], ...]
     widths: Mapping[str, float] = field(default_factory=dict)
     latency: float | None = None
@@ -175,7 +175,7 @@ class Problem:
         for operator, below, options in zip(
             self.operators, self.written, self.options, strict=True
         ):
-            _check(operator, below, options, count, len(self.sites.sites))
+            _check(operator, below, options, count, len(self.network.sites))
         _check_columns(self)
         if not self.points:
             raise PlanError("a profile needs at least one point")

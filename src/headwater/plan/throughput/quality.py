@@ -80,7 +80,7 @@ def constraints(
         for host in hosts:
             cpu[host].append(scale(share, work(problem, configuration, place, given)))
             memory[host].append(add(scale(share, kept), (fixed,)))
-    sites = problem.sites.sites
+    sites = problem.network.sites
     for host, site in enumerate(sites):
         yield Constraint("cpu", site.name, add(*cpu[host]), site.cpu)
         yield Constraint("memory", site.name, add(*memory[host]), site.memory)
@@ -91,9 +91,9 @@ def constraints(
         yield Constraint("in", site.name, add(*into), site.bandwidth_in)
         yield Constraint("out", site.name, add(*out), site.bandwidth_out)
     for (source, target), load in sorted(traffic.items()):
-        ends = sites[source].name, sites[target].name
-        link = problem.sites.link(*ends)
-        yield Constraint("link", " -> ".join(ends), load, link.bandwidth if link else 0.0)
+        ends = f"{sites[source].name} -> {sites[target].name}"
+        link = problem.network.direct(source, target)
+        yield Constraint("link", ends, load, link.bandwidth if link else 0.0)
 
 
 def work(
@@ -126,7 +126,7 @@ def space(
 
 def latency(problem: Problem, configuration: Configuration) -> float:
     """Seconds on the slowest path from a stream to a result: work for one tuple, and links."""
-    sites = problem.sites.sites
+    sites = problem.network.sites
     reached: dict[tuple[int, int], float] = {}
     for place in configuration.order:
         operator = problem.operators[place]
@@ -162,8 +162,7 @@ def work_rate(problem: Problem, configuration: Configuration, multiple: float = 
 def _delay(problem: Problem, source: int, target: int) -> float:
     if source == target:
         return 0.0
-    names = problem.sites.sites[source].name, problem.sites.sites[target].name
-    link = problem.sites.link(*names)
+    link = problem.network.direct(source, target)
     return link.latency if link else math.inf
 
 

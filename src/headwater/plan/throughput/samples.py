@@ -12,7 +12,8 @@ import random
 from dataclasses import dataclass, field
 
 from headwater.cost.operators import CostTable
-from headwater.network.sites import Site, Sites, connected
+from headwater.network.model import Network, Site
+from headwater.network.sites import connected
 from headwater.plan.throughput.model import Kind, Operator, Problem
 
 WINDOW = 5.0
@@ -223,7 +224,7 @@ class _Draft:
         self.free[place] = names
 
 
-def _sites(rng: random.Random, count: int) -> Sites:
+def _sites(rng: random.Random, count: int) -> Network:
     sites = tuple(
         Site(f"N{n}", cpu=_spread(rng, 1e5, 1e7), memory=_spread(rng, 1e6, 1e8))
         for n in range(count)

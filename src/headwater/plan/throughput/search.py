@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from headwater.errors import PlanError
-from headwater.network.sites import Site, Sites
+from headwater.network.model import Network, Site
 from headwater.plan.throughput import flat
 from headwater.plan.throughput.enumerate import (
     all_places,
@@ -216,10 +216,11 @@ def two_phases(
 
 def on_one_site(problem: Problem) -> Problem:
     """The problem with all sites made one, which has the power and the memory of all."""
-    sites = problem.sites.sites
-    one = Site("all", sum(site.cpu for site in sites), sum(site.memory for site in sites))
+    sites = problem.network.sites
+    cpu, memory = sum(site.cpu for site in sites), sum(site.memory for site in sites)
+    one = Site("all", cpu=cpu, memory=memory)
     options = (((0,),),) * len(problem.operators)
-    return replace(problem, sites=Sites((one,)), options=options, latency=None)
+    return replace(problem, network=Network((one,), ()), options=options, latency=None)
 
 
 # ---- exact
