@@ -33,7 +33,7 @@ class Plans(NamedTuple):
 
     child: Any
     order: Any
-    wanted: Any
+    outputs: Any
     uses: Any
     groups: Any
     table: Any
@@ -47,7 +47,7 @@ def plans_for(state: Any, room: int) -> Plans:
     return Plans(
         np.zeros((room, count, widest), np.int16),
         np.zeros((room, count), np.int16),
-        np.zeros((room, count), np.int16),
+        np.zeros((room, len(state.outputs)), np.int16),
         np.zeros((room, count), np.int16),
         np.zeros((room, count)),
         np.full(size, -1, np.int64),
@@ -69,8 +69,9 @@ def _save(s: Any, plans: Any, count: int) -> int:
     plans.table[place], plans.marks[count] = count, s.mark[0]
     plans.child[count] = s.child
     plans.order[count] = s.order
+    plans.outputs[count] = s.outputs
     for o in range(len(s.op)):
-        plans.wanted[count, o], plans.uses[count, o] = s.op[o].wanted, s.op[o].uses
+        plans.uses[count, o] = s.op[o].uses
         plans.groups[count, o] = s.op[o].groups
     return count + 1
 
@@ -80,8 +81,9 @@ def restore(f: Any, s: Any, plans: Any, number: int) -> None:
     """Put a kept plan into the state; operators stay where they are."""
     s.child[:] = plans.child[number]
     s.order[:] = plans.order[number]
+    s.outputs[:] = plans.outputs[number]
     for o in range(len(s.op)):
-        s.op[o].wanted, s.op[o].uses = plans.wanted[number, o], plans.uses[number, o]
+        s.op[o].uses = plans.uses[number, o]
         s.op[o].groups = plans.groups[number, o]
     settle_all(f, s)
 

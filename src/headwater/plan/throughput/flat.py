@@ -28,7 +28,7 @@ FACTS = np.dtype(
 """What is known of an operator; -1 stands for no window and no period."""
 
 STATE = np.dtype(
-    [(name, np.int64) for name in ("pick", "wanted", "uses", "low", "high")]
+    [(name, np.int64) for name in ("pick", "uses", "low", "high")]
     + [(name, np.float64) for name in ("groups", "width", "fixed")]
 )
 """What a configuration makes of an operator."""
@@ -56,6 +56,7 @@ class State(NamedTuple):
 
     op: Array
     child: Array
+    outputs: Array
     order: Array
     columns: Array
     poly: Array
@@ -101,7 +102,7 @@ def facts(problem: Problem) -> Facts:
         latency=math.inf if problem.latency is None else problem.latency,
         sites=len(problem.network.sites),
         mark_option=rng.integers(1, 2**63, len(every), np.uint64),
-        mark_edge=rng.integers(1, 2**63, (count + 1, count), np.uint64),
+        mark_edge=rng.integers(1, 2**63, (count + len(problem.outputs), count), np.uint64),
     )
 
 
@@ -128,6 +129,7 @@ def state(problem: Problem, known: Facts, configuration: Configuration) -> State
     made = State(
         op=np.zeros(count, STATE),
         child=np.full((count, max(map(len, problem.written))), -1, np.int64),
+        outputs=np.zeros(len(problem.outputs), np.int64),
         order=np.zeros(count, np.int64),
         columns=np.zeros((count, known.sets.shape[2]), np.uint64),
         poly=np.zeros((4, points, count, size)),
@@ -150,26 +152,25 @@ def load(problem: Problem, known: Facts, into: State, configuration: Configurati
         into.op["pick"][place] = known.op["first"][place] + option
         if problem.operators[place].kind is Kind.AGGREGATE:
             into.op["groups"][place] = groups(problem, configuration, place)
-        into.op["wanted"][place] = configuration.outputs.count(place)
         into.op["uses"][place] = configuration.uses(place)
+    into.outputs[:] = configuration.outputs
     into.order[:] = configuration.order
     settle_all(known, into)
 
 
 def configuration_of(
-    problem: Problem, known: Facts, child: Array, wanted: Array, pick: Array
+    problem: Problem, known: Facts, child: Array, outputs: Array, pick: Array
 ) -> Configuration:
     """The configuration that arrays stand for."""
     inputs = tuple(
         tuple(int(i) for i in child[place, : known.op["arity"][place]])
         for place in range(len(problem.operators))
     )
-    outputs = tuple(place for place, times in enumerate(wanted) for _ in range(int(times)))
     hosts = tuple(
         problem.options[place][int(pick[place] - known.op["first"][place])]
         for place in range(len(problem.operators))
     )
-    return Configuration(inputs, outputs, hosts)
+    return Configuration(inputs, tuple(int(place) for place in outputs), hosts)
 
 
 def _floats(values: Any) -> Array:

@@ -204,8 +204,8 @@ def settle_all(f: Any, s: Any) -> None:
         mark ^= f.mark_option[s.op[o].pick]
         for i in range(f.op[o].arity):
             mark ^= f.mark_edge[o, s.child[o, i]]
-        if s.op[o].wanted:
-            mark ^= f.mark_edge[n, o]
+    for q in range(len(s.outputs)):
+        mark ^= f.mark_edge[n + q, s.outputs[q]]
     s.mark[0] = mark
 
 
@@ -330,7 +330,9 @@ def _late(f: Any, s: Any) -> bool:
                     delay = f.delay[f.hosts[there, a], host]
                     arrival = max(arrival, s.reached[below, a] + delay)
             s.reached[o, c] = arrival + f.op[o].cost / f.capacity[host]
-            if s.op[o].wanted and s.reached[o, c] > f.latency:
+    for o in s.outputs:
+        for c in range(1, f.hosts[s.op[o].pick, 0] + 1):
+            if s.reached[o, c] > f.latency:
                 return True
     return False
 
@@ -434,11 +436,12 @@ def swap(f: Any, s: Any, top: int, slot: int, deep: int) -> None:
             if s.child[o, i] == top:
                 s.child[o, i] = bottom
                 mark ^= f.mark_edge[o, top] ^ f.mark_edge[o, bottom]
-    if s.op[top].wanted:
-        mark ^= f.mark_edge[n, top] ^ f.mark_edge[n, bottom]
+    for q in range(len(s.outputs)):
+        if s.outputs[q] == top:
+            s.outputs[q] = bottom
+            mark ^= f.mark_edge[n + q, top] ^ f.mark_edge[n + q, bottom]
     s.mark[0] = mark
     s.child[top, slot], s.child[bottom, deep] = x, top
-    s.op[bottom].wanted, s.op[top].wanted = s.op[top].wanted, 0
     s.op[bottom].uses, s.op[top].uses = s.op[top].uses, 1
     _later(s.order, bottom, top)
     if f.op[bottom].kind == AGGREGATE:

@@ -70,7 +70,6 @@ EXTENDED: Rules = TABLE_6 | {
     (Kind.SELECT, Kind.SEMIJOIN),
     (Kind.SELECT, Kind.OUTERJOIN),
     (Kind.PROJECT, Kind.SEMIJOIN),
-    (Kind.PROJECT, Kind.OUTERJOIN),
 }
 """These, their reverses at joins, and selections through operators that the paper does not have."""
 

@@ -196,7 +196,7 @@ def _steps(
 
 
 def _found(problem: Problem, facts: Any, best: Best, proven: bool = False) -> Found:
-    configuration = flat.configuration_of(problem, facts, best.child, best.wanted, best.pick)
+    configuration = flat.configuration_of(problem, facts, best.child, best.outputs, best.pick)
     return Found(configuration, float(best.quality[0]), int(best.seen[0]), proven)
 
 
@@ -227,14 +227,25 @@ def on_one_site(problem: Problem) -> Problem:
 
 
 def exhaustive(
-    problem: Problem, start: Configuration, seed: int, *, alpha: float = BOTH
+    problem: Problem,
+    start: Configuration,
+    seed: int,
+    *,
+    alpha: float = BOTH,
+    plans: int = MOST_PLANS,
 ) -> Iterator[Found]:
     """All plans, all places; raises PlanError if these are too many."""
-    yield from _exact(problem, start, alpha, _try_all)
+    yield from _exact(problem, start, alpha, plans, _try_all)
 
 
 def branch_and_bound(
-    problem: Problem, start: Configuration, seed: int, *, alpha: float = BOTH, most: int = 2_000_000
+    problem: Problem,
+    start: Configuration,
+    seed: int,
+    *,
+    alpha: float = BOTH,
+    plans: int = MOST_PLANS,
+    most: int = 2_000_000,
 ) -> Iterator[Found]:
     """All plans; of the places only those that may be better than the best found by annealing.
 
@@ -245,13 +256,14 @@ def branch_and_bound(
     for guess in annealing(problem, start, seed, alpha=alpha):
         yield guess
     assert guess is not None
-    yield from _exact(problem, start, alpha, partial(_bound, most=most), guess)
+    yield from _exact(problem, start, alpha, plans, partial(_bound, most=most), guess)
 
 
 def _exact(
     problem: Problem,
     start: Configuration,
     alpha: float,
+    most: int,
     look: Callable[..., Iterator[Found]],
     guess: Found | None = None,
 ) -> Iterator[Found]:
@@ -269,7 +281,7 @@ def _exact(
     if alpha == PHYSICAL:
         all_plans(facts, state, plans)
     else:
-        plans, count = _plans(facts, state)
+        plans, count = _plans(facts, state, most)
     yield from look(problem, facts, state, best, plans, count)
 
 
@@ -278,19 +290,18 @@ def _fixed(problem: Problem, start: Configuration) -> Problem:
     return replace(problem, options=tuple((hosts,) for hosts in start.hosts))
 
 
-def _plans(facts: Any, state: Any) -> tuple[Any, int]:
+def _plans(facts: Any, state: Any, most: int) -> tuple[Any, int]:
     """All plans; raises PlanError if there are too many."""
-    room = 4096
-    while room <= MOST_PLANS:
+    room = min(most, 4096)
+    while True:
         plans = plans_for(state, room)
         count = all_plans(facts, state, plans)
         if count <= room:
             return plans, count
+        if room == most:
+            raise PlanError(f"more than {most:,} plans are too many; take another search")
         restore(facts, state, plans, 0)
-        room *= 4
-    raise PlanError(
-        f"more than {room // 4:,} plans are too many to look at all; take another search"
-    )
+        room = min(most, 4 * room)
 
 
 def _try_all(
@@ -327,10 +338,10 @@ def portfolio(problem: Problem, start: Configuration, seed: int) -> Iterator[Fou
     """
     best: Found | None = None
     seen = 0
-    for name in MEMBERS:
+    for search in MEMBERS.values():
         last = 0
         try:
-            for found in SEARCHES[name](problem, start, seed):
+            for found in search(problem, start, seed):
                 last = found.seen
                 best = found if best is None or found.quality > best.quality else best
                 yield replace(best, seen=seen + last, proven=False)
@@ -369,5 +380,8 @@ SEARCHES: dict[str, Search] = {
 }
 """All searches by name."""
 
-MEMBERS = ("annealing", "greedy", "reactive-tabu", "tabu", "two-phase-reactive-tabu")
+MEMBERS: dict[str, Search] = {
+    name: SEARCHES[name]
+    for name in ("annealing", "greedy", "reactive-tabu", "tabu", "two-phase-reactive-tabu")
+} | {"branch-and-bound": partial(branch_and_bound, plans=16_384, most=2_000)}
 """The searches that the portfolio runs first, quick ones before slow ones."""

@@ -36,7 +36,7 @@ class Best(NamedTuple):
     """The best configuration met, its quality, and how many were looked at."""
 
     child: Any
-    wanted: Any
+    outputs: Any
     pick: Any
     quality: Any
     seen: Any
@@ -75,7 +75,7 @@ def best_of(state: Any) -> Best:
     """Nothing met yet."""
     return Best(
         state.child.copy(),
-        state.op["wanted"].copy(),
+        state.outputs.copy(),
         state.op["pick"].copy(),
         np.full(1, -1.0),
         np.zeros(1, np.int64),
@@ -120,8 +120,8 @@ def note(s: Any, best: Any, quality: float) -> None:
     if quality > best.quality[0]:
         best.quality[0] = quality
         best.child[:] = s.child
+        best.outputs[:] = s.outputs
         for o in range(len(s.op)):
-            best.wanted[o] = s.op[o].wanted
             best.pick[o] = s.op[o].pick
 
 
