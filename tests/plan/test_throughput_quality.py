@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import PlanError
@@ -43,8 +43,9 @@ coefficients = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
 
 @given(st.lists(coefficients, min_size=1, max_size=13).map(tuple), st.floats(0, 1e9))
 def test_the_root_is_that_of_bisection(load: Polynomial, capacity: float) -> None:
+    assume(abs(capacity - load[0]) > 1e-3 * capacity)
     expected = bisection(load, capacity)
-    assert largest(load, capacity) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert largest(load, capacity) == pytest.approx(expected, rel=1e-9)
 
 
 @given(st.lists(coefficients, min_size=2, max_size=13).map(tuple), st.floats(1e-3, 1e9))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
+from headwater.reproduce.whitewater import WHITEWATER
 
-FIGURES: dict[str, Figure] = {}
+FIGURES: dict[str, Figure] = {**WHITEWATER}
 
 __all__ = [
     "FIGURES",

@@ -67,11 +67,12 @@ def _save(s: Any, plans: Any, count: int) -> int:
     if count == len(plans.marks):
         return count + 1
     plans.table[place], plans.marks[count] = count, s.mark[0]
-    plans.child[count] = s.child
-    plans.order[count] = s.order
-    plans.outputs[count] = s.outputs
+    for q in range(len(s.outputs)):
+        plans.outputs[count, q] = s.outputs[q]
     for o in range(len(s.op)):
-        plans.uses[count, o] = s.op[o].uses
+        for i in range(s.child.shape[1]):
+            plans.child[count, o, i] = s.child[o, i]
+        plans.order[count, o], plans.uses[count, o] = s.order[o], s.op[o].uses
         plans.groups[count, o] = s.op[o].groups
     return count + 1
 
@@ -79,11 +80,12 @@ def _save(s: Any, plans: Any, count: int) -> int:
 @compiled
 def restore(f: Any, s: Any, plans: Any, number: int) -> None:
     """Put a kept plan into the state; operators stay where they are."""
-    s.child[:] = plans.child[number]
-    s.order[:] = plans.order[number]
-    s.outputs[:] = plans.outputs[number]
+    for q in range(len(s.outputs)):
+        s.outputs[q] = plans.outputs[number, q]
     for o in range(len(s.op)):
-        s.op[o].uses = plans.uses[number, o]
+        for i in range(s.child.shape[1]):
+            s.child[o, i] = plans.child[number, o, i]
+        s.order[o], s.op[o].uses = plans.order[number, o], plans.uses[number, o]
         s.op[o].groups = plans.groups[number, o]
     settle_all(f, s)
 
@@ -133,17 +135,20 @@ def all_places(f: Any, s: Any, best: Any, most: int) -> bool:
 
 
 @inner
-def _heaviest(f: Any, s: Any) -> Any:
+def _heaviest(f: Any, s: Any, order: Any) -> None:
     """The operators by their work, relatively to the fastest site that may do it, heaviest first."""
-    n = len(s.op)
-    weight = np.zeros(n)
-    for o in range(n):
+    weight = np.zeros(len(order))
+    for o in range(len(order)):
         fastest = 0.0
         for option in range(f.op[o].first, f.op[o].first + f.op[o].options):
             fastest = max(fastest, f.capacity[f.hosts[option, 1]] * f.hosts[option, 0])
         for p in range(s.known.shape[1]):
             weight[o] = max(weight[o], s.known[0, p, o, 0] / fastest)
-    return np.argsort(-weight)
+        place = o
+        while place > 0 and weight[order[place - 1]] < weight[o]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = o
 
 
 @inner
@@ -194,7 +199,8 @@ def _pack(f: Any, s: Any, best: Any, most: int) -> int:
     """Find places for all operators at the known loads; 1 if there are, 0 if not, -1 if it took
     more than `most` steps to know."""
     n = len(s.op)
-    order = _heaviest(f, s)
+    order = np.zeros(n, np.int64)
+    _heaviest(f, s, order)
     sums = np.zeros((s.known.shape[1], len(f.capacity)))
     placed = np.zeros(n, np.bool_)
     tried = np.zeros(n, np.int64)

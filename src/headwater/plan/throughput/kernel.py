@@ -35,6 +35,8 @@ CLOSE = 1e-12
 WORSE = -0.5
 """Stands for a quality that is not known but for being below what is asked for."""
 
+# Arrays are filled and copied by loops, since each slice that is assigned takes a second to compile.
+
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 """For functions that Python calls."""
 
@@ -110,13 +112,12 @@ def _plain(f: Any, s: Any, p: int, o: int) -> None:
 
 @inner
 def _join(f: Any, s: Any, p: int, o: int) -> None:
-    """Joins by the product rule: `held` is the product of what the inputs hold, `rate` its change."""
+    """Joins by the product rule: the product of what the inputs hold, and its change, are spare."""
     size, kind, window = s.poly.shape[3], f.op[o].kind, f.op[o].window
-    held, rate = s.spare[0], s.spare[1]
-    held[:], rate[:] = 0.0, 0.0
-    held[0] = 1.0
     for k in range(size):
+        s.spare[0, k], s.spare[1, k] = 0.0, 0.0
         s.poly[KEPT, p, o, k] = 0.0
+    s.spare[0, 0] = 1.0
     for i in range(f.op[o].arity):
         below = s.child[o, i]
         for k in range(size):
@@ -131,8 +132,8 @@ def _join(f: Any, s: Any, p: int, o: int) -> None:
             s.poly[RATE, p, o, k] = share * s.poly[RATE, p, first, k]
             s.poly[HELD, p, o, k] = share * s.poly[HELD, p, first, k]
             continue
-        s.poly[RATE, p, o, k] = share * rate[k]
-        s.poly[HELD, p, o, k] = share * (held[k] if window < 0 else window * rate[k])
+        s.poly[RATE, p, o, k] = share * s.spare[1, k]
+        s.poly[HELD, p, o, k] = share * (s.spare[0, k] if window < 0 else window * s.spare[1, k])
         if kind != JOIN:
             s.poly[RATE, p, o, k] += s.poly[RATE, p, first, k]
             s.poly[HELD, p, o, k] += s.poly[HELD, p, first, k]
@@ -217,7 +218,8 @@ def _sum(f: Any, s: Any, which: int, p: int) -> tuple[float, int]:
     """Sum known loads over sites and links; the largest share of a capacity, and of which."""
     n, sites = len(s.op), f.sites
     worst, binding = 0.0, -1
-    s.sums[:] = 0.0
+    for c in range(len(s.sums)):
+        s.sums[c] = 0.0
     for o in range(n):
         here = s.op[o].pick
         copies = f.hosts[here, 0]
@@ -250,7 +252,8 @@ def _load(f: Any, s: Any, p: int, constraint: int) -> None:
     """The load under one constraint as a polynomial, into the first row of the spare space."""
     n, sites, load = len(s.op), f.sites, s.spare[0]
     family, place = constraint // sites, constraint % sites
-    load[:] = 0.0
+    for k in range(len(load)):
+        load[k] = 0.0
     for o in range(n):
         here = s.op[o].pick
         copies = f.hosts[here, 0]

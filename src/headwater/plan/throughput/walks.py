@@ -119,10 +119,12 @@ def note(s: Any, best: Any, quality: float) -> None:
     """Remember the configuration if it is the best so far."""
     if quality > best.quality[0]:
         best.quality[0] = quality
-        best.child[:] = s.child
-        best.outputs[:] = s.outputs
+        for q in range(len(s.outputs)):
+            best.outputs[q] = s.outputs[q]
         for o in range(len(s.op)):
             best.pick[o] = s.op[o].pick
+            for i in range(s.child.shape[1]):
+                best.child[o, i] = s.child[o, i]
 
 
 @inner
@@ -272,18 +274,6 @@ def _go(f: Any, s: Any, a: int, b: int, c: int) -> None:
 
 
 @inner
-def _climb(f: Any, s: Any, best: Any, rng: Any, memory: Any, how: Any, steps: int) -> None:
-    """To the best neighbour while it is better."""
-    for _ in range(steps):
-        found, a, b, c = _choose(f, s, best, rng, memory, how.alpha)
-        if found <= memory.numbers[HERE] * (1 + CLOSE):
-            memory.numbers[ENDED] = 1
-            return
-        _go(f, s, a, b, c)
-        _arrive(s, best, memory, found)
-
-
-@inner
 def _remember(memory: Any, mark: Any) -> int:
     """Enter a configuration; returns how many steps ago it was met, 0 if never."""
     memory.numbers[STEP] += 1
@@ -312,27 +302,34 @@ def _react(memory: Any, how: Any, mark: Any, ago: int) -> None:
 
 
 @inner
-def _tabu(f: Any, s: Any, best: Any, rng: Any, memory: Any, how: Any, steps: int) -> None:
-    """To the best neighbour that was not met lately, be it worse. Where all were met, or too many came
-    again too often, it escapes by random moves: about as many as a cycle has steps."""
+def _seek(f: Any, s: Any, best: Any, rng: Any, memory: Any, how: Any, steps: int) -> None:
+    """To the best neighbour: while it is better in a climb, else if it was not met lately. Where all
+    were met, or too many came again too often, tabu search escapes by random moves: about as many
+    as a cycle has steps."""
     numbers = memory.numbers
     for _ in range(steps):
-        ago = _remember(memory, s.mark[0])
-        if how.grow > 1:
-            _react(memory, how, s.mark[0], ago)
-        found, a, b, c = WORSE, 0, 0, 0
-        away = 1 + int((1 + random(rng)) * numbers[CYCLE])
-        if numbers[REPEATED] <= how.chaos:
-            found, a, b, c = _choose(f, s, best, rng, memory, how.alpha)
-            away = 1
-        if found >= 0:
-            _go(f, s, a, b, c)
-            _arrive(s, best, memory, found)
+        if how.kind == TABU:
+            ago = _remember(memory, s.mark[0])
+            if how.grow > 1:
+                _react(memory, how, s.mark[0], ago)
+        away = 0
+        if numbers[REPEATED] > how.chaos:
+            away = 1 + int((1 + random(rng)) * numbers[CYCLE])
         else:
+            found, a, b, c = _choose(f, s, best, rng, memory, how.alpha)
+            if how.kind == CLIMB and found <= numbers[HERE] * (1 + CLOSE):
+                numbers[ENDED] = 1
+                break
+            if found < 0:
+                away = 1
+            else:
+                _go(f, s, a, b, c)
+        if away:
             numbers[REPEATED] = 0
             numbers[LENGTH] = max(1.0, numbers[LENGTH] * how.shrink)
             _wander(f, s, rng, how.alpha, away)
-            _arrive(s, best, memory, _look(f, s, best, -1.0))
+            found = _look(f, s, best, -1.0)
+        _arrive(s, best, memory, found)
 
 
 @compiled
@@ -342,7 +339,5 @@ def walk(f: Any, s: Any, best: Any, rng: Any, memory: Any, how: Any, steps: int)
         _arrive(s, best, memory, _look(f, s, best, -1.0))
     if how.kind == ANNEAL:
         _anneal(f, s, best, rng, memory, how, steps)
-    elif how.kind == CLIMB:
-        _climb(f, s, best, rng, memory, how, steps)
     else:
-        _tabu(f, s, best, rng, memory, how, steps)
+        _seek(f, s, best, rng, memory, how, steps)
