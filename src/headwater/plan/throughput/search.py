@@ -32,6 +32,7 @@ from headwater.plan.throughput.walks import (
     ANNEAL,
     CLIMB,
     ENDED,
+    HERE,
     LOGICAL,
     PHYSICAL,
     TABU,
@@ -48,6 +49,9 @@ BOTH = 0.5
 
 HEATS = (0.3, 0.1, 0.03, 0.01)
 """The temperatures of annealing."""
+
+ANY = 1e9
+"""A temperature at which every move is taken."""
 
 MOST_PLANS = 400_000
 MOST_PLACES = 50_000_000
@@ -76,10 +80,14 @@ def run(
     seen: float = math.inf,
     progress: Callable[[Found], None] | None = None,
 ) -> Found:
-    """The best that a search finds until it ends, or its time is up, or so many were looked at."""
-    begun = time.monotonic()
+    """The best that a search finds until it ends, or its time is up, or so many were looked at.
+
+    Time counts from the first one found, when all that has to be compiled is.
+    """
+    begun = math.nan
     best = None
     for found in search(problem, start or problem.start(), seed):
+        begun = time.monotonic() if best is None else begun
         best = found
         if progress is not None:
             progress(found)
@@ -166,9 +174,13 @@ def reactive_tabu(
     steps: int = 1000,
     alpha: float = BOTH,
 ) -> Iterator[Found]:
-    """Tabu search that sets the length of its list by itself, and escapes from basins."""
+    """Tabu search that sets the length of its list by itself, and escapes from basins.
+
+    When nothing better was found for a while it begins again, some random moves from the start, since
+    there are moves that no others take back.
+    """
     how = How(TABU, alpha, grow=1.1, shrink=0.9, longest=50, chaos=3)
-    yield from _steps(problem, start, seed, [(how, steps)], 1.0)
+    yield from _steps(problem, start, seed, [(how, steps)], 1.0, again=True)
 
 
 def _steps(
@@ -177,19 +189,25 @@ def _steps(
     seed: int,
     walks: Sequence[tuple[How, int]],
     length: float = 0.0,
-    at_once: int = 200,
+    again: bool = False,
 ) -> Iterator[Found]:
-    """Walk after walk, a few steps at once."""
+    """Walk after walk, a few steps at once; if `again`, from near the start when these led to nothing."""
     facts = flat.facts(problem)
     state = flat.state(problem, facts, start)
     best, rng = best_of(state), seeded(seed)
     memory = memory_for(sum(steps for _, steps in walks) if length else 0, length)
+    at_once, draw = max(25, 5 * len(problem.operators)), random.Random(seed)
     for how, steps in walks:
         left = steps
         while True:
-            now = min(left, at_once)
+            now, before = min(left, at_once), best.quality[0]
             walk(facts, state, best, rng, memory, how, now)
             left -= now
+            if again and best.quality[0] == before:
+                flat.load(problem, facts, state, start)
+                memory.numbers[HERE] = -1.0
+                away = draw.randint(1, len(problem.operators))
+                walk(facts, state, best, rng, memory, How(ANNEAL, how.alpha, ANY), away)
             yield _found(problem, facts, best)
             if left <= 0 or memory.numbers[ENDED]:
                 break

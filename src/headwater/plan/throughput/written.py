@@ -42,6 +42,7 @@ from headwater.algebra.nodes import (
 from headwater.algebra.types import INT, STRING, Type, common_type
 from headwater.algebra.windows import Rows
 from headwater.cost.operators import CostTable
+from headwater.cql.writer import call_text, expr_text
 from headwater.plan.throughput.model import Configuration, Inputs, Kind, Operator
 
 Names = Mapping[Column, str]
@@ -197,7 +198,7 @@ class _Draft:
         for condition in conditions:
             share = self._share(condition, names)
             reads = frozenset(names[c] for c in columns_of(condition))
-            made = self._operator(str(condition), Kind.SELECT, selectivity=share, reads=reads)
+            made = self._operator(text_of(condition), Kind.SELECT, selectivity=share, reads=reads)
             place = self._put(made, (place,), Step(names, condition=condition))
         return place
 
@@ -247,7 +248,7 @@ class _Draft:
         condition, names = conjunction(conditions), {**left[1], **right[1]}
         share = 1.0 if condition is None else self._share(condition, names)
         reads = frozenset(names[c] for part in conditions for c in columns_of(part))
-        label = "cross join" if condition is None else f"join on {condition}"
+        label = "cross join" if condition is None else f"join on {text_of(condition)}"
         made = self._operator(label, Kind.JOIN, selectivity=share, reads=reads)
         step = Step(names, condition=condition, key=_equality(conditions, left[1], right[1]))
         return self._put(made, (left[0], right[0]), step)
@@ -281,7 +282,7 @@ class _Draft:
             names[column] = self._name(f"{node.alias}.{column.name}", column.type)
         known = [self._source(key, below) for key in node.keys]
         made = self._operator(
-            ", ".join(str(c) for c in node.calls) or "group",
+            ", ".join(call_text(c, str) for c in node.calls) or "group",
             Kind.AGGREGATE,
             rows=self.statistics.groups(known),
             period=self.period,
@@ -338,6 +339,11 @@ class _Draft:
         self.inputs.append(below)
         self.steps.append(step)
         return len(self.operators) - 1
+
+
+def text_of(condition: Expr) -> str:
+    """The condition as it is written in CQL."""
+    return expr_text(condition, str)
 
 
 def _spans(condition: Expr, join: Join) -> bool:
