@@ -1,4 +1,8 @@
-"""Searches, and the compiled code below them against its plain twin."""
+"""Searches, and the compiled code below them against its plain twin.
+
+They are among the slow tests because the code is compiled when it first runs; after that they take
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,8 @@ from headwater.plan.throughput.search import (
     run,
     scattered,
 )
+
+pytestmark = pytest.mark.slow
 
 
 def every_kind() -> Problem:
@@ -182,7 +188,6 @@ def test_too_many_plans_are_refused() -> None:
         run(partial(exhaustive, plans=5000), large(0, 40).with_rules(EXTENDED))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_example_of_the_introduction_is_proven(seed: int) -> None:
     problem = introduction(seed)
