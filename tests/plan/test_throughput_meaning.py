@@ -85,13 +85,13 @@ def joins_of(query: Query) -> int:
     return sum(isinstance(node, Scan) for node in below(query.root))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(queries(), st.data())
 def test_random_moves_keep_the_answer_of_random_queries(query: Query, data: Any) -> None:
     check(query, data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     queries(Features(scans=4, nesting=2, unions=False, distinct=False)).filter(
         lambda q: joins_of(q) > 1
@@ -102,7 +102,7 @@ def test_random_moves_keep_the_answer_of_joins(query: Query, data: Any) -> None:
     check(query, data)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(queries(Features(outputs=(Output.RSTREAM,))), st.data())
 def test_split_aggregates_keep_the_answer(query: Query, data: Any) -> None:
     check(query, data, TABLE_6)
@@ -115,7 +115,7 @@ def test_long_random_moves_keep_the_answer(query: Query, data: Any) -> None:
     check(query, data)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(queries(Features(scans=2)), min_size=2, max_size=3), st.data())
 def test_queries_that_share_operators_keep_their_answers(several: list[Query], data: Any) -> None:
     several = [*several, several[0]]

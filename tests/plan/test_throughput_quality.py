@@ -41,6 +41,7 @@ def bisection(load: Polynomial, capacity: float) -> float:
 coefficients = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
 
 
+@settings(deadline=None)
 @given(st.lists(coefficients, min_size=1, max_size=13).map(tuple), st.floats(0, 1e9))
 def test_the_root_is_that_of_bisection(load: Polynomial, capacity: float) -> None:
     assume(abs(capacity - load[0]) > 1e-3 * capacity)
@@ -48,6 +49,7 @@ def test_the_root_is_that_of_bisection(load: Polynomial, capacity: float) -> Non
     assert largest(load, capacity) == pytest.approx(expected, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(st.lists(coefficients, min_size=2, max_size=13).map(tuple), st.floats(1e-3, 1e9))
 def test_a_capacity_is_used_up_at_the_root(load: Polynomial, capacity: float) -> None:
     x = largest(load, capacity)
@@ -82,6 +84,7 @@ def two(selectivities: tuple[float, float], swapped: bool) -> tuple[Problem, Con
     return problem, replace(problem.start(), hosts=hosts)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.1, 100))
 def test_the_three_measures_of_table_2(s1: float, s2: float, r: float) -> None:
     c1, c2, n1, n2 = 30.0, 70.0, 1000.0, 4000.0

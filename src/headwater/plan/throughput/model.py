@@ -18,7 +18,7 @@ from headwater.network.model import Network
 
 
 class Kind(IntEnum):
-    """What an operator does."""
+    """What an operator does; DISTINCT is whatever compares rows by value."""
 
     EMIT = 0
     SELECT = 1

@@ -102,8 +102,10 @@ class Written:
         """Whether an operator's input may be split: it keeps no state, or keeps it by key."""
         operator, step = self.operators[place], self.steps[place]
         match operator.kind:
-            case Kind.SELECT | Kind.PROJECT | Kind.DISTINCT:
+            case Kind.SELECT | Kind.PROJECT:
                 return True
+            case Kind.DISTINCT:
+                return isinstance(step.node, Distinct)
             case Kind.JOIN:
                 return step.key is not None
             case Kind.AGGREGATE:
@@ -214,7 +216,8 @@ class _Draft:
             names[column] = self._name(f"{node.alias or 'result'}.{column.name}", column.type)
             computed[names[column]] = item.expr
         drops = frozenset(below.values()) - frozenset(names.values())
-        if not computed and not drops:
+        by_value = _is_aggregation(node.input)
+        if not computed and not drops and not by_value:
             return place, names
         made = self._operator(
             "project",
@@ -223,6 +226,8 @@ class _Draft:
             drops=drops,
             adds=frozenset(computed),
         )
+        if by_value:
+            made = replace(made, kind=Kind.DISTINCT)
         step = Step(below, tuple(computed), computed=tuple(computed.values()))
         return self._put(made, (place,), step), names
 
@@ -346,6 +351,14 @@ def text_of(condition: Expr) -> str:
     return expr_text(condition, str)
 
 
+def _is_aggregation(node: Relation) -> bool:
+    """GROUP BY with or without HAVING: the projection above it is what its rows are compared by, so
+    it may not move, and counts as an operator that compares rows like DISTINCT."""
+    while isinstance(node, Select):
+        node = node.input
+    return isinstance(node, Aggregate)
+
+
 def _spans(condition: Expr, join: Join) -> bool:
     """Whether a condition speaks of more than one input of a join."""
     read = columns_of(condition)
@@ -439,7 +452,7 @@ def _build(written: Written, place: int, below: Sequence[Found], alias: str) -> 
         return Select(inputs[0], condition), columns
     if operator.kind is Kind.JOIN:
         return Join(tuple(inputs), condition), columns
-    if operator.kind is Kind.PROJECT:
+    if step.node is None:
         kept = {name: column for name, column in columns.items() if name not in operator.drops}
         computed = dict(zip(step.gives, map(moved, step.computed), strict=True))
         return _renamed(inputs[0], {**kept, **computed}, alias)
@@ -481,9 +494,10 @@ def _build(written: Written, place: int, below: Sequence[Found], alias: str) -> 
 
 
 def _renamed(relation: Relation, values: Mapping[str, Expr], alias: str) -> Found:
+    """A projection to these values; to a constant that nobody reads if there are none."""
     items = tuple(Item(f"c{i}", value) for i, value in enumerate(values.values()))
-    made = Project(relation, items, alias)
-    return made, dict(zip(values, made.columns, strict=True))
+    made = Project(relation, items or (Item("none", literal(1)),), alias)
+    return made, dict(zip(values, made.columns, strict=False))
 
 
 def _merge(parts: Sequence[Found], alias: str) -> Found:
@@ -512,7 +526,7 @@ def _split(
     elif isinstance(step.node, Aggregate):
         keys = [substitute(step.node.keys[0], now)]
     else:
-        keys = [next(iter(below[0][1].values()))]
+        keys = [next(iter(below[0][1].values()), literal(1))]
     return [
         (Select(relation, _belongs(key, copy, copies)), found)
         for (relation, found), key in zip(below, keys, strict=True)
