@@ -218,6 +218,23 @@ def test_moves_that_would_change_the_meaning_are_refused(text: str, swap: Swap) 
     assert not allowed(problem, start, swap)
 
 
+def test_both_zeros_go_to_the_same_copy_of_a_join() -> None:
+    query = parse_query(
+        "SELECT l.item FROM Bids [RANGE 9 SECONDS] l, Bids [RANGE 9 SECONDS] r"
+        " WHERE l.price = r.price",
+        SOURCES,
+    )
+    written = write([query], KNOWN, CostTable())
+    problem = problem_of(written)
+    cloned = problem.start()
+    for place, options in enumerate(problem.options):
+        cloned = apply(cloned, Place(place, options[-1]))
+    (moved,) = relations(written, cloned)
+    rows = {"Bids": [(1, 1, 0.0, "x", SECOND), (2, 1, -0.0, "y", SECOND)]}
+    assert answer(moved, rows, {}) == answer(query, rows, {})
+    assert sum(answer(moved, rows, {}).values()) == 4
+
+
 def test_a_refused_move_does_change_the_answer() -> None:
     (text, swap), *_ = [case.values for case in NO]
     query = parse_query(str(text), SOURCES)

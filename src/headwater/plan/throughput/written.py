@@ -534,7 +534,12 @@ def _split(
 
 
 def _belongs(key: Expr, copy: int, copies: int) -> Expr:
-    """Whether a row is one of this copy's; a key without value belongs to the first."""
+    """Whether a row is one of this copy's; a key without value belongs to the first.
+
+    Equal keys have equal texts, but for the two zeros of floating numbers, which are made one.
+    """
+    if key.type.is_floating:
+        key = call("+", key, literal(0.0))
     size = call("length", cast(key, STRING))
     number = call("coalesce", call("%", size, literal(copies)), literal(0))
     return call("=", cast(number, INT), literal(copy))
