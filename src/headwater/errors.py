@@ -7,6 +7,7 @@ HeadwaterError
 ├── InputError         data that cannot be read or does not fit its schema
 ├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
+├── PlanError          a planning problem that makes no sense, or has no answer
 ├── RuntimeFailure     Spark that cannot be started or reached
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
     ├── NoCatalog             there is none yet, and it was not to be made
@@ -39,6 +40,10 @@ class NetworkError(HeadwaterError):
 
 class EvaluationError(HeadwaterError):
     """A query outside what the reference evaluator runs."""
+
+
+class PlanError(HeadwaterError):
+    """A planning problem that was refused when it was built, or that nothing can answer."""
 
 
 class CatalogError(HeadwaterError):

@@ -180,6 +180,35 @@ def evaluate(
 
 
 @app.command()
+def tune(
+    file: File,
+    sites: Annotated[Path, typer.Option("--sites", metavar="FILE.toml", help="Sites and links.")],
+    profile: Annotated[
+        Path, typer.Option("--profile", metavar="FILE.toml", help="Target rates; statistics.")
+    ],
+    costs: Annotated[
+        Path | None,
+        typer.Option("--costs", metavar="FILE.toml", help="Costs of operators.", show_default=""),
+    ] = None,
+    query: Names = None,
+    copies: Annotated[
+        int, typer.Option("--copies", min=1, help="On how many sites one operator may run.")
+    ] = 1,
+    search: Annotated[str, typer.Option("--search", help="Which search.")] = "portfolio",
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="For how long.")] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, another walk.")] = 0,
+    format: AsFormat = Format.table,
+) -> None:
+    """Find the order and the place of operators that take the highest input rates."""
+    from headwater.cli.tune import Wanted, tune_file
+
+    source = read(file)
+    with errors_of(source):
+        wanted = Wanted(search, seconds, seed, copies)
+        tune_file(source, sites, profile, costs, query or [], wanted, format)
+
+
+@app.command()
 def reproduce(
     figure: Annotated[
         str | None,

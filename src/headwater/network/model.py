@@ -16,12 +16,19 @@ from headwater.errors import NetworkError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place where operators may run; a router only passes data on."""
+    """A place where operators may run; a router only passes data on.
+
+    It does `cpu` instructions a second, and takes in and sends out so many bytes a second.
+    """
 
     name: str
     router: bool = False
     latitude: float | None = None
     longitude: float | None = None
+    cpu: float = math.inf
+    memory: float = math.inf
+    bandwidth_in: float = math.inf
+    bandwidth_out: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,17 @@ class Network:
     def hosts(self) -> tuple[int, ...]:
         """The places of all sites but routers."""
         return tuple(place for place, site in enumerate(self.sites) if not site.router)
+
+    def direct(self, a: int, b: int) -> Link | None:
+        """The link between two sites, the widest if several connect them; None if none does."""
+        return self._direct.get((a, b))
+
+    @cached_property
+    def _direct(self) -> dict[tuple[int, int], Link]:
+        found: dict[tuple[int, int], Link] = {}
+        for link in sorted(self.links, key=lambda link: link.bandwidth):
+            found[link.a, link.b] = found[link.b, link.a] = link
+        return found
 
     @cached_property
     def _places(self) -> dict[str, int]:

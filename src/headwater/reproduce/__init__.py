@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
+from headwater.reproduce.whitewater import WHITEWATER
 
 FIGURES: dict[str, Figure] = {
     "streamreuse-ew": Figure(
@@ -13,6 +14,7 @@ FIGURES: dict[str, Figure] = {
     "streamreuse-sensitivity": Figure(
         "StreamReuse: what the savings depend on", sensitivity, seeds=1
     ),
+    **WHITEWATER,
 }
 
 __all__ = [

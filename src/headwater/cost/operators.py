@@ -1,0 +1,71 @@
+"""What an operator costs for a tuple: one small table for all, and the file it is kept in.
+
+    [join]
+    tuple = 800           # instructions for each tuple that comes in
+    result = 0            # and for each that goes out
+
+A kind that a file does not name keeps its default. The defaults for emit, select, project and join
+are those of the WhiteWater paper; the others are set beside them by likeness. A cost is in the unit
+in which sites state their speed, whatever it is: seconds of one core serve as well, with cpu = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headwater.tomltext import Section, read_toml
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """Instructions for a tuple that comes in, and for a result that goes out."""
+
+    tuple: float = 0.0
+    result: float = 0.0
+
+
+DEFAULTS: Mapping[str, OperatorCost] = {
+    "emit": OperatorCost(0),
+    "select": OperatorCost(20),
+    "project": OperatorCost(50),
+    "join": OperatorCost(800),
+    "semijoin": OperatorCost(800),
+    "outerjoin": OperatorCost(800),
+    "fulljoin": OperatorCost(800),
+    "aggregate": OperatorCost(400),
+    "distinct": OperatorCost(400),
+    "union": OperatorCost(20),
+}
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """The cost of each kind of operator."""
+
+    costs: Mapping[str, OperatorCost] = field(default_factory=lambda: dict(DEFAULTS))
+
+    def __getitem__(self, kind: str) -> OperatorCost:
+        return self.costs[kind]
+
+
+def read_costs(path: Path) -> CostTable:
+    """The table of a file over the defaults; raises InputError with the line of a mistake."""
+    top = read_toml(path)
+    top.only(*DEFAULTS)
+    given = {kind: _cost(top.section(kind)) for kind in top.values}
+    return CostTable({**DEFAULTS, **given})
+
+
+def costs_text(table: CostTable) -> str:
+    """The table as the text of a file that `read_costs` reads back."""
+    return "\n".join(
+        f"[{kind}]\ntuple = {cost.tuple!r}\nresult = {cost.result!r}\n"
+        for kind, cost in table.costs.items()
+    )
+
+
+def _cost(section: Section) -> OperatorCost:
+    section.only("tuple", "result")
+    return OperatorCost(section.number("tuple"), section.number("result", 0.0))

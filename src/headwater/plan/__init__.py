@@ -1,0 +1,1 @@
+"""Planners: which operators run where, and in which order."""

@@ -1,0 +1,244 @@
+"""What is to be optimised: operators of one or several queries, the sites they may run on, and the
+input rates they shall take.
+
+A problem has what stays, a configuration what a search may change: who reads whom, and which sites
+host an operator. An operator on several sites is cloned there: its input is split evenly, by key
+where it keeps state, and the parts are merged by whoever reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+
+from headwater.errors import PlanError, nearest
+from headwater.network.model import Network
+
+
+class Kind(IntEnum):
+    """What an operator does; DISTINCT is whatever compares rows by value."""
+
+    EMIT = 0
+    SELECT = 1
+    PROJECT = 2
+    JOIN = 3
+    SEMIJOIN = 4
+    OUTERJOIN = 5
+    FULLJOIN = 6
+    AGGREGATE = 7
+    DISTINCT = 8
+    UNION = 9
+
+
+ARITY = {
+    Kind.EMIT: (0, 0),
+    Kind.SELECT: (1, 1),
+    Kind.PROJECT: (1, 1),
+    Kind.JOIN: (2, None),
+    Kind.SEMIJOIN: (2, 2),
+    Kind.OUTERJOIN: (2, 2),
+    Kind.FULLJOIN: (2, 2),
+    Kind.AGGREGATE: (1, 1),
+    Kind.DISTINCT: (1, 1),
+    Kind.UNION: (2, None),
+}
+"""The least and the largest number of inputs."""
+
+Rules = frozenset[tuple[Kind, Kind]]
+"""Which kinds may change places: the upper operator's, then the one below it."""
+
+TABLE_6: Rules = frozenset(
+    (top, bottom)
+    for top, bottoms in {
+        Kind.SELECT: (Kind.SELECT, Kind.PROJECT, Kind.JOIN),
+        Kind.PROJECT: (Kind.SELECT, Kind.PROJECT, Kind.JOIN),
+        Kind.JOIN: (Kind.JOIN,),
+    }.items()
+    for bottom in bottoms
+)
+"""The swaps of the paper's Table 6."""
+
+EXTENDED: Rules = TABLE_6 | {
+    (Kind.JOIN, Kind.SELECT),
+    (Kind.JOIN, Kind.PROJECT),
+    (Kind.SELECT, Kind.AGGREGATE),
+    (Kind.AGGREGATE, Kind.SELECT),
+    (Kind.SELECT, Kind.DISTINCT),
+    (Kind.DISTINCT, Kind.SELECT),
+    (Kind.SELECT, Kind.SEMIJOIN),
+    (Kind.SELECT, Kind.OUTERJOIN),
+    (Kind.PROJECT, Kind.SEMIJOIN),
+}
+"""These, their reverses at joins, and selections through operators that the paper does not have."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator with its statistics; columns are known by names that no move changes.
+
+    `cost` counts for each tuple that comes in, `result_cost` for each that goes out. A join with a
+    `window` holds what came in that many seconds before; one without holds what its inputs hold: of
+    a stream the tuples of its window, or `rows` where that number is fixed. An aggregate has `rows`
+    groups and tells them all every `period` seconds; without a period it tells `selectivity` rows
+    for each tuple. `table` is the size of what an operator keeps for each input besides tuples, of
+    a hash table for instance.
+    """
+
+    name: str
+    kind: Kind
+    cost: float = 0.0
+    result_cost: float = 0.0
+    selectivity: float = 1.0
+    window: float | None = None
+    rows: float = 0.0
+    period: float | None = None
+    table: float = 0.0
+    stream: str = ""
+    reads: frozenset[str] = frozenset()
+    drops: frozenset[str] = frozenset()
+    adds: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for what in ("cost", "result_cost", "selectivity", "rows", "table"):
+            if not getattr(self, what) >= 0:
+                raise PlanError(f"{self.name}: {what} is {getattr(self, what)}, it must be >= 0")
+        if self.window is not None and not self.window >= 0:
+            raise PlanError(f"{self.name}: a window of {self.window} seconds")
+        if self.period is not None and not self.period > 0:
+            raise PlanError(f"{self.name}: a period of {self.period} seconds")
+
+
+Inputs = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A plan and its place: of each operator the inputs and the sites, and the operators whose
+    results somebody wants."""
+
+    inputs: Inputs
+    outputs: tuple[int, ...]
+    hosts: tuple[tuple[int, ...], ...]
+
+    def uses(self, operator: int) -> int:
+        """How often the operator's result is read or wanted."""
+        read = sum(below.count(operator) for below in self.inputs)
+        return read + self.outputs.count(operator)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """All operators, inputs before those who read them; raises PlanError if there is a cycle."""
+        done: dict[int, None] = {}
+        busy: set[int] = set()
+
+        def visit(operator: int) -> None:
+            if operator in busy:
+                raise PlanError(f"operator {operator} reads its own result")
+            if operator not in done:
+                busy.add(operator)
+                for below in self.inputs[operator]:
+                    visit(below)
+                busy.remove(operator)
+                done[operator] = None
+
+        for operator in range(len(self.inputs)):
+            visit(operator)
+        return tuple(done)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Operators, the plan as written, where each may run, and the rates to be reached.
+
+    `options` has for every operator the sets of sites that may host it; `points` one or several
+    targets, each a rate for every stream: a configuration is as good as at its worst point.
+    """
+
+    operators: tuple[Operator, ...]
+    written: Inputs
+    outputs: tuple[int, ...]
+    options: tuple[tuple[tuple[int, ...], ...], ...]
+    network: Network
+    points: tuple[Mapping[str, float], ...]
+    widths: Mapping[str, float] = field(default_factory=dict)
+    latency: float | None = None
+    rules: Rules = TABLE_6
+
+    def __post_init__(self) -> None:
+        count = len(self.operators)
+        if not len(self.written) == len(self.options) == count:
+            raise PlanError("operators, inputs and options must be as many")
+        for operator, below, options in zip(
+            self.operators, self.written, self.options, strict=True
+        ):
+            _check(operator, below, options, count, len(self.network.sites))
+        _check_columns(self)
+        if not self.points:
+            raise PlanError("a profile needs at least one point")
+        for point in self.points:
+            for stream in self.streams:
+                if not point.get(stream, 0) > 0:
+                    raise PlanError(f"the profile has no rate above 0 for the stream {stream}")
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that come in, each once; a stored table is none."""
+        return tuple(dict.fromkeys(o.stream for o in self.operators if o.stream))
+
+    def start(self) -> Configuration:
+        """The plan as written, every operator at the first of its options."""
+        return Configuration(
+            self.written, self.outputs, tuple(options[0] for options in self.options)
+        )
+
+    def with_rules(self, rules: Rules) -> Problem:
+        return replace(self, rules=rules)
+
+    def width(self, columns: frozenset[str]) -> float:
+        """The bytes of a tuple; a column of unknown width has 8."""
+        return sum(self.widths.get(column, 8.0) for column in sorted(columns))
+
+
+def _check(
+    operator: Operator,
+    below: Sequence[int],
+    options: Sequence[tuple[int, ...]],
+    count: int,
+    sites: int,
+) -> None:
+    least, most = ARITY[operator.kind]
+    if len(below) < least or (most is not None and len(below) > most):
+        raise PlanError(f"{operator.name}: {operator.kind.name} with {len(below)} inputs")
+    if not all(0 <= place < count for place in below):
+        raise PlanError(f"{operator.name}: reads an operator that is not there")
+    if not options:
+        raise PlanError(f"{operator.name}: no site may host it")
+    for hosts in options:
+        if not hosts or len(set(hosts)) < len(hosts) or not all(0 <= h < sites for h in hosts):
+            raise PlanError(f"{operator.name}: {hosts} is no set of sites")
+
+
+def _check_columns(problem: Problem) -> None:
+    """Every operator finds what it reads, and inputs of a join have no column in common."""
+    named = columns(problem, problem.start())
+    for operator, below in zip(problem.operators, problem.written, strict=True):
+        arriving = [named[i] for i in below]
+        every = frozenset[str]().union(*arriving)
+        for column in sorted((operator.reads | operator.drops | operator.keys) - every):
+            raise PlanError(f"{operator.name}: no column {column}; {nearest(column, every)}")
+        if operator.kind is not Kind.UNION and len(every) < sum(map(len, arriving)):
+            raise PlanError(f"{operator.name}: its inputs have columns of the same name")
+
+
+def columns(problem: Problem, configuration: Configuration) -> list[frozenset[str]]:
+    """The columns of each operator's result."""
+    found: list[frozenset[str]] = [frozenset()] * len(problem.operators)
+    for place in configuration.order:
+        operator, below = problem.operators[place], configuration.inputs[place]
+        kept = below[:1] if operator.kind is Kind.SEMIJOIN else below
+        arriving = frozenset[str]().union(*(found[i] for i in kept))
+        found[place] = (arriving - operator.drops) | operator.adds
+    return found

@@ -1,0 +1,222 @@
+"""What is to be reached, and what is known of the data: profile.toml, and the problem it makes.
+
+    latency = 2.0                      # seconds from a tuple to its result; no limit if not said
+    horizon = 3600                     # the seconds that a window without end counts as
+
+    [streams.ab]
+    rate = 1000                        # tuples a second to be reached
+    site = "edge"                      # where it comes in; the first site if not said
+    distinct = { a = 100, b = 5000 }   # how many values columns have
+
+    [tables.airports]
+    rows = 300
+
+    [selectivity]                      # shares that are known, by the text of the condition
+    "ab.b = bc.b" = 0.0002
+
+    [[point]]                          # another target; streams it does not name keep their rate
+    ab = 3000
+
+Shares that are not said are estimated from the numbers of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from pathlib import Path
+
+from headwater.algebra.expressions import Column, Expr, substitute
+from headwater.algebra.nodes import Query
+from headwater.algebra.predicate import normalize
+from headwater.cost.operators import CostTable
+from headwater.cost.rates import UNKNOWN_DISTINCT, Values, selectivity
+from headwater.errors import InputError, nearest
+from headwater.network.model import Network
+from headwater.plan.throughput.model import EXTENDED, Kind, Problem
+from headwater.plan.throughput.written import Statistics, Written, text_of, write
+from headwater.tomltext import Section, read_toml
+
+Source = tuple[str, str]
+"""A stream or table, and a column of it."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Target rates, known numbers of values and shares, and where streams come in."""
+
+    name: str
+    points: tuple[Mapping[str, float], ...]
+    sites: Mapping[str, str] = field(default_factory=dict)
+    distinct: Mapping[Source, float] = field(default_factory=dict)
+    rows: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    latency: float | None = None
+    horizon: float = 3600.0
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile of a file; raises InputError with the line of a mistake."""
+    top = read_toml(path)
+    top.only("latency", "horizon", "streams", "tables", "selectivity", "point")
+    rates: dict[str, float] = {}
+    sites: dict[str, str] = {}
+    rows: dict[str, float] = {}
+    distinct: dict[Source, float] = {}
+    for name, section in top.named("streams"):
+        section.only("rate", "site", "distinct")
+        rates[name.lower()] = _above_zero(section, "rate")
+        if "site" in section.values:
+            sites[name.lower()] = section.string("site")
+        distinct |= _distinct(name, section)
+    for name, section in top.named("tables"):
+        section.only("rows", "distinct")
+        rows[name.lower()] = section.number("rows")
+        distinct |= _distinct(name, section)
+    if not rates:
+        top.refuse("streams", "there is no [streams.NAME] with a rate")
+    shares = top.section("selectivity")
+    return Profile(
+        str(path),
+        tuple(_points(top, rates)),
+        sites,
+        distinct,
+        rows,
+        {_plain(key): _share(shares, key) for key in shares.values},
+        top.number("latency") if "latency" in top.values else None,
+        top.number("horizon", 3600.0),
+    )
+
+
+def _points(top: Section, rates: dict[str, float]) -> list[dict[str, float]]:
+    found = [rates]
+    for section in top.sections("point"):
+        for key in section.values:
+            if key.lower() not in rates:
+                section.refuse(key, f"no stream {key}; {nearest(key, rates)}")
+        found.append({**rates, **{k.lower(): _above_zero(section, k) for k in section.values}})
+    return found
+
+
+def _above_zero(section: Section, key: str) -> float:
+    rate = section.number(key)
+    if rate == 0:
+        section.refuse(key, f"{key} is 0, it must be more")
+    return rate
+
+
+def _distinct(name: str, section: Section) -> dict[Source, float]:
+    inside = Section(
+        section.name,
+        section.text,
+        section.header,
+        section.place,
+        section.section("distinct").values,
+    )
+    return {
+        (name.lower(), key.lower()): max(1.0, inside.number(key, least=1)) for key in inside.values
+    }
+
+
+def _share(section: Section, key: str) -> float:
+    share = section.number(key)
+    if share > 1:
+        section.refuse(key, f"a share is at most 1, this is {share:g}")
+    return share
+
+
+def _plain(text: str) -> str:
+    return "".join(text.lower().split())
+
+
+def problem_of(
+    queries: Sequence[Query],
+    profile: Profile,
+    network: Network,
+    costs: CostTable,
+    copies: int = 1,
+) -> tuple[Problem, Written]:
+    """The problem of running queries on sites, and what its operators do.
+
+    Operators may run anywhere, on up to `copies` sites at once where their input can be split.
+    Raises InputError if the profile lacks a stream, or names what there is not.
+    """
+    asked: list[str] = []
+    written = write(queries, _statistics(profile, asked), costs)
+    for text in profile.shares:
+        if text not in map(_plain, asked):
+            raise InputError(
+                f"{profile.name}: [selectivity] names a condition that no query has: {text};"
+                f" {nearest(text, asked)}"
+            )
+    home = {s: network.place(site) for s, site in profile.sites.items()}
+    points = tuple(
+        {o.stream: _rate(profile, point, o.stream) for o in written.operators if o.stream}
+        for point in profile.points
+    )
+    options = tuple(
+        ((home.get(operator.stream.lower(), 0),),)
+        if operator.kind is Kind.EMIT
+        else _hosts(len(network.sites), copies if written.clonable(place) else 1)
+        for place, operator in enumerate(written.operators)
+    )
+    problem = Problem(
+        written.operators,
+        written.inputs,
+        written.outputs,
+        options,
+        network,
+        points,
+        written.widths,
+        profile.latency,
+        EXTENDED,
+    )
+    return problem, written
+
+
+def _hosts(sites: int, copies: int) -> tuple[tuple[int, ...], ...]:
+    """All sets of up to so many sites."""
+    return tuple(
+        hosts for size in range(1, copies + 1) for hosts in combinations(range(sites), size)
+    )
+
+
+def _rate(profile: Profile, point: Mapping[str, float], stream: str) -> float:
+    if stream.lower() not in point:
+        raise InputError(
+            f"{profile.name}: no rate for the stream {stream}; write [streams.{stream}] rate = ..."
+        )
+    return point[stream.lower()]
+
+
+def _statistics(profile: Profile, asked: list[str]) -> Statistics:
+    """Estimates from a profile; `asked` gets the texts of the conditions."""
+
+    def share(condition: Expr, sources: Mapping[Column, Source]) -> float:
+        at_source = substitute(
+            condition,
+            {c: Column(*sources[c], c.type, c.nullable) for c in sources},
+        )
+        texts = [text_of(condition), text_of(at_source)]
+        asked.extend(texts)
+        for text in map(_plain, texts):
+            if text in profile.shares:
+                return profile.shares[text]
+        known = {c: Values(_distinct_of(profile, sources[c])) for c in sources}
+        return min(1.0, selectivity(normalize(condition), known))
+
+    def groups(keys: Sequence[Source | None]) -> float:
+        return prod(_distinct_of(profile, key) for key in keys)
+
+    def rows(table: str) -> float:
+        return profile.rows.get(table.lower(), 1000.0)
+
+    return Statistics(share, groups, rows, profile.horizon)
+
+
+def _distinct_of(profile: Profile, source: Source | None) -> float:
+    if source is None:
+        return UNKNOWN_DISTINCT
+    return profile.distinct.get((source[0].lower(), source[1].lower()), UNKNOWN_DISTINCT)
