@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
+from headwater.reproduce.scheduling import SCHEDULING
 
-FIGURES: dict[str, Figure] = {}
+FIGURES: dict[str, Figure] = {**SCHEDULING}
 
 __all__ = [
     "FIGURES",

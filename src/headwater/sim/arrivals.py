@@ -27,6 +27,19 @@ class Arrivals(Protocol):
     def chunks(self, seed: int, /) -> Iterator[Floats]:
         """The times, some thousands at once."""
 
+    def __hash__(self) -> int:
+        """Equal arrivals have equal hashes, so that runs can be kept by them."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Given times."""
+
+    times: tuple[float, ...]
+
+    def chunks(self, _seed: int, /) -> Iterator[Floats]:
+        yield np.array(self.times)
+
 
 @dataclass(frozen=True)
 class Poisson:
