@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ScheduleError
 from headwater.schedule import POLICIES, Measured, Waiting, choose, next_of
+
+QUICK = settings(max_examples=50, deadline=None)
 
 CHEAP, DEAR = Measured(1.0, 1.0, 1.0), Measured(0.1, 50.0, 60.0)
 
@@ -50,6 +52,7 @@ segments = st.builds(
 )
 
 
+@QUICK
 @given(
     st.sampled_from(sorted(POLICIES)),
     st.lists(segments, min_size=2, max_size=6),
@@ -69,6 +72,7 @@ def test_nothing_starves_under_any_policy(name, measured, bound, random):
         waiting[chosen.name] = replace(chosen, since=now, served=step + 1)
 
 
+@QUICK
 @given(st.sampled_from(sorted(POLICIES)), st.lists(segments, min_size=1, max_size=6))
 def test_the_choice_with_reasons_is_the_choice_without(name, measured):
     waiting = [Waiting(str(n), float(n % 3), (m,)) for n, m in enumerate(measured)]

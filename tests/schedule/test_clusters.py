@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ScheduleError
 from headwater.schedule.clusters import fagin, logarithmic, scan, singles, uniform
 
+QUICK = settings(max_examples=50, deadline=None)
+
 standings = st.lists(st.floats(1e-6, 1e3, allow_subnormal=False), min_size=1, max_size=40)
 
 
+@QUICK
 @given(standings, st.integers(1, 15))
 def test_clusters_hold_every_query_once_at_or_below_its_standing(values, count):
     for clusters in (logarithmic(values, count), uniform(values, count), singles(values)):
@@ -25,6 +28,7 @@ def test_clusters_hold_every_query_once_at_or_below_its_standing(values, count):
             assert all(edge * (1 - 1e-9) <= values[m] for m in members)
 
 
+@QUICK
 @given(standings, st.integers(1, 15))
 def test_logarithmic_clusters_keep_their_ratio(values, count):
     wanted = (max(values) / min(values)) ** (1 / count)
@@ -36,6 +40,7 @@ queues = st.lists(
 ).filter(lambda some: any(time is not None for _, time in some))
 
 
+@QUICK
 @given(queues)
 def test_pruning_finds_what_a_scan_finds(some):
     some = sorted(some, key=lambda pair: -pair[0])
@@ -47,6 +52,7 @@ def test_pruning_finds_what_a_scan_finds(some):
     assert whole.operations == 2 * whole.computed - 1
 
 
+@QUICK
 @given(standings, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_the_choice_is_within_the_ratio_of_the_best(values, count, random):
     """Members of a cluster may have heads of different age; the oldest stands for the cluster."""

@@ -6,11 +6,13 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ScheduleError
 from headwater.schedule import POLICIES, Measured, Waiting, along, joined, next_of, policy_named
+
+QUICK = settings(max_examples=50, deadline=None)
 
 S, C, T, W = 0.25, 3.0, 8.0, 40.0
 
@@ -61,6 +63,7 @@ certain = st.builds(
 )
 
 
+@QUICK
 @given(st.lists(certain, min_size=1, max_size=8))
 def test_where_everything_passes_hr_hnr_and_srpt_are_one(segments):
     waiting = [Waiting(str(n), 0.0, (one,)) for n, one in enumerate(segments)]
@@ -93,6 +96,7 @@ def total(order, weight):
     [("hr", lambda m: m.selectivity), ("hnr", lambda m: m.selectivity / m.ideal)],
     ids=["response", "slowdown"],
 )
+@QUICK
 @given(segments=st.lists(measured, min_size=1, max_size=6))
 def test_hr_and_hnr_are_optimal_for_what_has_arrived(name, weight, segments):
     waiting = [Waiting(str(n), 0.0, (one,)) for n, one in enumerate(segments)]
@@ -101,6 +105,7 @@ def test_hr_and_hnr_are_optimal_for_what_has_arrived(name, weight, segments):
     assert total(chosen, weight) <= best * (1 + 1e-9)
 
 
+@QUICK
 @given(st.lists(st.floats(0.0, 50.0), min_size=1, max_size=6))
 def test_lsf_is_optimal_for_the_maximum_where_all_take_the_same_time(arrivals):
     """All have arrived by now and take one unit; the order decides the largest slowdown."""
@@ -123,6 +128,7 @@ pairs = st.lists(
 )
 
 
+@QUICK
 @given(pairs)
 def test_bsd_makes_the_better_of_two_where_waits_are_long(two):
     """Its derivation leaves out times that are short against the waits: so with these left out."""

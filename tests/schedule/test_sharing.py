@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.schedule import POLICIES, SHARING, Measured, Waiting
+
+QUICK = settings(max_examples=50, deadline=None)
 
 segments = st.lists(st.tuples(st.floats(0.01, 10.0), st.floats(0.0, 10.0)), min_size=1, max_size=7)
 
@@ -24,6 +26,7 @@ def best_subset(gains, costs, shared):
     return max(together(gains, costs, shared, s) for s in subsets)
 
 
+@QUICK
 @given(segments, st.floats(0.1, 10.0))
 def test_the_densest_tree_is_the_best_of_all(pairs, shared):
     gains, costs = [g for g, _ in pairs], [shared + rest for _, rest in pairs]
@@ -32,6 +35,7 @@ def test_the_densest_tree_is_the_best_of_all(pairs, shared):
     assert tree.priority == pytest.approx(together(gains, costs, shared, tree.members))
 
 
+@QUICK
 @given(segments, st.floats(0.1, 10.0))
 def test_the_tree_of_the_paper_lies_between_the_best_segment_and_the_best_tree(pairs, shared):
     gains, costs = [g for g, _ in pairs], [shared + rest for _, rest in pairs]

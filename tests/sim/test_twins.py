@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.schedule import POLICIES, SHARING
-from headwater.sim.arrivals import OnOff, Poisson, mean_gap
+from headwater.schedule import POLICIES
+from headwater.sim.arrivals import OnOff, mean_gap
 from headwater.sim.chains import run_chains
-from headwater.sim.joins import run_joins, stream_seeds
 from headwater.sim.metrics import Outcome
-from headwater.sim.plain import PlainChains, PlainJoins, PlainSets, run_plan
-from headwater.sim.sets import run_sets
-from headwater.sim.workload import Chain, Operator, paper_chains, paper_joins, paper_sets
+from headwater.sim.plain import PlainChains, run_plan
+from headwater.sim.workload import Chain, Operator, paper_chains
+
+QUICK = settings(max_examples=50, deadline=None)
 
 EVERY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
@@ -38,31 +38,13 @@ def test_chains(policy, by_operator):
     assert same(compiled, run_plan(PlainChains(chains, 3, by_operator), policy, [arrivals], [3]))
 
 
-@EVERY
-def test_window_joins(policy):
-    streams = (Poisson(50), Poisson(40, 1.25))
-    joins = paper_joins(4, 0.9, (1.0, 1.25), queries=10)
-    compiled = run_joins(joins, policy, streams, 4)
-    assert same(compiled, run_plan(PlainJoins(joins, 4), policy, streams, stream_seeds(4)))
-
-
-@EVERY
-@pytest.mark.parametrize("sharing", SHARING)
-def test_shared_operators(policy, sharing):
-    ranked = policy.shared_by(SHARING[sharing])
-    arrivals = OnOff(40)
-    sets = paper_sets(5, 0.95, mean_gap(arrivals, 5), queries=40)
-    compiled = run_sets(sets, ranked, arrivals, 5)
-    assert same(compiled, run_plan(PlainSets(sets, ranked, 5), ranked, [arrivals], [5]))
-
-
 operators = st.builds(Operator, st.sampled_from([0.5, 1.0, 1.5, 3.0]), st.sampled_from([0, 0.3, 1]))
 plans = st.lists(
     st.builds(Chain, st.lists(operators, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=6
 )
 
 
-@settings(deadline=None, max_examples=60)
+@QUICK
 @given(plans, st.sampled_from(list(POLICIES)), st.booleans(), st.integers(0, 1000))
 def test_any_chains_of_any_length_with_many_ties(chains, name, by_operator, seed):
     """Times and costs are few round numbers, so that equal ranks and simultaneous events abound."""

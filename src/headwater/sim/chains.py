@@ -19,7 +19,7 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import Slots, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import Slots, mark, pick, put, settle_all, slots_of, waits_by
 from headwater.sim.workload import Chain
 
 ARRIVED, EXECUTED, DECISIONS = range(3)
@@ -116,7 +116,7 @@ def _advance(
             for query in range(len(chains.taken)):
                 if chains.taken[query] == arrived:
                     first, served = chains.slot[query, 0], chains.served[query]
-                    slots.since[first] = waits_by(slots, first, times[arrived - base], served)
+                    mark(slots, first, waits_by(slots, first, times[arrived - base], served))
             arrived += 1
             settle_all(slots, now)
         if arrived == end and not closed:

@@ -18,7 +18,7 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import TURNS, Slots, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import TURNS, Slots, mark, pick, put, settle_all, slots_of, waits_by
 from headwater.sim.workload import WindowJoin
 
 EXECUTED, DECISIONS = range(2)
@@ -164,7 +164,7 @@ def _deliver(joins: Joins, slots: Slots, side: int, number: int, time: float, no
     for query in range(len(joins.window)):
         if joins.taken[query, side] == number:
             slot = joins.slot[query, side]
-            slots.since[slot] = waits_by(slots, slot, time, joins.served[query])
+            mark(slots, slot, waits_by(slots, slot, time, joins.served[query]))
     settle_all(slots, now)
 
 

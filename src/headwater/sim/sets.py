@@ -18,7 +18,7 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import Slots, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import Slots, mark, pick, put, settle_all, slots_of, waits_by
 from headwater.sim.workload import SharedSet
 
 ARRIVED, EXECUTED, DECISIONS = range(3)
@@ -125,7 +125,7 @@ def _advance(
             for one in range(count):
                 if sets.taken[one] == arrived:
                     slot, time = sets.slot[one], times[arrived - base]
-                    slots.since[slot] = waits_by(slots, slot, time, sets.served[one])
+                    mark(slots, slot, waits_by(slots, slot, time, sets.served[one]))
             arrived += 1
             settle_all(slots, now)
         if arrived == end and not closed:

@@ -27,20 +27,22 @@ _ROUNDING = 1e-14
 """More than all that rounding can do to a crossing, relative to it."""
 
 
+SLOT, STANDING, SINCE, UNTIL = range(4)
+
+
 class Slots(NamedTuple):
     """Places where tuples wait, the best standing first, and the tournament over them.
 
-    The node n has the children 2n and 2n + 1; the last `leaves` nodes are the slots. `early` is the wait that
-    tuples have in advance, `due` room for the nodes to settle.
+    A row of `tree` is a node: the slot that wins it, the standing of that slot, since when it waits, and
+    until when it is certain to win. The node n has the children 2n and 2n + 1, which lie side by
+    side; the last `leaves` nodes are the slots. `early` is the wait that tuples have in advance,
+    `due` room for the nodes to settle.
     """
 
     growth: int
     leaves: int
-    standing: Floats
     early: Floats
-    since: Floats
-    winner: Ints
-    until: Floats
+    tree: Floats
     due: Ints
 
 
@@ -48,20 +50,17 @@ def slots_of(policy: Policy, candidates: Sequence[Waiting]) -> tuple[Slots, Ints
     """Empty slots for the candidates, and the candidate of each slot."""
     standing = np.array([policy.standing(candidate) for candidate in candidates])
     order = np.argsort(-standing, kind="stable").astype(np.int64)
-    early = np.array([policy.early(candidate) for candidate in candidates])
     leaves = 1 << max(1, (len(candidates) - 1).bit_length())
-    rest = np.zeros(leaves - len(candidates))
     slots = Slots(
         growth=_GROWTH[policy.growth],
         leaves=leaves,
-        standing=np.concatenate([standing[order], rest]),
-        early=np.concatenate([early[order], rest]),
-        since=np.full(leaves, np.inf),
-        winner=np.zeros(2 * leaves, np.int64),
-        until=np.full(2 * leaves, np.inf),
+        early=np.array([policy.early(candidates[place]) for place in order]),
+        tree=np.full((2 * leaves, 4), np.inf),
         due=np.zeros(leaves, np.int64),
     )
-    slots.winner[leaves:] = np.arange(leaves)
+    slots.tree[leaves:, SLOT] = np.arange(leaves)
+    slots.tree[leaves:, STANDING] = 0.0
+    slots.tree[leaves : leaves + len(order), STANDING] = standing[order]
     settle_all(slots, 0.0)
     return slots, order
 
@@ -75,64 +74,61 @@ def waits_by(slots: Slots, slot: int, arrived: float, served: float) -> float:
 @compiled
 def put(slots: Slots, slot: int, since: float, now: float) -> None:
     """Let the oldest tuple of a slot be one that has waited since then; infinity: there is none."""
-    growth, leaves, standing, _, waits, winner, until, _ = slots
-    waits[slot] = since
-    node = (leaves + slot) >> 1
+    growth, tree, node = slots.growth, slots.tree, slots.leaves + slot
+    before = tree[node, SINCE]
+    tree[node, SINCE] = since
+    if growth == NONE and before < np.inf and since < np.inf:
+        return
+    node >>= 1
     while node:
-        _settle(growth, standing, waits, winner, until, node, now)
+        _settle(growth, tree, node, now)
         node >>= 1
 
 
 @compiled
+def mark(slots: Slots, slot: int, since: float) -> None:
+    """The same for one of many slots, before `settle_all`."""
+    slots.tree[slots.leaves + slot, SINCE] = since
+
+
+@compiled
 def settle_all(slots: Slots, now: float) -> None:
-    """Play the tournament anew, after changes of `since`."""
-    growth, leaves, standing, _, waits, winner, until, _ = slots
-    for node in range(leaves - 1, 0, -1):
-        _settle(growth, standing, waits, winner, until, node, now)
+    """Play the tournament anew."""
+    growth, tree = slots.growth, slots.tree
+    for node in range(slots.leaves - 1, 0, -1):
+        _settle(growth, tree, node, now)
 
 
 @compiled
 def pick(slots: Slots, now: float) -> int:
     """The slot of the highest rank, the first one of equals; -1 if all are empty."""
-    if slots.until[1] <= now:
-        _refresh(slots, now)
-    slot = slots.winner[1]
-    return slot if slots.since[slot] < np.inf else -1
+    tree = slots.tree
+    if tree[1, UNTIL] <= now:
+        _refresh(slots.growth, tree, slots.due, now)
+    return int(tree[1, SLOT]) if tree[1, SINCE] < np.inf else -1
 
 
 @compiled
-def _refresh(slots: Slots, now: float) -> None:
+def _refresh(growth: int, tree: Floats, due: Ints, now: float) -> None:
     """Settle the nodes that are no longer certain, the lowest ones first."""
-    growth, _, standing, _, waits, winner, until, due = slots
     due[0] = 1
     found, at = 1, 0
     while at < found:
         for child in (2 * due[at], 2 * due[at] + 1):
-            if until[child] <= now:
+            if tree[child, UNTIL] <= now:
                 due[found] = child
                 found += 1
         at += 1
     for place in range(found - 1, -1, -1):
-        _settle(growth, standing, waits, winner, until, due[place], now)
+        _settle(growth, tree, due[place], now)
 
 
 @compiled
-def _settle(
-    growth: int,
-    standing: Floats,
-    waits: Floats,
-    winner: Ints,
-    until: Floats,
-    node: int,
-    now: float,
-) -> None:
-    """The winner of a node. The left one stands higher: it wins a tie, and it alone can overtake.
-
-    Arrays come one by one: to take them out of a tuple at every node costs more than all the rest.
-    """
-    left, right = winner[2 * node], winner[2 * node + 1]
-    first, second = waits[left], waits[right]
-    certain = min(until[2 * node], until[2 * node + 1])
+def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
+    """The winner of a node. The left one stands higher: it wins a tie, and it alone can overtake."""
+    left, right = 2 * node, 2 * node + 1
+    first, second = tree[left, SINCE], tree[right, SINCE]
+    certain = min(tree[left, UNTIL], tree[right, UNTIL])
     best = left
     if first == np.inf:
         best = right
@@ -140,11 +136,15 @@ def _settle(
         if second < first:
             best = right
     elif growth == WAIT and second < np.inf:
-        fast, slow = standing[left], standing[right]
+        fast, slow = tree[left, STANDING], tree[right, STANDING]
         if slow * (now - second) > fast * (now - first):
             best = right
             if fast > slow:
-                crossing = (fast * first - slow * second) / (fast - slow)
-                certain = min(certain, crossing - _ROUNDING * crossing * fast / (fast - slow))
-    winner[node] = best
-    until[node] = certain
+                inverse = 1.0 / (fast - slow)
+                crossing = (fast * first - slow * second) * inverse
+                slack = _ROUNDING * fast * inverse * (abs(crossing) + now)
+                certain = min(certain, crossing - slack)
+    tree[node, SLOT] = tree[best, SLOT]
+    tree[node, STANDING] = tree[best, STANDING]
+    tree[node, SINCE] = tree[best, SINCE]
+    tree[node, UNTIL] = certain
