@@ -12,6 +12,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ class Forms:
         self.since = rng.uniform(0.0, self.begun, size)
         self.slots, order = slots_of(bsd, waiting)
         self.since = self.since[order]
-        self.standing = self.slots.standing[:size].copy()
+        self.standing = np.array([bsd.standing(waiting[place]) for place in order])
         self.clusters = logarithmic(self.standing.tolist(), CLUSTERS)
         self.queues = queues_of(self.clusters)
         for slot, since in enumerate(self.since):
@@ -119,12 +120,12 @@ class Forms:
         return ""
 
 
-def seconds(run: object, *state: object, step: float, begun: float) -> float:
+def seconds(run: Callable[..., Ints], *state: object, step: float, begun: float) -> float:
     """Of processor time for a decision, over about as many as fit into the time spent."""
     rounds = 100
     while True:
         start = time.process_time()
-        run(*state, begun, step, rounds)  # type: ignore[operator]
+        run(*state, begun, step, rounds)
         spent = time.process_time() - start
         if spent > SPENT / 4:
             return spent / rounds

@@ -65,7 +65,7 @@ def test_nothing_starves_under_any_policy(name, measured, bound, random):
     now = 0.0
     waiting = {str(n): Waiting(str(n), 0.0, (m,), query=str(n)) for n, m in enumerate(measured)}
     costs = [m.cost for m in measured]
-    for step in range(60):
+    for step in range(30):
         chosen = next_of(POLICIES[name], list(waiting.values()), now, bound)
         assert now - chosen.since <= bound + sum(costs) + max(costs)
         now += chosen.segments[0].cost * random.random()

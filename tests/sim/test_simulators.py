@@ -50,6 +50,12 @@ def test_every_policy_gives_the_same_results_and_does_the_same_work():
         assert len({run.executed for run in runs}) == 1
 
 
+def test_round_robin_goes_round_the_queries_whatever_their_rates():
+    chains = [Chain((Operator(3.0),)), Chain((Operator(1.0),))]
+    run = run_chains(chains, POLICIES["rr"], Times((0.0, 0.0)), 1)
+    assert [run.metrics([query]).response for query in (0, 1)] == [(3 + 7) / 2, (4 + 8) / 2]
+
+
 def test_the_processor_is_as_busy_as_the_load_says():
     arrivals = Poisson(4000)
     chains = paper_chains(1, 0.6, mean_gap(arrivals, 1), queries=100)

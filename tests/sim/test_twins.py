@@ -32,8 +32,8 @@ def same(compiled: Outcome, plain: Outcome) -> bool:
 @EVERY
 @pytest.mark.parametrize("by_operator", [False, True], ids=["query", "operator"])
 def test_chains(policy, by_operator):
-    arrivals = OnOff(60)
-    chains = paper_chains(3, 0.95, mean_gap(arrivals, 3), queries=20)
+    arrivals = OnOff(40)
+    chains = paper_chains(3, 0.95, mean_gap(arrivals, 3), queries=12)
     compiled = run_chains(chains, policy, arrivals, 3, by_operator)
     assert same(compiled, run_plan(PlainChains(chains, 3, by_operator), policy, [arrivals], [3]))
 

@@ -19,7 +19,7 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import Slots, mark, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import Slots, mark, never_served, pick, put, settle_all, slots_of, waits_by
 from headwater.sim.workload import Chain
 
 ARRIVED, EXECUTED, DECISIONS = range(3)
@@ -100,7 +100,7 @@ def _prepared(
         stage=stage,
         slot=slot,
         taken=np.zeros(len(chains), np.int64),
-        served=np.zeros(len(chains)),
+        served=never_served(len(chains)),
     )
 
 

@@ -18,7 +18,17 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import TURNS, Slots, mark, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import (
+    TURNS,
+    Slots,
+    mark,
+    never_served,
+    pick,
+    put,
+    settle_all,
+    slots_of,
+    waits_by,
+)
 from headwater.sim.workload import WindowJoin
 
 EXECUTED, DECISIONS = range(2)
@@ -113,7 +123,7 @@ def _prepared(joins: Sequence[WindowJoin], policy: Policy, seed: int) -> tuple[S
         slot=slot.reshape(-1, 2),
         taken=np.zeros((len(joins), 2), np.int64),
         low=np.zeros((len(joins), 2), np.int64),
-        served=np.zeros(len(joins)),
+        served=never_served(len(joins)),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Protocol
 
@@ -65,6 +66,7 @@ class Plan(Protocol):
     """Queries under way."""
 
     meter: Meter
+    queries: Sequence[str]
 
     def arrive(self, stream: int, one: Tuple, /) -> None:
         """Take a tuple of a stream in."""
@@ -85,7 +87,8 @@ class Processor:
         self.decisions = 0
         self._simulation, self._plan, self._policy, self._bound = simulation, plan, policy, bound
         self._busy = False
-        self._served: dict[str, float] = {}
+        count = len(plan.queries)
+        self._served = {query: float(n - count) for n, query in enumerate(plan.queries)}
 
     def wake(self) -> None:
         """Something has arrived."""
@@ -95,8 +98,8 @@ class Processor:
 
     def _decide(self) -> None:
         waiting = [
-            Waiting(w.name, w.since, w.segments, w.pending, w.shared, w.query, self._turn(w))
-            for w in self._plan.waiting()
+            replace(candidate, served=self._served[candidate.query])
+            for candidate in self._plan.waiting()
         ]
         self._busy = bool(waiting)
         if waiting:
@@ -110,9 +113,6 @@ class Processor:
     def _done(self) -> None:
         """What arrives at this very time takes part in the choice."""
         self._simulation.after(0.0, self._decide)
-
-    def _turn(self, waiting: Waiting) -> float:
-        return self._served.get(waiting.query, 0.0)
 
 
 def run_plan(
@@ -148,6 +148,7 @@ class PlainChains:
 
     def __init__(self, chains: Sequence[Chain], seed: int, by_operator: bool = False) -> None:
         self.meter = Meter(len(chains), seed)
+        self.queries = [str(query) for query in range(len(chains))]
         self._chains, self._by_operator = chains, by_operator
         self._width = max(len(chain.operators) for chain in chains)
         self._queues: dict[str, deque[Tuple]] = {}
@@ -192,6 +193,7 @@ class PlainJoins:
 
     def __init__(self, joins: Sequence[WindowJoin], seed: int) -> None:
         self.meter = Meter(len(joins), seed)
+        self.queries = [str(query) for query in range(len(joins))]
         self._joins = joins
         self._queues = {f"{q}.{side}": deque[Tuple]() for q in range(len(joins)) for side in (0, 1)}
         self._segments = {
@@ -259,6 +261,10 @@ class PlainSets:
             Waiting(f"{n}", 0.0, s.segments(), 1, s.first.cost) for n, s in enumerate(sets)
         ]
         self._trees = [policy.tree(waits).members for waits in self._waits]
+        branches = [
+            f"{n}.{branch}" for n, s in enumerate(sets) for branch in range(len(s.branches))
+        ]
+        self.queries = [*(waits.name for waits in self._waits), *branches]
         self._queues = [deque[Tuple]() for _ in sets]
         self._rests = {
             f"{number}.{branch}": deque[Tuple]()

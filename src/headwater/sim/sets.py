@@ -18,7 +18,7 @@ from headwater.sim.arrivals import Arrivals
 from headwater.sim.compiled import compiled
 from headwater.sim.fate import fast_fate, key_of, threshold
 from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import Slots, mark, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.slots import Slots, mark, never_served, pick, put, settle_all, slots_of, waits_by
 from headwater.sim.workload import SharedSet
 
 ARRIVED, EXECUTED, DECISIONS = range(3)
@@ -104,7 +104,7 @@ def _prepared(sets: Sequence[SharedSet], policy: Policy, seed: int) -> tuple[Slo
         place=place,
         slot=slot,
         taken=np.zeros(len(place), np.int64),
-        served=np.zeros(len(place)),
+        served=never_served(len(place)),
     )
 
 

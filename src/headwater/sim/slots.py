@@ -65,6 +65,11 @@ def slots_of(policy: Policy, candidates: Sequence[Waiting]) -> tuple[Slots, Ints
     return slots, order
 
 
+def never_served(count: int) -> Floats:
+    """Turns as if all had been served before, in their order."""
+    return np.arange(-count, 0, dtype=np.float64)
+
+
 @compiled
 def waits_by(slots: Slots, slot: int, arrived: float, served: float) -> float:
     """What a tuple waits by: since when, or where turns count, when its query last ran."""
