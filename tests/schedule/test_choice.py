@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ QUICK = settings(max_examples=50, deadline=None)
 CHEAP, DEAR = Measured(1.0, 1.0, 1.0), Measured(0.1, 50.0, 60.0)
 
 
-def test_a_choice_says_why():
+def test_a_choice_says_why() -> None:
     waiting = [Waiting("dear", 0.0, (DEAR,), 4), Waiting("cheap", 9.0, (CHEAP,))]
     choice = choose(POLICIES["hnr"], waiting, 10.0)
     assert choice.name == "cheap"
@@ -30,7 +31,7 @@ def test_a_choice_says_why():
     assert data["why"] == choice.why
 
 
-def test_the_other_reasons():
+def test_the_other_reasons() -> None:
     one, two = Waiting("one", 0.0, (CHEAP,)), Waiting("two", 0.0, (CHEAP,))
     assert choose(POLICIES["hr"], [one], 5.0).why == "one is the only one with something pending"
     assert choose(POLICIES["hr"], [one, two], 5.0).why == "one and two rank equal by S/C: 1"
@@ -40,7 +41,7 @@ def test_the_other_reasons():
     )
 
 
-def test_nothing_to_choose_from_and_no_bound_are_refused():
+def test_nothing_to_choose_from_and_no_bound_are_refused() -> None:
     with pytest.raises(ScheduleError, match="nothing to choose"):
         choose(POLICIES["bsd"], [], 0.0)
     with pytest.raises(ScheduleError, match="bound"):
@@ -59,7 +60,9 @@ segments = st.builds(
     st.floats(1.0, 50.0),
     st.randoms(use_true_random=False),
 )
-def test_nothing_starves_under_any_policy(name, measured, bound, random):
+def test_nothing_starves_under_any_policy(
+    name: str, measured: list[Measured], bound: float, random: Random
+) -> None:
     """Each unit always has something new. None is passed over for longer than the bound and what
     it takes to run the others once."""
     now = 0.0
@@ -74,7 +77,7 @@ def test_nothing_starves_under_any_policy(name, measured, bound, random):
 
 @QUICK
 @given(st.sampled_from(sorted(POLICIES)), st.lists(segments, min_size=1, max_size=6))
-def test_the_choice_with_reasons_is_the_choice_without(name, measured):
+def test_the_choice_with_reasons_is_the_choice_without(name: str, measured: list[Measured]) -> None:
     waiting = [Waiting(str(n), float(n % 3), (m,)) for n, m in enumerate(measured)]
     for bound in (None, 8.5):
         found = next_of(POLICIES[name], waiting, 10.0, bound)

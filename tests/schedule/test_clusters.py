@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,9 @@ standings = st.lists(st.floats(1e-6, 1e3, allow_subnormal=False), min_size=1, ma
 
 @QUICK
 @given(standings, st.integers(1, 15))
-def test_clusters_hold_every_query_once_at_or_below_its_standing(values, count):
+def test_clusters_hold_every_query_once_at_or_below_its_standing(
+    values: list[float], count: int
+) -> None:
     for clusters in (logarithmic(values, count), uniform(values, count), singles(values)):
         assert sorted(m for members in clusters.members for m in members) == list(
             range(len(values))
@@ -30,7 +33,7 @@ def test_clusters_hold_every_query_once_at_or_below_its_standing(values, count):
 
 @QUICK
 @given(standings, st.integers(1, 15))
-def test_logarithmic_clusters_keep_their_ratio(values, count):
+def test_logarithmic_clusters_keep_their_ratio(values: list[float], count: int) -> None:
     wanted = (max(values) / min(values)) ** (1 / count)
     assert logarithmic(values, count).ratio <= wanted * (1 + 1e-9)
 
@@ -42,7 +45,7 @@ queues = st.lists(
 
 @QUICK
 @given(queues)
-def test_pruning_finds_what_a_scan_finds(some):
+def test_pruning_finds_what_a_scan_finds(some: list[tuple[float, float | None]]) -> None:
     some = sorted(some, key=lambda pair: -pair[0])
     standing, since = [s for s, _ in some], [t for _, t in some]
     pruned, whole = fagin(standing, since, 100.0), scan(standing, since, 100.0)
@@ -54,7 +57,9 @@ def test_pruning_finds_what_a_scan_finds(some):
 
 @QUICK
 @given(standings, st.integers(1, 12), st.randoms(use_true_random=False))
-def test_the_choice_is_within_the_ratio_of_the_best(values, count, random):
+def test_the_choice_is_within_the_ratio_of_the_best(
+    values: list[float], count: int, random: Random
+) -> None:
     """Members of a cluster may have heads of different age; the oldest stands for the cluster."""
     clusters = logarithmic(values, count)
     waits = [random.uniform(0.0, 100.0) for _ in values]
@@ -65,7 +70,7 @@ def test_the_choice_is_within_the_ratio_of_the_best(values, count, random):
     assert values[head] * waits[head] * clusters.ratio >= best * (1 - 1e-9)
 
 
-def test_uniform_clusters_throw_the_small_ones_together():
+def test_uniform_clusters_throw_the_small_ones_together() -> None:
     values = [1.0, 2.0, 40.0, 100.0]
     assert uniform(values, 2).members == ((3,), (0, 1, 2))
     assert uniform(values, 2).ratio == 40.0
@@ -73,7 +78,7 @@ def test_uniform_clusters_throw_the_small_ones_together():
     assert math.isclose(logarithmic(values, 2).ratio, 10.0)
 
 
-def test_what_cannot_be_clustered_is_refused():
+def test_what_cannot_be_clustered_is_refused() -> None:
     with pytest.raises(ScheduleError, match="at least one cluster"):
         logarithmic([1.0], 0)
     with pytest.raises(ScheduleError, match="above 0"):

@@ -24,7 +24,7 @@ results = st.lists(
 
 @QUICK
 @given(results)
-def test_metrics_are_those_of_the_list_of_results(some):
+def test_metrics_are_those_of_the_list_of_results(some: list[tuple[int, float, float]]) -> None:
     tally = empty_tally(4)
     for query, response, slowdown in some:
         record(tally, query, response, slowdown)
@@ -39,7 +39,7 @@ def test_metrics_are_those_of_the_list_of_results(some):
         assert found.l2 == pytest.approx(math.sqrt(sum(h * h for _, _, h in kept)))
 
 
-def test_without_results_there_are_no_means():
+def test_without_results_there_are_no_means() -> None:
     found = Outcome(empty_tally(2), 0.0, 0, 0).metrics()
     assert (found.results, found.l2) == (0, 0.0)
     assert math.isnan(found.slowdown)
@@ -55,11 +55,13 @@ def test_without_results_there_are_no_means():
         (200, 0.9, 1.6525),
     ],
 )
-def test_students_quantiles_are_those_of_the_tables(freedom, confidence, quantile):
+def test_students_quantiles_are_those_of_the_tables(
+    freedom: int, confidence: float, quantile: float
+) -> None:
     assert student(freedom, confidence) == pytest.approx(quantile, abs=5e-5)
 
 
-def test_an_interval_holds_the_mean_as_often_as_it_says():
+def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
     found = [interval(rng.normal(5.0, 2.0, 6).tolist()) for _ in range(2000)]
     share = sum(one.low <= 5.0 <= one.high for one in found) / len(found)
@@ -72,12 +74,12 @@ def test_an_interval_holds_the_mean_as_often_as_it_says():
 
 @QUICK
 @given(st.integers(0, 2**40), st.integers(0, 2**62), st.integers(0, 10**6))
-def test_the_compiled_fate_is_the_plain_one(seed, number, operator):
+def test_the_compiled_fate_is_the_plain_one(seed: int, number: int, operator: int) -> None:
     key = key_of(seed)
     assert fast_fate(np.uint64(key), number, operator) == fate(key, number, operator)
 
 
-def test_as_many_tuples_pass_as_the_selectivity_says():
+def test_as_many_tuples_pass_as_the_selectivity_says() -> None:
     key = key_of(3)
     for share in (0.0, 0.1, 0.7, 1.0):
         passed = [fate(key, number, 5) < threshold(share) for number in range(20_000)]
@@ -85,7 +87,7 @@ def test_as_many_tuples_pass_as_the_selectivity_says():
     assert threshold(1.0) == CERTAIN
 
 
-def test_fates_of_operators_are_independent():
+def test_fates_of_operators_are_independent() -> None:
     key = key_of(4)
     both = [
         fate(key, n, 1) < CERTAIN // 2 and fate(key, n, 2) < CERTAIN // 2 for n in range(20_000)

@@ -12,24 +12,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.schedule import POLICIES, SHARING, Waiting
+from headwater.schedule import POLICIES, SHARING, Policy, Waiting
 from headwater.schedule.clusters import fagin, logarithmic, scan, singles
 from headwater.sim.arrivals import OnOff, Poisson, Times, mean_gap
 from headwater.sim.chains import run_chains
 from headwater.sim.clustered import decide, queues_of, requeue, run_clustered
 from headwater.sim.fate import fate, key_of, threshold
 from headwater.sim.joins import run_joins, stream_seeds
-from headwater.sim.metrics import COUNT
+from headwater.sim.metrics import COUNT, Outcome
 from headwater.sim.plain import PAIR, PlainJoins, PlainSets, ideal_departure, run_plan
 from headwater.sim.sets import run_sets
-from headwater.sim.workload import Operator, WindowJoin, paper_chains, paper_joins, paper_sets
+from headwater.sim.workload import (
+    Chain,
+    Operator,
+    WindowJoin,
+    paper_chains,
+    paper_joins,
+    paper_sets,
+)
 
 pytestmark = pytest.mark.slow
 QUICK = settings(max_examples=50, deadline=None)
 BSD = POLICIES["bsd"]
+Workload = tuple[tuple[Chain, ...], OnOff, list[float]]
 
 
-def assert_same(compiled, plain):
+def assert_same(compiled: Outcome, plain: Outcome) -> None:
     assert compiled.tally.tobytes() == plain.tally.tobytes()
     assert (compiled.ended, compiled.executed) == (plain.ended, plain.executed)
     assert compiled.decisions == plain.decisions
@@ -37,7 +45,7 @@ def assert_same(compiled, plain):
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_window_joins(policy):
+def test_window_joins(policy: Policy) -> None:
     streams = (Poisson(50), Poisson(40, 1.25))
     joins = paper_joins(4, 0.9, (1.0, 1.25), queries=10)
     compiled = run_joins(joins, policy, streams, 4)
@@ -46,7 +54,7 @@ def test_window_joins(policy):
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("sharing", SHARING)
-def test_shared_operators(policy, sharing):
+def test_shared_operators(policy: Policy, sharing: str) -> None:
     ranked = policy.shared_by(SHARING[sharing])
     arrivals = OnOff(40)
     sets = paper_sets(5, 0.95, mean_gap(arrivals, 5), queries=40)
@@ -57,7 +65,7 @@ def test_shared_operators(policy, sharing):
 # ---- joins
 
 
-def test_joins_give_the_pairs_that_brute_force_finds():
+def test_joins_give_the_pairs_that_brute_force_finds() -> None:
     streams = (Poisson(60, 0.5), Poisson(50, 0.7))
     joins = paper_joins(3, 0.9, (0.5, 0.7), queries=8)
     left, right = (
@@ -65,7 +73,7 @@ def test_joins_give_the_pairs_that_brute_force_finds():
         for s, seed in zip(streams, stream_seeds(3), strict=True)
     )
 
-    def passes(query, place, number, operator):
+    def passes(query: int, place: int, number: int, operator: Operator) -> bool:
         return fate(key_of(3), number, 4 * query + place) < threshold(operator.selectivity)
 
     for policy in POLICIES.values():
@@ -85,7 +93,7 @@ def test_joins_give_the_pairs_that_brute_force_finds():
 JOIN = WindowJoin((Operator(1.0), Operator(2.0)), Operator(4.0), Operator(8.0), 100.0, (1.0, 1.0))
 
 
-def test_a_composite_tuple_is_not_blamed_for_waiting_for_its_partner():
+def test_a_composite_tuple_is_not_blamed_for_waiting_for_its_partner() -> None:
     assert JOIN.ideal == 1 + 2 + 2 * 4 + 8
     assert ideal_departure(JOIN, 0.0, 50.0) == 50 + 2 + 4 + 8
     assert ideal_departure(JOIN, 50.0, 0.0) == 50 + 1 + 4 + 8
@@ -94,7 +102,7 @@ def test_a_composite_tuple_is_not_blamed_for_waiting_for_its_partner():
     assert (alone.results, alone.response, alone.slowdown) == (1, 14.0, 1.0)
 
 
-def test_a_composite_tuple_is_as_slow_as_it_waited_beyond_that():
+def test_a_composite_tuple_is_as_slow_as_it_waited_beyond_that() -> None:
     """The left tuple waits for another query that takes 30."""
     other = replace(JOIN, sides=(Operator(30.0, 0.0), Operator(30.0, 0.0)))
     run = run_joins([other, JOIN], POLICIES["fcfs"], (Times((0.0,)), Times((1.0,))), 1)
@@ -106,14 +114,14 @@ def test_a_composite_tuple_is_as_slow_as_it_waited_beyond_that():
 
 
 @pytest.fixture(scope="module")
-def workload():
+def workload() -> Workload:
     arrivals = OnOff(150)
     chains = paper_chains(6, 0.95, mean_gap(arrivals, 6), queries=60)
     standings = [BSD.standing(Waiting("", 0.0, (chain.segment(),))) for chain in chains]
     return chains, arrivals, standings
 
 
-def test_single_clusters_without_a_price_are_bsd(workload):
+def test_single_clusters_without_a_price_are_bsd(workload: Workload) -> None:
     chains, arrivals, standings = workload
     ideal = run_chains(chains, BSD, arrivals, 6)
     for pruned in (False, True):
@@ -126,7 +134,7 @@ def test_single_clusters_without_a_price_are_bsd(workload):
         )
 
 
-def test_pruning_changes_the_price_and_no_choice(workload):
+def test_pruning_changes_the_price_and_no_choice(workload: Workload) -> None:
     chains, arrivals, standings = workload
     clusters = logarithmic(standings, 12)
     free = [run_clustered(chains, clusters, arrivals, 6, pruned, price=0.0) for pruned in (0, 1)]
@@ -136,7 +144,7 @@ def test_pruning_changes_the_price_and_no_choice(workload):
     assert paid[0].ended > free[0].ended
 
 
-def test_clustered_processing_decides_less(workload):
+def test_clustered_processing_decides_less(workload: Workload) -> None:
     chains, arrivals, standings = workload
     clusters = logarithmic(standings, 12)
     alone = run_clustered(chains, clusters, arrivals, 6, together=False, price=0.0)
@@ -151,7 +159,7 @@ queues = st.lists(st.none() | st.floats(0.0, 100.0), min_size=1, max_size=12)
 
 @QUICK
 @given(queues)
-def test_compiled_decisions_are_the_plain_ones(since):
+def test_compiled_decisions_are_the_plain_ones(since: list[float | None]) -> None:
     clusters = singles([float(n + 1) for n in range(len(since))])
     compiled = queues_of(clusters)
     for cluster, time in enumerate(since):
@@ -171,7 +179,7 @@ def test_compiled_decisions_are_the_plain_ones(since):
 # ---- shared operators
 
 
-def test_ways_to_share_differ_in_the_order_alone():
+def test_ways_to_share_differ_in_the_order_alone() -> None:
     arrivals = OnOff(100)
     sets = paper_sets(7, 0.9, mean_gap(arrivals, 7), queries=100)
     runs = [run_sets(sets, BSD.shared_by(how), arrivals, 7) for how in SHARING.values()]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.schedule import POLICIES
+from headwater.schedule import POLICIES, Policy
 from headwater.sim.arrivals import OnOff, mean_gap
 from headwater.sim.chains import run_chains
-from headwater.sim.metrics import Outcome
+from headwater.sim.metrics import Floats, Outcome
 from headwater.sim.plain import PlainChains, run_plan
 from headwater.sim.workload import Chain, Operator, paper_chains
 
@@ -31,7 +33,7 @@ def same(compiled: Outcome, plain: Outcome) -> bool:
 
 @EVERY
 @pytest.mark.parametrize("by_operator", [False, True], ids=["query", "operator"])
-def test_chains(policy, by_operator):
+def test_chains(policy: Policy, by_operator: bool) -> None:
     arrivals = OnOff(40)
     chains = paper_chains(3, 0.95, mean_gap(arrivals, 3), queries=12)
     compiled = run_chains(chains, policy, arrivals, 3, by_operator)
@@ -46,11 +48,13 @@ plans = st.lists(
 
 @QUICK
 @given(plans, st.sampled_from(list(POLICIES)), st.booleans(), st.integers(0, 1000))
-def test_any_chains_of_any_length_with_many_ties(chains, name, by_operator, seed):
+def test_any_chains_of_any_length_with_many_ties(
+    chains: list[Chain], name: str, by_operator: bool, seed: int
+) -> None:
     """Times and costs are few round numbers, so that equal ranks and simultaneous events abound."""
 
     class Round:
-        def chunks(self, seed):
+        def chunks(self, seed: int) -> Iterator[Floats]:
             yield np.floor(np.cumsum(np.random.default_rng(seed).exponential(4.0, 12)))
 
     policy = POLICIES[name]
