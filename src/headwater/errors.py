@@ -9,6 +9,8 @@ HeadwaterError
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── PlanError          a planning problem that makes no sense, or has no answer
 ├── RuntimeFailure     Spark that cannot be started or reached
+├── ScheduleError      a policy that does not exist, or measurements that make no sense
+├── SimulationError    a simulation that cannot be set up or run
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
     ├── NoCatalog             there is none yet, and it was not to be made
     ├── CatalogUnavailable    locked, full or out of reach: the same call may succeed later
@@ -71,6 +73,14 @@ class LeaseLost(CatalogError):
 
 class RuntimeFailure(HeadwaterError):
     """Spark cannot be had, with what to do about it."""
+
+
+class ScheduleError(HeadwaterError):
+    """A policy or a measurement that was refused, with what is possible."""
+
+
+class SimulationError(HeadwaterError):
+    """A simulation that was refused when it was set up, or that was asked for the impossible."""
 
 
 class CqlError(HeadwaterError):

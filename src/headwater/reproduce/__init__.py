@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
+from headwater.reproduce.scheduling import SCHEDULING
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
 from headwater.reproduce.whitewater import WHITEWATER
 
@@ -14,6 +15,7 @@ FIGURES: dict[str, Figure] = {
     "streamreuse-sensitivity": Figure(
         "StreamReuse: what the savings depend on", sensitivity, seeds=1
     ),
+    **SCHEDULING,
     **WHITEWATER,
 }
 

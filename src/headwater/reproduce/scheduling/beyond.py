@@ -1,0 +1,124 @@
+"""What the paper does not show: the claims on other arrivals, and our own policy on new seeds."""
+
+from __future__ import annotations
+
+from headwater.errors import SimulationError
+from headwater.reproduce.figure import Claim, Report, Settings, Table, spread
+from headwater.reproduce.scheduling.loads import (
+    EVERY,
+    largest,
+    norm,
+    response_time,
+    slowdown,
+)
+from headwater.reproduce.scheduling.runs import (
+    HIGHEST,
+    BySeed,
+    below,
+    lower,
+    mean_of,
+    on_off,
+    outcomes,
+    seeds_of,
+)
+from headwater.sim.arrivals import Arrivals, OnOff, Trace
+from headwater.sim.metrics import interval
+
+TRACE = "traces/epa-http-19950830-morning.txt"
+HELD_OUT = 1000
+"""Seeds up to this one may have been used for tuning."""
+
+
+def trace(settings: Settings) -> Report:
+    """Twelve hours of requests to a web server. A seed stands for the queries alone."""
+    if settings.data is None:
+        raise SimulationError(f"this needs {TRACE}; name its folder with --data or HEADWATER_DATA")
+    arrivals = Trace(settings.data / TRACE, 500 if settings.quick else None)
+    return _claims("a trace of web requests", arrivals, settings)
+
+
+def bursts(settings: Settings) -> Report:
+    """Bursts ten times as fast as the processor, with long pauses."""
+    tuples = 100 if settings.quick else 1000
+    return _claims("saturated bursts", OnOff(tuples, on=10, off=90, spacing=0.1), settings)
+
+
+def _claims(title: str, arrivals: Arrivals, settings: Settings) -> Report:
+    """All policies at the highest load, and the paper's claims about it."""
+    runs = outcomes(title, EVERY, arrivals, [HIGHEST], seeds_of(settings))
+    measured = {
+        "response": response_time,
+        "slowdown": slowdown,
+        "maximum": largest,
+        "l2 norm": norm,
+    }
+    rows = tuple(
+        (policy, *(mean_of([m(one) for one in runs[policy, HIGHEST]]) for m in measured.values()))
+        for policy in EVERY
+    )
+    sizes = (
+        ("hnr", "rr", "slowdown", 75),
+        ("hnr", "srpt", "slowdown", 53),
+        ("hnr", "hr", "slowdown", 20),
+        ("lsf", "hnr", "maximum", 80),
+        ("bsd", "hnr", "maximum", 44),
+        ("bsd", "lsf", "slowdown", 80),
+        ("bsd", "lsf", "l2 norm", 57),
+        ("bsd", "hnr", "l2 norm", 24),
+    )
+    claims = tuple(
+        lower(
+            f"{title}: {metric} of {one.upper()} against {other.upper()}",
+            size,
+            below(runs[one, HIGHEST], runs[other, HIGHEST], measured[metric]),
+        )
+        for one, other, metric, size in sizes
+    )
+    return Report(
+        (Table(f"{title}, load {HIGHEST}", ("policy", *measured), rows),),
+        (_response(title, runs), *claims),
+    )
+
+
+def _response(title: str, runs: BySeed) -> Claim:
+    more = [-v for v in below(runs["hnr", HIGHEST], runs["hr", HIGHEST], response_time)]
+    shown = spread(more, 1, " %")
+    return Claim(f"{title}: response of HNR against HR", "+4 .. +7 %", shown, min(more) > 0)
+
+
+def ours(settings: Settings) -> Report:
+    """BSD with a head start against BSD."""
+    seeds = range(HELD_OUT + 1, HELD_OUT + 1 + settings.seeds)
+    arrivals = on_off(settings)
+    loads = (0.8, HIGHEST)
+    runs = outcomes("head start", ("bsd", "bsd-early"), arrivals, loads, seeds)
+    rows, claims = [], []
+    for load in loads:
+        pair = runs["bsd-early", load], runs["bsd", load]
+        for name, metric in (("slowdown", slowdown), ("l2 norm", norm), ("maximum", largest)):
+            change = [-value for value in below(*pair, metric)]
+            found = interval(change)
+            margin = f" ±{found.margin:.3f}" if len(change) > 1 else ""
+            rows.append((load, name, f"{found.mean:+.3f} %{margin}"))
+            if name == "slowdown":
+                claims.append(
+                    Claim(
+                        f"average slowdown of BSD-EARLY at {load} against BSD: lower",
+                        "(ours)",
+                        spread(change, 2, " %"),
+                        max(change) < 0,
+                    )
+                )
+            if name == "l2 norm":
+                claims.append(
+                    Claim(
+                        f"l2 norm of BSD-EARLY at {load} against BSD: within 0.5 %",
+                        "(ours)",
+                        spread(change, 3, " %"),
+                        max(change) < 0.5,
+                    )
+                )
+    return Report(
+        (Table("BSD with a head start against BSD", ("load", "metric", "change"), tuple(rows)),),
+        tuple(claims),
+    )

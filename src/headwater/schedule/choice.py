@@ -1,0 +1,113 @@
+"""Choosing what runs next, and saying why.
+
+Whatever the policy, nothing waits for ever: a candidate whose oldest tuple has waited longer than the
+bound is overdue, and overdue candidates run before all others, the oldest first. So once a tuple is
+overdue, only what arrived before it runs before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from headwater.errors import ScheduleError
+from headwater.schedule.policies import Policy, Waiting
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate as it stood when the choice was made."""
+
+    name: str
+    rank: float
+    wait: float
+    slowdown: float
+    pending: int
+    overdue: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What runs next, by which policy, and how all the candidates stood, the first one first."""
+
+    name: str
+    policy: str
+    formula: str
+    at: float
+    bound: float | None
+    ranking: tuple[Ranked, ...]
+
+    @property
+    def why(self) -> str:
+        """The reason in a sentence."""
+        first = self.ranking[0]
+        if first.overdue:
+            return (
+                f"{self.name} has waited {first.wait:.3g} s, longer than the bound of "
+                f"{self.bound or 0:.3g} s, and of those that have it is the oldest"
+            )
+        if len(self.ranking) == 1:
+            return f"{self.name} is the only one with something pending"
+        second = self.ranking[1]
+        if first.rank == second.rank:
+            return f"{self.name} and {second.name} rank equal by {self.formula}: {first.rank:.4g}"
+        return (
+            f"{self.name} ranks highest by {self.formula}: {first.rank:.4g}, "
+            f"before {second.name} with {second.rank:.4g}"
+        )
+
+    def as_data(self) -> dict[str, object]:
+        """The choice and its reasons, for JSON."""
+        return {**asdict(self), "why": self.why}
+
+
+def choose(
+    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None = None
+) -> Choice:
+    """The candidate that runs next. Ties are decided by the order in which candidates are given.
+
+    Raises ScheduleError if there is no candidate, or if the bound is not a positive time.
+    """
+    if not waiting:
+        raise ScheduleError("there is nothing to choose from; ask when something is pending")
+    if bound is not None and not bound > 0:
+        raise ScheduleError(f"the bound is a time above 0, not {bound}")
+    stood = _stood(policy, waiting, now, bound)
+    ranking = tuple(one.shown(now) for one in sorted(stood, key=_Stood.place))
+    return Choice(ranking[0].name, policy.name, policy.formula, now, bound, ranking)
+
+
+def next_of(
+    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None = None
+) -> Waiting:
+    """The candidate that `choose` names, found without the reasons."""
+    return min(_stood(policy, waiting, now, bound), key=_Stood.place).waiting
+
+
+def _stood(
+    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None
+) -> list[_Stood]:
+    return [
+        _Stood(policy.rank(one, now), one, bound is not None and one.wait(now) > bound)
+        for one in waiting
+    ]
+
+
+@dataclass(frozen=True)
+class _Stood:
+    """A candidate with its rank."""
+
+    rank: tuple[float, float]
+    waiting: Waiting
+    overdue: bool
+
+    def place(self) -> tuple[bool, float, float]:
+        """What sorts the candidates, the next one first."""
+        if self.overdue:
+            return False, self.waiting.since, 0.0
+        return True, -self.rank[0], -self.rank[1]
+
+    def shown(self, now: float) -> Ranked:
+        one = self.waiting
+        wait, slowdown = one.wait(now), one.slowdown(now)
+        return Ranked(one.name, self.rank[0], wait, slowdown, one.pending, self.overdue)

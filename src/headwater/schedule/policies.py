@@ -1,0 +1,179 @@
+"""The policies: what each of them ranks by.
+
+Every policy is a standing of each candidate, a number that changes only when measurements do, and a
+rule of what time adds to it: nothing (SRPT, HR, HNR), the wait of the oldest pending tuple as a
+factor (FCFS, LSF, BSD), or turns (RR). That split is what makes them cheap: candidates can be kept
+in the order of their standing.
+
+BSD-EARLY is ours: under BSD a tuple that has just arrived ranks zero, however little would be lost by
+running it at once; so here every tuple starts as if it had waited for a hundred ideal times already.
+
+S, C and T are the results per tuple, the expected cost and the ideal time of a segment, W the wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from headwater.errors import ScheduleError, nearest
+from headwater.schedule.measured import Measured
+from headwater.schedule.sharing import Sharing, Tree, defining_tree, highest
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A candidate: a unit or operator with pending tuples.
+
+    `since` is when its oldest pending tuple arrived. A shared one has a segment for each query, all of
+    which begin with what costs `shared`. `served` says when its query last ran: any number that
+    rises, 0 for one that never did.
+    """
+
+    name: str
+    since: float
+    segments: tuple[Measured, ...]
+    pending: int = 1
+    shared: float = 0.0
+    query: str = ""
+    served: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.segments:
+            raise ScheduleError(f"{self.name} has no segment; give what has been measured of it")
+        if self.pending < 1:
+            raise ScheduleError(f"{self.name} has nothing pending; leave it out")
+
+    def wait(self, now: float) -> float:
+        """How long the oldest pending tuple has waited."""
+        return max(0.0, now - self.since)
+
+    def slowdown(self, now: float) -> float:
+        """The wait by the ideal time, of the segment that feels it most."""
+        return self.wait(now) / min(segment.ideal for segment in self.segments)
+
+
+class Growth(Enum):
+    """What time does to the rank of a candidate."""
+
+    none = "none"
+    wait = "wait"
+    turns = "turns"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A way to rank candidates: the highest rank runs next, ties in the order of the candidates.
+
+    `gain` is what running a segment is good for; `by_cost` divides it by the expected cost, and then
+    segments that share an operator count together as `sharing` says. `head_start` is the wait that every
+    tuple begins with, in ideal times.
+    """
+
+    name: str
+    title: str
+    optimises: str
+    formula: str
+    gain: Callable[[Measured], float]
+    by_cost: bool = False
+    growth: Growth = Growth.none
+    head_start: float = 0.0
+    sharing: Sharing = defining_tree
+
+    def tree(self, waiting: Waiting) -> Tree:
+        """The standing of a candidate, and which of its segments run with it."""
+        gains = [self.gain(segment) for segment in waiting.segments]
+        costs = [segment.cost for segment in waiting.segments]
+        if self.by_cost:
+            return self.sharing(gains, costs, waiting.shared)
+        return highest(gains, [1.0] * len(gains), 0.0)
+
+    def standing(self, waiting: Waiting) -> float:
+        """The part of the rank that time does not change."""
+        return self.tree(waiting).priority
+
+    def early(self, waiting: Waiting) -> float:
+        """The wait that a candidate is given in advance."""
+        return self.head_start * min(segment.ideal for segment in waiting.segments)
+
+    def rank(self, waiting: Waiting, now: float) -> tuple[float, float]:
+        """The rank, and a second number that decides where the first is equal."""
+        standing = self.standing(waiting)
+        if self.growth is Growth.turns:
+            return -waiting.served, standing
+        if self.growth is Growth.wait:
+            return standing * (now - (waiting.since - self.early(waiting))), standing
+        return standing, 0.0
+
+    def shared_by(self, sharing: Sharing) -> Policy:
+        """The policy with another way to rank shared operators."""
+        return replace(self, sharing=sharing)
+
+
+def _one(segment: Measured) -> float:
+    return 1.0
+
+
+def _results(segment: Measured) -> float:
+    return segment.selectivity
+
+
+def _normalised(segment: Measured) -> float:
+    return segment.selectivity / segment.ideal
+
+
+def _balanced(segment: Measured) -> float:
+    return segment.selectivity / (segment.ideal * segment.ideal)
+
+
+def _speed(segment: Measured) -> float:
+    return 1.0 / segment.ideal
+
+
+FCFS = Policy("fcfs", "first come, first served", "the longest wait", "W", _one, growth=Growth.wait)
+RR = Policy(
+    "rr",
+    "round robin over queries, the highest rate within one",
+    "nothing: every query gets its turn",
+    "the query served longest ago, then S/C",
+    _results,
+    by_cost=True,
+    growth=Growth.turns,
+)
+SRPT = Policy("srpt", "shortest processing time", "response, if all pass", "1/T", _speed)
+HR = Policy("hr", "highest rate", "average response", "S/C", _results, by_cost=True)
+HNR = Policy(
+    "hnr", "highest normalised rate", "average slowdown", "S/(C T)", _normalised, by_cost=True
+)
+LSF = Policy("lsf", "longest stretch first", "maximum slowdown", "W/T", _speed, growth=Growth.wait)
+BSD = Policy(
+    "bsd",
+    "balanced slowdown",
+    "l2 norm of slowdowns",
+    "S/(C T) * W/T",
+    _balanced,
+    by_cost=True,
+    growth=Growth.wait,
+)
+
+BSD_EARLY = replace(
+    BSD,
+    name="bsd-early",
+    title="balanced slowdown with a head start",
+    optimises="l2 norm and average slowdown",
+    formula="S/(C T) * (W/T + 100)",
+    head_start=100.0,
+)
+
+POLICIES: dict[str, Policy] = {
+    policy.name: policy for policy in (FCFS, RR, SRPT, HR, HNR, LSF, BSD, BSD_EARLY)
+}
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of a name, in whatever case. Raises ScheduleError for a name that is none."""
+    policy = POLICIES.get(name.lower())
+    if policy is None:
+        raise ScheduleError(f"there is no policy {name!r}; {nearest(name, POLICIES)}")
+    return policy

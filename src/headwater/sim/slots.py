@@ -1,0 +1,155 @@
+"""Candidates of the compiled simulators, and the choice among them by a policy.
+
+A slot is a place where tuples wait: its standing under the policy, and since when its oldest tuple has
+waited (infinity if there is none). Slots are numbered in descending standing and meet in a tournament:
+a binary tree whose every node knows its winner, and until when that is certain. Ranks grow along
+straight lines, so that time is where the line of a loser that grows faster crosses the winner's.
+A change costs one path, a choice only the nodes whose time has come; it is the choice that
+comparing all slots would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from headwater.schedule import Policy, Waiting
+from headwater.schedule.policies import Growth
+from headwater.sim.compiled import compiled
+from headwater.sim.metrics import Floats, Ints
+
+NONE, WAIT, TURNS = range(3)
+_GROWTH = {Growth.none: NONE, Growth.wait: WAIT, Growth.turns: TURNS}
+
+_ROUNDING = 1e-14
+"""More than all that rounding can do to a crossing, relative to it."""
+
+
+SLOT, STANDING, SINCE, UNTIL = range(4)
+
+
+class Slots(NamedTuple):
+    """Places where tuples wait, the best standing first, and the tournament over them.
+
+    A row of `tree` is a node: the slot that wins it, the standing of that slot, since when it waits, and
+    until when it is certain to win. The node n has the children 2n and 2n + 1, which lie side by
+    side; the last `leaves` nodes are the slots. `early` is the wait that tuples have in advance,
+    `due` room for the nodes to settle.
+    """
+
+    growth: int
+    leaves: int
+    early: Floats
+    tree: Floats
+    due: Ints
+
+
+def slots_of(policy: Policy, candidates: Sequence[Waiting]) -> tuple[Slots, Ints]:
+    """Empty slots for the candidates, and the candidate of each slot."""
+    standing = np.array([policy.standing(candidate) for candidate in candidates])
+    order = np.argsort(-standing, kind="stable").astype(np.int64)
+    leaves = 1 << max(1, (len(candidates) - 1).bit_length())
+    slots = Slots(
+        growth=_GROWTH[policy.growth],
+        leaves=leaves,
+        early=np.array([policy.early(candidates[place]) for place in order]),
+        tree=np.full((2 * leaves, 4), np.inf),
+        due=np.zeros(leaves, np.int64),
+    )
+    slots.tree[leaves:, SLOT] = np.arange(leaves)
+    slots.tree[leaves:, STANDING] = 0.0
+    slots.tree[leaves : leaves + len(order), STANDING] = standing[order]
+    settle_all(slots, 0.0)
+    return slots, order
+
+
+def never_served(count: int) -> Floats:
+    """Turns as if all had been served before, in their order."""
+    return np.arange(-count, 0, dtype=np.float64)
+
+
+@compiled
+def waits_by(slots: Slots, slot: int, arrived: float, served: float) -> float:
+    """What a tuple waits by: since when, or where turns count, when its query last ran."""
+    return served if slots.growth == TURNS else arrived - slots.early[slot]
+
+
+@compiled
+def put(slots: Slots, slot: int, since: float, now: float) -> None:
+    """Let the oldest tuple of a slot be one that has waited since then; infinity: there is none."""
+    growth, tree, node = slots.growth, slots.tree, slots.leaves + slot
+    before = tree[node, SINCE]
+    tree[node, SINCE] = since
+    if growth == NONE and before < np.inf and since < np.inf:
+        return
+    node >>= 1
+    while node:
+        _settle(growth, tree, node, now)
+        node >>= 1
+
+
+@compiled
+def mark(slots: Slots, slot: int, since: float) -> None:
+    """The same for one of many slots, before `settle_all`."""
+    slots.tree[slots.leaves + slot, SINCE] = since
+
+
+@compiled
+def settle_all(slots: Slots, now: float) -> None:
+    """Play the tournament anew."""
+    growth, tree = slots.growth, slots.tree
+    for node in range(slots.leaves - 1, 0, -1):
+        _settle(growth, tree, node, now)
+
+
+@compiled
+def pick(slots: Slots, now: float) -> int:
+    """The slot of the highest rank, the first one of equals; -1 if all are empty."""
+    tree = slots.tree
+    if tree[1, UNTIL] <= now:
+        _refresh(slots.growth, tree, slots.due, now)
+    return int(tree[1, SLOT]) if tree[1, SINCE] < np.inf else -1
+
+
+@compiled
+def _refresh(growth: int, tree: Floats, due: Ints, now: float) -> None:
+    """Settle the nodes that are no longer certain, the lowest ones first."""
+    due[0] = 1
+    found, at = 1, 0
+    while at < found:
+        for child in (2 * due[at], 2 * due[at] + 1):
+            if tree[child, UNTIL] <= now:
+                due[found] = child
+                found += 1
+        at += 1
+    for place in range(found - 1, -1, -1):
+        _settle(growth, tree, due[place], now)
+
+
+@compiled
+def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
+    """The winner of a node. The left one stands higher: it wins a tie, and it alone can overtake."""
+    left, right = 2 * node, 2 * node + 1
+    first, second = tree[left, SINCE], tree[right, SINCE]
+    certain = min(tree[left, UNTIL], tree[right, UNTIL])
+    best = left
+    if first == np.inf:
+        best = right
+    elif growth == TURNS:
+        if second < first:
+            best = right
+    elif growth == WAIT and second < np.inf:
+        fast, slow = tree[left, STANDING], tree[right, STANDING]
+        if slow * (now - second) > fast * (now - first):
+            best = right
+            if fast > slow:
+                inverse = 1.0 / (fast - slow)
+                crossing = (fast * first - slow * second) * inverse
+                slack = _ROUNDING * fast * inverse * (abs(crossing) + now)
+                certain = min(certain, crossing - slack)
+    tree[node, SLOT] = tree[best, SLOT]
+    tree[node, STANDING] = tree[best, STANDING]
+    tree[node, SINCE] = tree[best, SINCE]
+    tree[node, UNTIL] = certain

@@ -1,0 +1,188 @@
+"""Window joins by brute force, shared operators, and BSD over clusters.
+
+Compiling these simulators takes most of the time; hence they are with the slow tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.schedule import POLICIES, SHARING, Policy, Waiting
+from headwater.schedule.clusters import fagin, logarithmic, scan, singles
+from headwater.sim.arrivals import OnOff, Poisson, Times, mean_gap
+from headwater.sim.chains import run_chains
+from headwater.sim.clustered import decide, queues_of, requeue, run_clustered
+from headwater.sim.fate import fate, key_of, threshold
+from headwater.sim.joins import run_joins, stream_seeds
+from headwater.sim.metrics import COUNT, Outcome
+from headwater.sim.plain import PAIR, PlainJoins, PlainSets, ideal_departure, run_plan
+from headwater.sim.sets import run_sets
+from headwater.sim.workload import (
+    Chain,
+    Operator,
+    WindowJoin,
+    paper_chains,
+    paper_joins,
+    paper_sets,
+)
+
+pytestmark = pytest.mark.slow
+QUICK = settings(max_examples=50, deadline=None)
+BSD = POLICIES["bsd"]
+Workload = tuple[tuple[Chain, ...], OnOff, list[float]]
+
+
+def assert_same(compiled: Outcome, plain: Outcome) -> None:
+    assert compiled.tally.tobytes() == plain.tally.tobytes()
+    assert (compiled.ended, compiled.executed) == (plain.ended, plain.executed)
+    assert compiled.decisions == plain.decisions
+    assert compiled.metrics().results > 0
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_window_joins(policy: Policy) -> None:
+    streams = (Poisson(50), Poisson(40, 1.25))
+    joins = paper_joins(4, 0.9, (1.0, 1.25), queries=10)
+    compiled = run_joins(joins, policy, streams, 4)
+    assert_same(compiled, run_plan(PlainJoins(joins, 4), policy, streams, stream_seeds(4)))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("sharing", SHARING)
+def test_shared_operators(policy: Policy, sharing: str) -> None:
+    ranked = policy.shared_by(SHARING[sharing])
+    arrivals = OnOff(40)
+    sets = paper_sets(5, 0.95, mean_gap(arrivals, 5), queries=40)
+    compiled = run_sets(sets, ranked, arrivals, 5)
+    assert_same(compiled, run_plan(PlainSets(sets, ranked, 5), ranked, [arrivals], [5]))
+
+
+# ---- joins
+
+
+def test_joins_give_the_pairs_that_brute_force_finds() -> None:
+    streams = (Poisson(60, 0.5), Poisson(50, 0.7))
+    joins = paper_joins(3, 0.9, (0.5, 0.7), queries=8)
+    left, right = (
+        np.concatenate(list(s.chunks(seed)))
+        for s, seed in zip(streams, stream_seeds(3), strict=True)
+    )
+
+    def passes(query: int, place: int, number: int, operator: Operator) -> bool:
+        return fate(key_of(3), number, 4 * query + place) < threshold(operator.selectivity)
+
+    for policy in POLICIES.values():
+        run = run_joins(joins, policy, streams, 3)
+        for query, join in enumerate(joins):
+            wanted = sum(
+                abs(a - b) <= join.window
+                and passes(query, 0, m, join.sides[0])
+                and passes(query, 1, n, join.sides[1])
+                and passes(query, 2, m * PAIR + n, join.join)
+                for m, a in enumerate(left)
+                for n, b in enumerate(right)
+            )
+            assert run.tally[query, COUNT] == wanted
+
+
+JOIN = WindowJoin((Operator(1.0), Operator(2.0)), Operator(4.0), Operator(8.0), 100.0, (1.0, 1.0))
+
+
+def test_a_composite_tuple_is_not_blamed_for_waiting_for_its_partner() -> None:
+    assert JOIN.ideal == 1 + 2 + 2 * 4 + 8
+    assert ideal_departure(JOIN, 0.0, 50.0) == 50 + 2 + 4 + 8
+    assert ideal_departure(JOIN, 50.0, 0.0) == 50 + 1 + 4 + 8
+    assert ideal_departure(JOIN, 0.0, 1.0) == (0 + 1 + 4) + 2 + 4 + 8
+    alone = run_joins([JOIN], POLICIES["fcfs"], (Times((0.0,)), Times((50.0,))), 1).metrics()
+    assert (alone.results, alone.response, alone.slowdown) == (1, 14.0, 1.0)
+
+
+def test_a_composite_tuple_is_as_slow_as_it_waited_beyond_that() -> None:
+    """The left tuple waits for another query that takes 30."""
+    other = replace(JOIN, sides=(Operator(30.0, 0.0), Operator(30.0, 0.0)))
+    run = run_joins([other, JOIN], POLICIES["fcfs"], (Times((0.0,)), Times((1.0,))), 1)
+    found = run.metrics([1])
+    assert found.slowdown == pytest.approx(1 + (30 + 5 + 30 + 14 - 19) / 19)
+
+
+# ---- the cheap forms of BSD
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    arrivals = OnOff(150)
+    chains = paper_chains(6, 0.95, mean_gap(arrivals, 6), queries=60)
+    standings = [BSD.standing(Waiting("", 0.0, (chain.segment(),))) for chain in chains]
+    return chains, arrivals, standings
+
+
+def test_single_clusters_without_a_price_are_bsd(workload: Workload) -> None:
+    chains, arrivals, standings = workload
+    ideal = run_chains(chains, BSD, arrivals, 6)
+    for pruned in (False, True):
+        cheap = run_clustered(chains, singles(standings), arrivals, 6, pruned, price=0.0)
+        assert cheap.tally.tobytes() == ideal.tally.tobytes()
+        assert (cheap.executed, cheap.decisions, cheap.overhead) == (
+            ideal.executed,
+            ideal.decisions,
+            0.0,
+        )
+
+
+def test_pruning_changes_the_price_and_no_choice(workload: Workload) -> None:
+    chains, arrivals, standings = workload
+    clusters = logarithmic(standings, 12)
+    free = [run_clustered(chains, clusters, arrivals, 6, pruned, price=0.0) for pruned in (0, 1)]
+    assert free[0].tally.tobytes() == free[1].tally.tobytes()
+    paid = [run_clustered(chains, clusters, arrivals, 6, pruned) for pruned in (False, True)]
+    assert paid[1].overhead <= paid[0].overhead
+    assert paid[0].ended > free[0].ended
+
+
+def test_clustered_processing_decides_less(workload: Workload) -> None:
+    chains, arrivals, standings = workload
+    clusters = logarithmic(standings, 12)
+    alone = run_clustered(chains, clusters, arrivals, 6, together=False, price=0.0)
+    together = run_clustered(chains, clusters, arrivals, 6, price=0.0)
+    assert together.decisions == 150 * len(clusters.standing)
+    assert alone.decisions == 150 * len(chains)
+    assert together.tally[:, COUNT].tobytes() == alone.tally[:, COUNT].tobytes()
+
+
+queues = st.lists(st.none() | st.floats(0.0, 100.0), min_size=1, max_size=12)
+
+
+@QUICK
+@given(queues)
+def test_compiled_decisions_are_the_plain_ones(since: list[float | None]) -> None:
+    clusters = singles([float(n + 1) for n in range(len(since))])
+    compiled = queues_of(clusters)
+    for cluster, time in enumerate(since):
+        if time is not None:
+            requeue(compiled, cluster, time)
+    if any(time is not None for time in since):
+        for pruned, plain in ((False, scan), (True, fagin)):
+            found = plain(clusters.standing, since, 100.0)
+            cluster, computed = decide(compiled, 100.0, pruned)
+            assert cluster == found.cluster
+            if not pruned:
+                assert computed == found.computed
+    else:
+        assert decide(compiled, 100.0, True) == (-1, 0)
+
+
+# ---- shared operators
+
+
+def test_ways_to_share_differ_in_the_order_alone() -> None:
+    arrivals = OnOff(100)
+    sets = paper_sets(7, 0.9, mean_gap(arrivals, 7), queries=100)
+    runs = [run_sets(sets, BSD.shared_by(how), arrivals, 7) for how in SHARING.values()]
+    assert len({run.tally[:, COUNT].tobytes() for run in runs}) == 1
+    assert len({run.executed for run in runs}) == 1
+    assert len({run.tally.tobytes() for run in runs}) > 1
