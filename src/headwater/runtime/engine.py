@@ -450,6 +450,8 @@ class Engine:
     def _try_step(self, row: UnitRow) -> bool:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
+            if self._lease(f"unit:{row.id}") is None:
+                return False  # whoever works on it knows when it is done
             unit = self._unit(row)
             streams = inputs_of(self.catalog, row)
             worked = self.step(unit)
