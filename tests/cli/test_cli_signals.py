@@ -106,7 +106,7 @@ def test_a_run_that_is_stopped_goes_on(
     with place.run("--interval", "3600") as process:
         until(lambda: place.items() == place.put)
         stop(process.pid)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert process.returncode == 0, out + err
     assert "stopping after this step" in err and "Traceback" not in err
     assert "goes on from there" in out
@@ -128,7 +128,7 @@ def test_a_run_may_be_stopped_while_spark_starts(tmp_path: Path, number: int) ->
         while "starting Spark" not in process.stdout.readline():
             assert process.poll() is None
         os.kill(process.pid, number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "stopped; headwater run" in err and "Traceback" not in err
     with open_state(place.state) as headwater:
@@ -150,7 +150,7 @@ def test_a_run_that_is_killed_goes_on_at_once(tmp_path: Path, run: Run, whole: b
         until(lambda: place.items() == place.put)
         place.feed()
         (os.killpg if whole else os.kill)(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     with open_state(place.state) as headwater:
         assert headwater.catalog.leases()
     place.feed()
@@ -175,7 +175,7 @@ def test_spark_that_ends_is_told_and_nothing_lost(tmp_path: Path, run: Run) -> N
         for child in children:
             os.kill(int(child), signal.SIGKILL)
         place.feed()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert children and process.returncode == 2, out + err
     assert "Spark has ended" in err and "run it again to go on" in err and "Traceback" not in err
     assert "does not run" in run("status", "--state", place.state).out

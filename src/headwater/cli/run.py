@@ -275,6 +275,11 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a message is more than that Java, which got the signal too, no longer answers."""
+    return "Exception while sending command" not in record.getMessage()
+
+
 @contextmanager
 def _signals(engine: SteeredEngine) -> Iterator[None]:
     """The first INT or TERM tells the engine to stop, the second ends the process.
@@ -288,6 +293,7 @@ def _signals(engine: SteeredEngine) -> Iterator[None]:
             os.write(2, SHOW_CURSOR + b"\nheadwater: stopped at once; the next run goes on\n")
             os._exit(INTERRUPTED)
         engine.stop.set()
+        logging.getLogger().addFilter(_is_ours)
         os.write(2, b"\nheadwater: stopping after this step; once more to stop at once\n")
 
     watched = (signal.SIGINT, signal.SIGTERM)
