@@ -36,7 +36,7 @@ from headwater.cql import Connector, CreateStream, parse_query, unparse
 from headwater.errors import InputError
 from headwater.runtime import results
 from headwater.runtime.api import Headwater
-from headwater.runtime.catalog import stream_log
+from headwater.runtime.catalog import Event, stream_log
 from headwater.runtime.compile import TIME
 from headwater.runtime.sources.kafka import shares
 from headwater.runtime.sources.replay import BEFORE, Staged
@@ -182,9 +182,12 @@ def test_a_server_that_is_away_is_told_and_stops_no_other_stream(
         headwater.execute("CREATE STREAM other (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
         headwater.execute("CREATE QUERY o AS SELECT ts FROM other")
         headwater.push("other", [(0,)])
-        tick_until(headwater, lambda: bool(headwater.catalog.events()))
-        (event,) = headwater.catalog.events()
-        assert event.kind == "stream unread"
+
+        def unread() -> list[Event]:
+            return [e for e in headwater.catalog.events() if e.kind == "stream unread"]
+
+        tick_until(headwater, lambda: bool(unread()))
+        (event,) = unread()
         assert str(port) in event.detail["error"]
         settle(headwater)
         assert len(list(headwater.query("o").results())) == 1
