@@ -20,6 +20,9 @@ from headwater.reuse.form import Bound, Form
 from headwater.reuse.operator import Operator
 from headwater.reuse.shapes import Ranges, Table, tables
 
+Slides = tuple[int | None, ...]
+"""By what the windows of a query slide, source by source."""
+
 HELD = "$held"
 """The alias of columns that say how long before a result the tuple of a source came."""
 
@@ -28,7 +31,7 @@ HELD = "$held"
 class Shape:
     """The terms that some queries bound, their windows' slides, and their table of constants."""
 
-    slides: tuple[int | None, ...]
+    slides: Slides
     terms: tuple[Expr, ...]
     table: Table[str]
 
@@ -64,7 +67,7 @@ class Members:
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        alike: dict[tuple[object, ...], dict[str, tuple[Bound, ...]]] = {}
+        alike: dict[tuple[Slides, tuple[str, ...]], dict[str, tuple[Bound, ...]]] = {}
         for form in self.forms:
             bounds = self.bounds(form)
             key = (_slides(form.scans), tuple(text(bound.term) for bound in bounds))
@@ -74,7 +77,7 @@ class Members:
             terms = [bound.term for bound in next(iter(members.values()))]
             wanted = {digest: [b.domain for b in bounds] for digest, bounds in members.items()}
             for table in tables([term.type for term in terms], wanted):
-                found.append(Shape(slides, tuple(terms), table))  # type: ignore[arg-type]
+                found.append(Shape(slides, tuple(terms), table))
         return tuple(found)
 
     @cached_property
@@ -122,5 +125,5 @@ def at_most(size: int) -> Domain:
     return compare(BIGINT, "<=", size)
 
 
-def _slides(scans: Sequence[Scan]) -> tuple[int | None, ...]:
+def _slides(scans: Sequence[Scan]) -> Slides:
     return tuple(s.window.slide if isinstance(s.window, Range) else None for s in scans)
