@@ -14,11 +14,10 @@ from headwater.runtime.limits import NAMES, Limits, checked, effective
 @pytest.mark.parametrize("name", NAMES)
 def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
     with open_state(tmp_path) as headwater:
-        assert headwater.execute(f"SET {name} = 7") == [
-            f"{name} = {type(getattr(Limits(), name))(7)}"
-        ]
+        value = "hnr" if name == "scheduler" else type(getattr(Limits(), name))(7)
+        assert headwater.execute(f"SET {name} = '{value}'") == [f"{name} = {value}"]
         limits = effective(Limits(), headwater.catalog.options(), {})
-        assert getattr(limits, name) == 7
+        assert getattr(limits, name) == value
         assert [n for n in NAMES if getattr(limits, n) != getattr(Limits(), n)] == [name]
         headwater.execute(f"SET {name} = NULL")
         assert effective(Limits(), headwater.catalog.options(), {}) == Limits()
@@ -35,6 +34,8 @@ def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
         ("SET rows_ahead = TRUE", "rows_ahead is a whole number from 1 on, not True"),
         ("SET interval = 0", "interval is a number of seconds from 0.01 on, not 0"),
         ("SET backoff = 'inf'", "backoff is a number of seconds from 0.0 on, not inf"),
+        ("SET scheduler = 'bsdd'", "there is no policy 'bsdd'; did you mean bsd?"),
+        ("SET scheduler = 5", "there is no policy '5'; there is: bsd, bsd-early, fcfs"),
         ("SET backoff = 'nan'", "backoff is a number of seconds from 0.0 on, not nan"),
     ],
 )

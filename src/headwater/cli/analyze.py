@@ -10,14 +10,18 @@ import typer
 
 from headwater.cli.files import errors_of, fail, is_name, read
 from headwater.cli.formats import Format, json_line
+from headwater.cli.listing import count, moment, seconds, times
+from headwater.cli.listing import names as names_of
 from headwater.cli.queries import queries_of, select
 from headwater.cli.state import exists, opened, run_again
+from headwater.cli.tables import console, table
 from headwater.cql import parse
 from headwater.errors import nearest
 from headwater.runtime.analysis import analysis, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.placement import lines as placement_lines
 from headwater.runtime.placement import placement
+from headwater.runtime.scheduling import SCHEDULE
 
 
 def explain_measured(
@@ -37,6 +41,41 @@ def explain_placed(
 ) -> None:
     """Print where queries run, with whom and why."""
     _explain([name, *names], state, url, format, placement, placement_lines)
+
+
+def explain_schedule(state: Path, url: str | None, format: Format) -> None:
+    """Print which unit was chosen last, by which policy, and how the others stood."""
+    with opened(state, url) as catalog:
+        found = catalog.profile(SCHEDULE)
+        if found is None:
+            fail("no unit was chosen yet: nothing has run on this state")
+        asked = {
+            row.id: [query.spelled for query in catalog.members(row.id) if not query.hidden]
+            for row in catalog.units(dropped=True)
+        }
+    choice = dict(found.value, at=moment(found.value["at"]))
+    for one in choice["ranking"]:
+        one["queries"] = asked.get(one["name"], [])
+    if format is Format.json:
+        json_line(choice)
+        return
+    typer.echo(f"{choice['at']}, by {choice['policy']} (the highest {choice['formula']}):")
+    typer.echo(f"  {choice['why']}\n")
+    heading = [("unit", False), ("of", False), ("rank", True), ("pending", True)]
+    heading += [("wait", True), ("slowdown", True), ("", False)]
+    rows = [
+        [
+            one["name"],
+            names_of(one["queries"]),
+            f"{one['rank']:.4g}",
+            count(one["pending"]),
+            seconds(one["wait"]),
+            times(one["slowdown"]),
+            "overdue" if one["overdue"] else "",
+        ]
+        for one in choice["ranking"]
+    ]
+    console().print(table("", heading, rows))
 
 
 def _explain(

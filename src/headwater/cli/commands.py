@@ -122,16 +122,20 @@ def format(
 @app.command()
 def explain(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE.cql|NAME",
             help="Statements in CQL, - reads stdin; or the name of a query of a state.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     query: Names = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each query.")] = False,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="What was measured while the queries of a state ran.")
+    ] = False,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Why the unit that stepped last was chosen.")
     ] = False,
     state: State = DEFAULT,
     catalog_url: CatalogUrl = None,
@@ -139,6 +143,14 @@ def explain(
 ) -> None:
     """Show what each query of a file means: its tree, its canonical form, which are the same; and of a
     query of a state where it runs, with whom and why."""
+    if schedule:
+        with failures():
+            from headwater.cli.analyze import explain_schedule
+
+        explain_schedule(state, catalog_url, format)
+        return
+    if file is None:
+        fail("name a file with queries, or a query of a state; or ask for --schedule")
     if analyze:
         with failures():
             from headwater.cli.analyze import explain_measured

@@ -48,6 +48,10 @@ def seconds(number: float | None) -> str:
     return "" if number is None else f"{number:,.1f} s"
 
 
+def times(number: float | None) -> str:
+    return "" if number is None else f"{number:,.1f}x"
+
+
 def rate(number: float) -> str:
     """Rows in a second."""
     return f"{number:,.0f}/s"
@@ -115,6 +119,8 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
         Shown("bytes", True, size),
         Shown("steps", True, count),
         Shown("step", True, seconds),
+        Shown("wait", True, seconds),
+        Shown("slowdown", True, times),
         Shown("error"),
     ),
     What.segments: (
@@ -224,6 +230,9 @@ def units(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 "steps": view.steps,
                 "step": view.seconds,
                 "last_step": view.last,
+                "wait": view.wait,
+                "wait_slowdown": view.slowdown,
+                "slowdown": view.usual_slowdown,
                 "inputs": list(view.row.inputs),
                 "digest": view.row.digest,
                 "error": view.row.error or None,

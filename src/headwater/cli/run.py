@@ -32,6 +32,7 @@ from headwater.errors import HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.claims import is_dead, this_process
+from headwater.runtime.limits import Setting
 from headwater.runtime.overview import Observer, holders
 from headwater.runtime.scripts import Outcome, execute
 
@@ -54,7 +55,7 @@ class Run:
     patience: float
     master: str
     quiet: bool
-    limits: Mapping[str, int | float] = field(default_factory=dict)
+    limits: Mapping[str, Setting] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
         if not self.quiet:

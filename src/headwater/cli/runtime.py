@@ -62,6 +62,18 @@ def run(
         int | None,
         typer.Option(min=0, help="Failures after which a unit is parked.", show_default="5"),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="The policy by which units step.", show_default="bsd"),
+    ] = None,
+    longest_wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Seconds after which a unit steps before all others, whatever the policy.",
+            show_default="60",
+        ),
+    ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
@@ -72,6 +84,7 @@ def run(
     with failures(source):
         from headwater.cli.run import Run
         from headwater.cli.run import run as start
+        from headwater.runtime.limits import checked
 
     flags = {
         "interval": interval,
@@ -79,8 +92,11 @@ def run(
         "at_once": at_once,
         "rows_ahead": rows_ahead,
         "retries": retries,
+        "scheduler": scheduler,
+        "longest_wait": longest_wait,
     }
-    given = {name: value for name, value in flags.items() if value is not None}
+    with failures(source):
+        given = {name: checked(name, value) for name, value in flags.items() if value is not None}
     start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given))
 
 

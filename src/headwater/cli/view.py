@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from headwater.cli.listing import count, instant, names, rate, seconds, size
+from headwater.cli.listing import count, instant, names, rate, seconds, size, times
 from headwater.cli.tables import console, table
 from headwater.errors import HeadwaterError
 from headwater.runtime.overview import Observer, Overview, StreamView
@@ -98,7 +98,8 @@ class View:
                 f"{view.lag / 1e6:,.0f} s",
                 count(view.rows),
                 seconds(view.seconds),
-                seconds(view.last),
+                seconds(view.wait),
+                times(view.usual_slowdown),
                 view.row.error[:60] or ("" if view.state == "running" else view.state),
             ]
             for view in now.units[:most]
@@ -106,7 +107,7 @@ class View:
         if len(now.units) > most:
             rows.append([f"and {len(now.units) - most} more", *[""] * 6])
         heading = [("unit of", False), ("pending", True), ("lag", True), ("rows out", True)]
-        heading += [("step", True), ("last", True), ("", False)]
+        heading += [("step", True), ("wait", True), ("slowdown", True), ("", False)]
         return table("", heading, rows)
 
     def _queries(self, now: Overview) -> Text:

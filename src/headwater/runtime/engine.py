@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -30,6 +29,7 @@ from headwater.runtime.catalog import (
     UnitRow,
     part_name,
     stream_log,
+    unit_log,
 )
 from headwater.runtime.claims import Claims, this_process
 from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
@@ -45,15 +45,19 @@ from headwater.runtime.lifecycle import (
     settle_ends,
     stopped_for_good,
 )
-from headwater.runtime.limits import Limits, effective
+from headwater.runtime.limits import Limits, Setting, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
+from headwater.runtime.overview import count_rows
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
+from headwater.runtime.rounds import Round
+from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
 from headwater.runtime.sharing import MEMBERS, Sharing, tells
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
+from headwater.schedule import policy_named
 
 log = logging.getLogger("headwater")
 
@@ -79,7 +83,7 @@ class Engine:
     state: Path
     spark: SparkSession
     limits: Limits = field(default_factory=Limits)
-    given: Mapping[str, int | float] = field(default_factory=dict)
+    given: Mapping[str, Setting] = field(default_factory=dict)
     """Limits that `SET` does not change in this run."""
     holder: str = field(default_factory=this_process)
     at_point: Callable[[str], None] = lambda point: None
@@ -89,6 +93,7 @@ class Engine:
         self.definitions = Definitions(self.catalog)
         self.sharing = Sharing(self.definitions)
         self.meter = Meter(self.catalog)
+        self.scheduler = Scheduler(self.catalog)
         self.stepper = Stepper(
             self.catalog,
             self.state,
@@ -200,14 +205,41 @@ class Engine:
         self._sources.keep(set(streams))
         settle_ends(self.catalog)
         self._reopen_streams()
-        jobs = [partial(self._try_ingest, name) for name in streams]
-        jobs += [
-            partial(self._try_step, row)
+        worked = self._round(streams)
+        ready = [partial(self.deliver, query) for query in self.sinks.ready()]
+        return Round(ready).run(self.limits.at_once) or worked
+
+    def _round(self, streams: Sequence[str]) -> bool:
+        """Let streams take in, and units step in the order that the policy gives them."""
+        rows = {
+            row.id: row
             for row in self.catalog.units()
             if row.state == "running" and row.not_before <= self._round_at
-        ]
-        worked = self._all(jobs)
-        return self._all([partial(self.deliver, query) for query in self.sinks.ready()]) or worked
+        }
+        turns = Turns(
+            self.scheduler,
+            policy_named(self.limits.scheduler),
+            self.limits.longest_wait,
+            rows,
+            self.meter.expected,
+        )
+
+        def step(unit: str) -> bool:
+            row = self.catalog.unit(unit)
+            if row is None or row.state != "running" or row.not_before > time.time():
+                return False
+            worked = self._try_step(row)
+            if worked:
+                turns.worked(unit)
+            return worked
+
+        before = self.scheduler.last
+        jobs = [partial(self._try_ingest, name) for name in streams]
+        round = Round(jobs, set(rows), turns.choose, step)
+        worked = round.run(self.limits.at_once)
+        if self.scheduler.last is not None and self.scheduler.last is not before:
+            self.catalog.set_profile(SCHEDULE, self.scheduler.last.as_data())
+        return worked
 
     def deliver(self, query: str) -> bool:
         """Send a query's new results to its sink; returns whether there were any."""
@@ -218,30 +250,6 @@ class Engine:
         except LeaseLost:
             self.claims.lost(owner)
             return False
-
-    def _all(self, jobs: Sequence[Callable[[], bool]]) -> bool:
-        """All the jobs, several at once; whether any of them was worth it.
-
-        A job that was is done again as long as others are at work: a slow unit keeps no stream or
-        other unit waiting.
-        """
-        if len(jobs) < 2:
-            return any(job() for job in jobs)
-        lock, waiting, working = Lock(), len(jobs), 0
-
-        def work(job: Callable[[], bool]) -> bool:
-            nonlocal waiting, working
-            with lock:
-                waiting, working = waiting - 1, working + 1
-            worked = again = job()
-            with lock:
-                working -= 1
-            while again and working and not waiting:
-                again = job()
-            return worked
-
-        with ThreadPoolExecutor(min(len(jobs), self.limits.at_once)) as pool:
-            return any(list(pool.map(work, jobs)))
 
     def tidy(self) -> None:
         """Drop what is no longer needed, merge what is small, sweep what nobody names."""
@@ -276,6 +284,7 @@ class Engine:
         for unit in set(self._units) - units:
             del self._units[unit]
         self.meter.forget_all_but(units)
+        self.scheduler.forget_all_but(units)
         self.sharing.forget_all_but({row.digest for row in self.catalog.queries()})
         for name in set(self._waiting) - set(self.definitions.streams):
             del self._waiting[name]
@@ -524,7 +533,14 @@ class Engine:
         if step is None:
             return False
         measured = self.meter.step(
-            unit.row.id, unit.watch, step.rows_in, step.rows_out, unit.ran, unit.terms
+            unit.row.id,
+            unit.watch,
+            step.rows_in,
+            step.rows_out,
+            unit.ran,
+            unit.terms,
+            step.arrived,
+            told_to(unit, step) if unit.ran else None,
         )
         unit.watch.skip()
         self._commit(lease, step, measured, unit)
@@ -564,6 +580,20 @@ class Engine:
         """Give back all leases, so that another process may go on at once, and close the sources."""
         self._sources.keep(set())
         self.claims.release()
+
+
+def told_to(unit: Unit, step: Step) -> float | None:
+    """To how many queries a row of a step's results is told; None if it has none."""
+    results = [s for s in step.segments if s.log == unit_log(unit.row.id)]
+    if not results:
+        return None
+    asked = Counter(query.digest for query in unit.queries if not query.hidden)
+    if not isinstance(unit.plan, Shared | SharedPanes):
+        return float(asked.total())
+    members = [(asked[digest], member) for digest, member in unit.plan.members.members.items()]
+    counts = [count_rows(s.path, None, None, shared=True) for s in results]
+    told = sum(number * counted.of(member) for counted in counts for number, member in members)
+    return told / sum(s.rows for s in results)
 
 
 def _reads_a_unit(row: UnitRow) -> bool:

@@ -76,12 +76,17 @@ def complete(
 
 def settle_ends(catalog: Catalog) -> None:
     """Note the end of every query whose lifetime counts from its first data, once that is fixed."""
+    first: dict[str, int | None] = {}
+    ends: dict[str, int] = {}
     for query in catalog.unsettled_queries():
-        unit = catalog.unit(query.unit_id)
-        assert unit is not None and query.lifetime is not None
-        first = first_time(catalog, inputs_of(catalog, unit))
-        if first is not None:
-            catalog.settle_end(query.name, first + query.lifetime)
+        if query.unit_id not in first:
+            unit = catalog.unit(query.unit_id)
+            assert unit is not None
+            first[unit.id] = first_time(catalog, inputs_of(catalog, unit))
+        begun = first[query.unit_id]
+        if begun is not None and query.lifetime is not None:
+            ends[query.name] = begun + query.lifetime
+    catalog.settle_ends(ends)
 
 
 def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
@@ -110,9 +115,10 @@ def finish(
 ) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
-    `serves` are the digests of those that it knew of in its last step, `streams` are its inputs as they were before its last step, `told` is the last instant it has
-    evaluated (FOREVER for one that tells a result as soon as its tuples are there), and `idle` says
-    that the step found nothing to do; `adopted` whether a unit tells the rows of a query by now.
+    `serves` are the digests of those that it knew of in its last step, `streams` are its inputs as
+    they were before that, `told` is the last instant it has evaluated (FOREVER for one that tells a
+    result as soon as its tuples are there), and `idle` says that the step found nothing to do;
+    `adopted` whether a unit tells the rows of a query by now.
     """
     count, mortal = catalog.running_members(unit.id)
     if not count:
@@ -126,10 +132,8 @@ def finish(
         return []
     known = [query for query in running if query.digest in serves]
     done = [query for query in known if _is_told(query, until, told, idle)]
-    for query in done:
-        catalog.set_query_state(query.name, "finished")
-        catalog.record_event("query finished", query.name)
     if done:
+        catalog.finish_queries(unit.id, [query.name for query in done])
         settle(catalog, unit.id)
     return [query.name for query in done]
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, nearest
+from headwater.schedule import policy_named
+
+Setting = int | float | str
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Limits:
     """Seconds before a failed step is tried again; doubled with each failure."""
     lease_seconds: float = 60.0
     """How long a claim on a stream or unit holds when it is not renewed."""
+    scheduler: str = "bsd"
+    """The policy that says which unit steps next."""
+    longest_wait: float = 60.0
+    """Seconds after which a unit that has something to take in steps before all that have not waited
+    for so long, whatever the policy."""
     interval: float = 1.0
     """Seconds between two looks for input when there was none."""
 
@@ -45,13 +53,15 @@ class Limits:
 NAMES = tuple(field.name for field in fields(Limits) if field.name != "lease_seconds")
 """Those that can be set; for how long claims hold is settled when an engine starts."""
 
-_LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01}
+_LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01, "longest_wait": 0.01}
 
 
-def checked(name: str, value: Value) -> int | float:
+def checked(name: str, value: Value) -> Setting:
     """The value of an option; raises HeadwaterError for an unknown name or a value it cannot have."""
     if name not in NAMES:
         raise HeadwaterError(f"there is no option {name}; {nearest(name, NAMES)}")
+    if name == "scheduler":
+        return policy_named(str(value)).name
     kind: type[int] | type[float] = type(getattr(Limits(), name))
     least = _LEAST.get(name, 1)
     try:
@@ -64,7 +74,7 @@ def checked(name: str, value: Value) -> int | float:
     return number
 
 
-def effective(base: Limits, options: Mapping[str, str], given: Mapping[str, int | float]) -> Limits:
+def effective(base: Limits, options: Mapping[str, str], given: Mapping[str, Setting]) -> Limits:
     """The base with what was set, and over that what was given for this run."""
     known = {name: checked(name, value) for name, value in options.items() if name in NAMES}
     values: dict[str, Any] = {**known, **given}

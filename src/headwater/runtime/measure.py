@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
 from headwater.runtime.joinorder import Term, selectivities
 from headwater.runtime.profile import measured_plan
+from headwater.runtime.scheduling import Expected, expected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,6 +77,22 @@ def arrived(known: Mapping[str, Statistic], rows: int, size: int, now: float) ->
     }
 
 
+def responses(
+    before: Mapping[str, float], arrived: Sequence[tuple[int, float]], rows_out: int, now: float
+) -> dict[str, float]:
+    """How long results took since what they are made of came: the longest, the sum, and the sum of
+    squares. The results of a step are taken to be spread over what it took in."""
+    rows = sum(n for n, _ in arrived)
+    if not rows or not rows_out:
+        return {}
+    waits = [(rows_out * n / rows, max(0.0, now - at)) for n, at in arrived]
+    return {
+        "response_most": max(before.get("response_most", 0.0), *(wait for _, wait in waits)),
+        "response_sum": before.get("response_sum", 0.0) + sum(n * w for n, w in waits),
+        "response_squares": before.get("response_squares", 0.0) + sum(n * w * w for n, w in waits),
+    }
+
+
 # ---- units
 
 
@@ -120,13 +137,19 @@ class Meter:
         rows_out: int,
         ran: Sequence[Any] = (),
         terms: Sequence[Term] = (),
+        arrived: Sequence[tuple[int, float]] = (),
+        told_to: float | None = None,
     ) -> Measured:
         """Take in a step that is about to be committed; `ran` are the plans that Spark ran, if they
         are to be measured, and `terms` what the first of them joined. The seconds of committing are
-        those of the step before."""
+        those of the step before. `arrived` is how many rows came when, `told_to` to how many queries
+        a row of its results was told."""
         known = self._known(unit)
         parts = {part: watch.parts.get(part, 0.0) for part in PARTS} | {"commit": known.commit}
         values = self._smoothed(known, parts, rows_in, rows_out)
+        values |= responses(values, arrived, rows_out, time.time())
+        if told_to is not None:
+            values["told_to"] = smoothed(values.get("told_to"), told_to)
         known.recent = [*known.recent, round(sum(parts.values()), 4)][-RECENT:]
         profiles: dict[str, Json] = {unit: {"recent": known.recent}}
         known.until_sample -= 1
@@ -143,6 +166,10 @@ class Meter:
         """What was measured of a unit, by name; of joins the selectivity."""
         return self._known(unit).values
 
+    def expected(self, unit: str) -> Expected | None:
+        """What the unit's next step is expected to take; None if it was never measured."""
+        return expected(self._known(unit).values)
+
     def committed(self, unit: str, watch: Watch) -> None:
         """Note how long it took to commit."""
         watch.lap("commit")
@@ -158,7 +185,13 @@ class Meter:
         before = known.values
         total = sum(parts.values())
         means = {f"{part}_seconds": seconds for part, seconds in parts.items()}
-        means |= {"step_seconds": total, "step_rows_in": rows_in, "step_rows_out": rows_out}
+        means |= {
+            "step_seconds": total,
+            "step_rows_in": rows_in,
+            "step_rows_out": rows_out,
+            "step_rows_squared": rows_in * rows_in,
+            "step_rows_seconds": rows_in * total,
+        }
         return {
             **before,
             "steps": before.get("steps", 0.0) + 1,

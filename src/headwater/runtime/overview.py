@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -33,6 +33,7 @@ from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.delivery import delivery
 from headwater.runtime.measure import decayed
 from headwater.runtime.pacing import WAITS
+from headwater.runtime.scheduling import Pending, expected, pending
 from headwater.runtime.sharing import member_of
 
 
@@ -61,7 +62,12 @@ class StreamView:
 @dataclass(frozen=True)
 class UnitView:
     """A unit: its queries, what it has not taken in yet (rows, and microseconds of event time), the
-    rows it has put out, and of its steps the number, the usual seconds and those of the last."""
+    rows it has put out, and of its steps the number, the usual seconds and those of the last.
+
+    `wait` is for how many seconds the oldest of what is pending is there. A slowdown is such a time by
+    the seconds of a step that nothing waits for: `slowdown` is that of the wait, and
+    `usual_slowdown` that of the unit's results on average.
+    """
 
     row: UnitRow
     state: str
@@ -73,6 +79,9 @@ class UnitView:
     steps: int
     seconds: float | None
     last: float | None
+    wait: float | None = None
+    slowdown: float | None = None
+    usual_slowdown: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,7 @@ class Observer:
         measured = self.catalog.all_statistics()
         members = {row.id: self.catalog.members(row.id) for row in rows}
         backlogs = _Backlogs(self)
+        waiting = pending(self.catalog, [row for row in rows if row.state == "running"])
         running = [row for row in rows if row.state == "running"]
 
         def stream(log: str, row: StreamRow) -> StreamView:
@@ -129,7 +139,8 @@ class Observer:
 
         def unit(row: UnitRow) -> UnitView:
             found = measured.get(row.id, {})
-            return self._unit(row, members[row.id], cursors[row.id], streams, found, backlogs)
+            view = self._unit(row, members[row.id], cursors[row.id], streams, found, backlogs)
+            return _with_wait(view, waiting.get(row.id), found)
 
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
@@ -182,7 +193,7 @@ class Observer:
                 return segment.rows
         key = (segment.id, start, end)
         if key not in self._counted:
-            self._counted[key] = _count(segment.path, start, end, member != EVERYTHING)
+            self._counted[key] = count_rows(segment.path, start, end, member != EVERYTHING)
         return self._counted[key].of(member)
 
     def segments(self, log: str, after: int = 0) -> list[Segment]:
@@ -248,6 +259,23 @@ class Observer:
         )
 
 
+def _with_wait(
+    view: UnitView, waiting: Pending | None, measured: Mapping[str, Statistic]
+) -> UnitView:
+    values = {name: found.value for name, found in measured.items()}
+    step = expected(values)
+    wait = None if waiting is None else max(0.0, time.time() - waiting.since)
+    told = values.get("rows_out", 0.0)
+    if step is None:
+        return replace(view, wait=wait)
+    return replace(
+        view,
+        wait=wait,
+        slowdown=None if wait is None else wait / step.ideal,
+        usual_slowdown=values.get("response_sum", 0.0) / told / step.ideal if told else None,
+    )
+
+
 def _lag(stream: StreamRow, cursors: Mapping[str, Any]) -> int:
     """How far a reader is behind the watermark of a stream; 0 if it has not begun."""
     taken = _reached(cursors, stream_log(stream.name)).get("watermark")
@@ -292,7 +320,8 @@ class Counted:
         return found
 
 
-def _count(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
+def count_rows(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
+    """The rows of a file of results after a start and up to an end; none if it is gone."""
     try:
         table = files.read_arrow(path, ["_tau", *([SHAPE, CLASS] if shared else [])])
     except OSError:  # removed while we looked

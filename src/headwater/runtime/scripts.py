@@ -37,6 +37,7 @@ from headwater.runtime.catalog import Catalog
 from headwater.runtime.compile import compiled
 from headwater.runtime.connectors import check_sink, check_source, check_table
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.limits import Limits
 from headwater.runtime.limits import checked as check_option
 from headwater.runtime.submit import carry_out
 
@@ -136,7 +137,7 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
                     f"SHOW changes nothing: use headwater show {statement.what.lower()}"
                 )
             case SetOption(name, value):
-                check_option(name, 1 if value is None else value)
+                check_option(name, getattr(Limits(), name, 1) if value is None else value)
             case _:
                 assert_never(statement)
         needed.append(new)

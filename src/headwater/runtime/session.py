@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import RuntimeFailure
 
+COMPILE_ALL = "-XX:-DontCompileHugeMethods"
+"""Java leaves long methods to its interpreter, and what Spark generates for a shared join is long."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -32,6 +35,9 @@ SETTINGS = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.driver.extraJavaOptions": COMPILE_ALL,
+    "spark.executor.extraJavaOptions": COMPILE_ALL,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

@@ -146,6 +146,8 @@ class Step:
     removed: list[Segment] = field(default_factory=list)
     rows_in: int = 0
     rows_out: int = 0
+    arrived: Sequence[tuple[int, float]] = ()
+    """Of what it takes in, how many rows came when."""
 
 
 @dataclass(frozen=True)
@@ -428,7 +430,8 @@ class Stepper:
 
     def _begun(self, unit: Unit, known: _Known) -> Step:
         cursors = {(unit.row.id, name): position for name, position in known.after.items()}
-        return Step(cursors, rows_in=known.rows)
+        taken = [s for found in known.fresh.values() for s in found if s.rows]
+        return Step(cursors, rows_in=known.rows, arrived=[(s.rows, s.created_at) for s in taken])
 
     def _new(self, unit: Unit, known: _Known) -> DataFrame | None:
         """What the delta brings, as results or panes."""

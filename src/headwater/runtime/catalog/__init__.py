@@ -19,6 +19,7 @@ from headwater.runtime.catalog.leases import Leases
 from headwater.runtime.catalog.log import KEPT_BATCHES, Log
 from headwater.runtime.catalog.queries import Queries
 from headwater.runtime.catalog.rows import (
+    Arrival,
     Cursors,
     Event,
     Json,
@@ -41,6 +42,7 @@ from headwater.runtime.catalog.rows import (
     TableRow,
     UnitRow,
     UnitState,
+    is_log,
     members_log,
     panes_log,
     part_name,
@@ -56,6 +58,7 @@ __all__ = [
     "KEPT_BATCHES",
     "KEPT_EVENTS",
     "KEPT_REJECTS",
+    "Arrival",
     "Catalog",
     "Cursors",
     "Event",
@@ -79,6 +82,7 @@ __all__ = [
     "TableRow",
     "UnitRow",
     "UnitState",
+    "is_log",
     "members_log",
     "panes_log",
     "part_name",

@@ -54,6 +54,11 @@ class Journal(Store):
         same = sa.select(table.c.profile, table.c.updated_at).where(table.c.owner == owner)
         return self._row(Profile, same)
 
+    def set_profile(self, owner: str, profile: Json) -> None:
+        """Write a profile over that of the same owner."""
+        with self._database.write(quiet=True) as transaction:
+            keep_profiles(transaction, {owner: profile})
+
     def all_statistics(self) -> dict[str, dict[str, Statistic]]:
         """All values, by owner and name, in one read."""
         found: dict[str, dict[str, Statistic]] = {}
@@ -64,14 +69,8 @@ class Journal(Store):
 
     def record_event(self, kind: str, subject: str, **detail: Json) -> Event:
         """Add to the events, of which the newest are kept."""
-        table = schema.events
         with self._database.write(quiet=True) as transaction:
-            values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
-            statement = sa.insert(table).values(values).returning(table.c.id)
-            number = transaction.connection.execute(statement).scalar_one()
-            old = table.c.id <= number - KEPT_EVENTS
-            transaction.connection.execute(sa.delete(table).where(old))
-            return Event(number, transaction.now, kind, subject, detail)
+            return keep_event(transaction, kind, subject, detail)
 
     def events(
         self,
@@ -160,6 +159,17 @@ def keep_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> Non
         for owner, profile in profiles.items()
     ]
     upsert(transaction.connection, schema.profiles, new, "owner")
+
+
+def keep_event(transaction: Transaction, kind: str, subject: str, detail: Json) -> Event:
+    """Add to the events, of which the newest are kept."""
+    table = schema.events
+    values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
+    statement = sa.insert(table).values(values).returning(table.c.id)
+    number = transaction.connection.execute(statement).scalar_one()
+    old = table.c.id <= number - KEPT_EVENTS
+    transaction.connection.execute(sa.delete(table).where(old))
+    return Event(number, transaction.now, kind, subject, detail)
 
 
 def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:

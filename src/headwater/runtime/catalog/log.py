@@ -25,6 +25,7 @@ from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
 from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
+    Arrival,
     Cursors,
     Json,
     Lease,
@@ -83,6 +84,12 @@ _OVERLAPPING = _WHOLE.where(
     _S.c.largest_time >= sa.bindparam("least"), _S.c.least_time <= sa.bindparam("largest")
 )
 _SPLIT = _select_split()
+_ARRIVALS = (
+    sa.select(_S.c.seq, _S.c.rows, _S.c.created_at)
+    .where(_S.c.log == sa.bindparam("log"), _S.c.seq > sa.bindparam("after"))
+    .where(_S.c.compacted_into.is_(None), _S.c.rows > 0)
+    .order_by(_S.c.seq)
+)
 
 
 class Log(Store):
@@ -186,6 +193,11 @@ class Log(Store):
                 sa.select(schema.logs.c.log, schema.logs.c.next_seq, schema.logs.c.watermark)
             )
             return {log: LogEnd(next_seq - 1, watermark) for log, next_seq, watermark in found}
+
+    def arrivals(self, log: str, after_seq: int) -> list[Arrival]:
+        """What came to a log after a number, without the segments that hold no row."""
+        after = {"log": log, "after": after_seq}
+        return self._rows(Arrival, _ARRIVALS.params(after))
 
     def replace_segments(self, lease: Lease | None, old: Sequence[int], new: NewSegment) -> Segment:
         """Put one segment in the place of neighbours with the same rows (compaction).

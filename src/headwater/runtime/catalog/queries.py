@@ -7,7 +7,7 @@ that a worker in the middle of a step can tell, until it is forgotten or its nam
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from headwater.errors import CatalogError, Overtaken, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
+from headwater.runtime.catalog.journal import keep_event
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
     HIDDEN,
@@ -120,11 +121,26 @@ class Queries(Store):
             if state == "finished":
                 _change_members(transaction, known.unit_id)
 
-    def settle_end(self, name: str, end_at: int) -> None:
-        """Note the end of a query whose lifetime has begun to count; once, the first stays."""
-        same = sa.and_(_Q.c.name == name.lower(), _Q.c.end_at.is_(None))
+    def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
+        """Finish queries of a unit, all at once, and record that they are."""
         with self._database.write() as transaction:
-            transaction.connection.execute(sa.update(_Q).where(same).values(end_at=end_at))
+            running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
+            change = sa.update(_Q).where(running).values(state="finished", error="")
+            transaction.connection.execute(change, [{"which": name} for name in names])
+            _change_members(transaction, unit_id)
+            for name in names:
+                keep_event(transaction, "query finished", name, {})
+
+    def settle_ends(self, ends: Mapping[str, int]) -> None:
+        """Note the ends of queries whose lifetime has begun to count; once, the first stays."""
+        if not ends:
+            return
+        same = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.end_at.is_(None))
+        change = sa.update(_Q).where(same).values(end_at=sa.bindparam("end"))
+        with self._database.write() as transaction:
+            transaction.connection.execute(
+                change, [{"which": name, "end": end} for name, end in ends.items()]
+            )
 
     def go_on(self, name: str) -> None:
         """Let a finished query run again, as there is more for it after all."""

@@ -55,6 +55,11 @@ HIDDEN = "$"
 """What the names of queries begin with that no user has asked."""
 
 
+def is_log(input: str) -> bool:
+    """Whether an input of a unit is a log, and no table."""
+    return not input.startswith("table:")
+
+
 def table_input(name: str) -> str:
     """The name of a table among the inputs of a unit."""
     return f"table:{name.lower()}"
@@ -241,6 +246,15 @@ class Segment:
     keys: Json
     pieces: int
     compacted_into: int | None
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A segment as something to take in: its number, its rows, and when it came."""
+
+    seq: int
+    rows: int
     created_at: float
 
 

@@ -1,0 +1,357 @@
+"""Rounds, and who steps next in them: without Spark, with a catalog."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytest import approx
+
+from headwater.errors import HeadwaterError
+from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.limits import Limits, checked
+from headwater.runtime.measure import Meter, Watch, responses
+from headwater.runtime.overview import Observer
+from headwater.runtime.rounds import Round
+from headwater.runtime.scheduling import (
+    Expected,
+    Pending,
+    Scheduler,
+    Turns,
+    average,
+    expected,
+    pending,
+)
+from headwater.schedule import POLICIES, Measured, Waiting, policy_named
+
+# ---- rounds
+
+
+def test_everything_is_done_and_told_whether_it_was_worth_it() -> None:
+    done: list[str] = []
+    left = {"a": 2, "b": 1}
+
+    def choose(units: Set[str]) -> str | None:
+        return next((unit for unit in sorted(units) if left[unit]), None)
+
+    def step(unit: str) -> bool:
+        left[unit] -= 1
+        done.append(unit)
+        return True
+
+    assert Round([lambda: False], set(left), choose, step).run(1)
+    assert done == ["a", "a", "b"]
+    assert not Round([lambda: False], set(left), choose, step).run(3)
+    assert not Round().run(4)
+
+
+def test_no_unit_steps_twice_at_the_same_time_and_several_do_at_once() -> None:
+    lock, at_work, most = threading.Lock(), set[str](), 0
+    left = dict.fromkeys("abc", 5)
+
+    def choose(units: Set[str]) -> str | None:
+        return next((unit for unit in sorted(units, key=left.__getitem__) if left[unit]), None)
+
+    def step(unit: str) -> bool:
+        nonlocal most
+        with lock:
+            assert unit not in at_work
+            at_work.add(unit)
+            left[unit] -= 1
+            most = max(most, len(at_work))
+        time.sleep(0.002)
+        with lock:
+            at_work.remove(unit)
+        return True
+
+    assert Round((), set(left), choose, step, 10.0).run(3)
+    assert not any(left.values())
+    assert most > 1
+
+
+def test_a_round_ends_in_time_though_there_is_more() -> None:
+    steps = []
+
+    def step(unit: str) -> bool:
+        steps.append(unit)
+        time.sleep(0.01)
+        return True
+
+    assert Round((), {"a", "b"}, lambda units: min(units, default=None), step, 0.05).run(2)
+    assert 2 <= len(steps) <= 30
+
+
+def test_a_slow_job_keeps_nobody_waiting() -> None:
+    """Others go on while a job from before the end of the round is at work, and no longer."""
+    through = threading.Event()
+    steps = 0
+
+    def slow() -> bool:
+        assert through.wait(20)
+        return True
+
+    def step(unit: str) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == 50:
+            through.set()
+        time.sleep(0.001)
+        return True
+
+    assert Round([slow], {"a"}, lambda units: min(units, default=None), step, 0.001).run(2)
+    assert steps >= 50
+
+
+def test_what_a_job_raises_is_raised_when_the_others_are_through() -> None:
+    done = []
+
+    def fails() -> bool:
+        raise OSError("no")
+
+    def works() -> bool:
+        time.sleep(0.02)
+        done.append(1)
+        return True
+
+    with pytest.raises(OSError, match="no"):
+        Round([works, fails], {"a"}, lambda units: min(units, default=None), lambda u: True).run(2)
+    assert done == [1]
+
+    def unable(units: Set[str]) -> str | None:
+        raise OSError("cannot choose")
+
+    with pytest.raises(OSError, match="cannot choose"):
+        Round([works], {"a"}, unable).run(2)
+
+
+# ---- what is expected
+
+
+def fitted(steps: list[tuple[int, int, float]]) -> Expected:
+    """What is expected after steps of so many rows in, rows out, and seconds."""
+    meter = Meter.__new__(Meter)  # only its arithmetic
+    values: dict[str, float] = {}
+    for rows_in, rows_out, seconds in steps:
+        known = type("Known", (), {"values": values})()
+        values = Meter._smoothed(meter, known, {"run": seconds}, rows_in, rows_out)
+    found = expected(values)
+    assert found is not None
+    return found
+
+
+@given(
+    st.floats(0.05, 2), st.floats(0, 1e-3), st.lists(st.integers(1, 5_000), min_size=2, max_size=30)
+)
+@settings(max_examples=60, deadline=None)
+def test_steps_on_a_line_are_fitted_by_it(fixed: float, slope: float, rows: list[int]) -> None:
+    found = fitted([(n, 3 * n, fixed + slope * n) for n in rows])
+    assert found.selectivity == approx(3)
+    usual = sum(rows) / len(rows)
+    if max(rows) > 2 * min(rows):
+        assert found.fixed + found.per_row * usual == approx(fixed + slope * usual, rel=0.02)
+    assert found.fixed > 0 and found.per_row >= 0
+    assert found.batch(10).cost <= found.batch(20).cost
+
+
+def test_steps_that_get_shorter_with_rows_and_steps_without_rows() -> None:
+    assert fitted([(10, 0, 2.0), (1000, 0, 1.0)]).per_row == 0
+    empty = fitted([(0, 0, 0.5), (0, 0, 0.5)])
+    assert (empty.fixed, empty.per_row, empty.selectivity) == (0.5, 0, 0)
+    assert empty.batch(100).selectivity > 0, "a unit that never told anything may still do so"
+    assert expected({}) is None
+
+
+def test_the_unknown_are_as_the_others_on_average() -> None:
+    assert average([]) == Expected()
+    assert average([Expected(1, 2, 3), Expected(3, 4, 5)]) == Expected(2, 3, 4)
+
+
+def test_a_row_counts_once_for_each_query_that_it_is_told_to() -> None:
+    """As the priority-defining tree says of segments that cost nothing more than what they share."""
+    values = {"step_seconds": 0.5, "step_rows_in": 10.0, "step_rows_out": 20.0}
+    ours = expected({**values, "told_to": 2.5})
+    assert ours is not None
+    batch = ours.batch(10)
+    shares = [1.0, 0.5, 0.75, 0.25]
+    each = tuple(Measured(20 * share, batch.cost, batch.ideal) for share in shares)
+    together = Waiting("u", 0.0, each, shared=batch.cost)
+    for policy in POLICIES.values():
+        alone = Waiting("u", 0.0, (batch,))
+        assert policy.standing(together) == approx(policy.standing(alone))
+
+
+def test_responses_add_up() -> None:
+    found = responses({}, [(3, 90.0), (1, 80.0)], 8, 100.0)
+    assert found == {
+        "response_most": 20.0,
+        "response_sum": approx(6 * 10 + 2 * 20),
+        "response_squares": approx(6 * 100 + 2 * 400),
+    }
+    more = responses(found, [(1, 99.0)], 1, 100.0)
+    assert more["response_most"] == 20.0
+    assert more["response_sum"] == approx(101)
+    assert responses(found, [(1, 99.0)], 0, 100.0) == {}
+    assert responses(found, [], 5, 100.0) == {}
+
+
+# ---- what is pending, and who is next
+
+TEXT = """
+CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM t (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY one AS SELECT v FROM s;
+CREATE QUERY two AS SELECT v FROM t;
+CREATE QUERY both AS SELECT s.v FROM s [RANGE 1 HOUR], t [RANGE 1 HOUR] WHERE s.v = t.v;
+"""
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Headwater]:
+    with open_state(tmp_path / "state") as headwater:
+        headwater.execute(TEXT)
+        yield headwater
+
+
+def unit(opened: Headwater, name: str) -> str:
+    return opened.query(name).row.unit_id
+
+
+def taken(opened: Headwater, name: str, log: str, seq: int) -> None:
+    """A unit has taken in a log up to a number."""
+    cursors = {(unit(opened, name), log): {"seq": seq, "watermark": 0}}
+    opened.catalog.commit(None, cursors=cursors)
+
+
+def waiting(opened: Headwater) -> dict[str, Pending]:
+    names = {unit(opened, name): name for name in ("one", "two", "both")}
+    found = pending(opened.catalog, opened.catalog.units())
+    return {names[u]: one for u, one in found.items()}
+
+
+def test_what_is_pending_and_since_when(opened: Headwater) -> None:
+    assert waiting(opened) == {}
+    begun = time.time()
+    opened.push("s", [(1, 1), (2, 2)])
+    between = time.time()
+    opened.push("t", [(1, 1)])
+    opened.push("s", [(3, 3)])
+    found = waiting(opened)
+    assert {name: one.rows for name, one in found.items()} == {"one": 3, "two": 1, "both": 4}
+    assert begun <= found["one"].since <= between <= found["two"].since
+    assert found["both"].since == found["one"].since
+    taken(opened, "one", "stream:s", 2)
+    taken(opened, "both", "stream:s", 1)
+    found = waiting(opened)
+    assert {name: one.rows for name, one in found.items()} == {"two": 1, "both": 2}
+    assert found["both"].since == found["two"].since >= between
+
+
+def turns(opened: Headwater, policy: str = "fcfs", bound: float = 1e9, **known: Expected) -> Turns:
+    units = {unit(opened, name): one for name, one in known.items()}
+    rows = {row.id: row for row in opened.catalog.units()}
+    return Turns(Scheduler(opened.catalog), policy_named(policy), bound, rows, units.get)
+
+
+def name_of(opened: Headwater, chosen: str | None) -> str | None:
+    names = {unit(opened, name): name for name in ("one", "two", "both")}
+    return None if chosen is None else names[chosen]
+
+
+def test_every_unit_gets_a_turn_and_those_that_do_nothing_only_one(opened: Headwater) -> None:
+    mine = turns(opened)
+    units = set(mine.rows)
+    assert {mine.choose(units) for _ in range(3)} == units
+    assert mine.choose(units) is None
+    opened.push("s", [(1, 1)])
+    again = {mine.choose(units), mine.choose(units)}
+    assert {name_of(opened, one) for one in again} == {"one", "both"}
+    assert mine.choose(units) is None, "nothing new has come since they did nothing"
+    opened.push("s", [(2, 2)])
+    assert mine.choose({unit(opened, "two")}) is None
+    assert name_of(opened, mine.choose({unit(opened, "one")})) == "one"
+
+
+def test_a_unit_that_did_something_may_go_on(opened: Headwater) -> None:
+    opened.push("t", [(1, 1)])
+    mine = turns(opened)
+    two = unit(opened, "two")
+    assert mine.choose({two}) == two
+    assert mine.choose({two}) is None
+    mine.worked(two)
+    assert mine.choose({two}) == two
+
+
+@pytest.mark.parametrize(
+    ("policy", "first"),
+    [("fcfs", "one"), ("srpt", "two"), ("hnr", "two"), ("hr", "one"), ("lsf", "two")],
+)
+def test_the_policy_decides(opened: Headwater, policy: str, first: str) -> None:
+    """`one` came first and has many results for its cost; `two` is short."""
+    opened.push("s", [(1, 1)] * 20)
+    opened.push("t", [(1, 1)] * 20)
+    taken(opened, "both", "stream:s", 9)
+    taken(opened, "both", "stream:t", 9)
+    known = {"one": Expected(4.0, 0.0, 9.0), "two": Expected(0.5, 0.0, 1.0)}
+    mine = turns(opened, policy, **known)
+    assert name_of(opened, mine.choose({unit(opened, "one"), unit(opened, "two")})) == first
+    last = mine.scheduler.last
+    assert last is not None and last.policy == policy and len(last.ranking) == 2
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_nobody_starves(opened: Headwater, policy: str) -> None:
+    """One that no policy but the first likes waits no longer than the bound and what came before."""
+    now = time.time()
+    scheduler = Scheduler(opened.catalog)
+    known = {"long": Expected(50.0, 0.0, 0.0), "short": Expected(0.1, 0.0, 100.0)}
+    found = {"long": Pending(1, now - 7), "short": Pending(1_000, now - 1e-3)}
+    assert scheduler.choose(policy_named(policy), 5.0, found, known) == "long"
+    if policy not in ("fcfs", "rr"):
+        fresh = {**found, "long": replace(found["long"], since=now - 1e-3)}
+        assert scheduler.choose(policy_named(policy), 5.0, fresh, known) == "short"
+
+
+def test_round_robin_takes_turns(opened: Headwater) -> None:
+    scheduler = Scheduler(opened.catalog)
+    found = {name: Pending(1, 1.0) for name in "abc"}
+    chosen = [scheduler.choose(policy_named("rr"), 1e12, found, {}) for _ in range(6)]
+    assert sorted(chosen[:3]) == ["a", "b", "c"]
+    assert chosen[3:] == chosen[:3]
+    assert all(one != two for one, two in pairwise(chosen))
+
+
+# ---- as an option
+
+
+def test_the_scheduler_is_an_option(opened: Headwater) -> None:
+    assert checked("scheduler", "HNR") == "hnr"
+    assert Limits().scheduler in POLICIES
+    opened.execute("SET SCHEDULER = 'lsf'; SET longest_wait = 5;")
+    assert opened.catalog.options() == {"scheduler": "lsf", "longest_wait": "5.0"}
+    with pytest.raises(HeadwaterError, match="no policy 'bsdd'; did you mean bsd"):
+        opened.execute("SET SCHEDULER = 'bsdd'")
+    with pytest.raises(HeadwaterError, match="longest_wait is a number of seconds"):
+        opened.execute("SET longest_wait = 'soon'")
+
+
+def test_units_show_how_long_they_wait(opened: Headwater) -> None:
+    meter = Meter(opened.catalog)
+    opened.push("s", [(1, 1)])
+    measured = meter.step(
+        unit(opened, "one"), Watch({"run": 0.5}), 4, 2, arrived=[(4, time.time() - 2)], told_to=3
+    )
+    opened.catalog.commit(None, statistics=measured.statistics)
+    views = {view.queries[0]: view for view in Observer(opened.catalog).overview().units}
+    one, two = views["one"], views["two"]
+    assert two.wait is None and two.slowdown is None and two.usual_slowdown is None
+    assert one.wait is not None and 0 <= one.wait < 60
+    assert one.slowdown == approx(one.wait / 0.5)
+    assert one.usual_slowdown == approx(2 / 0.5, rel=0.05)
+    assert meter.expected(unit(opened, "one")) == Expected(0.5, 0.0, 1.5)
