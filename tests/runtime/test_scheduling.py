@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from engine_helpers import opened as spark_opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
+from typer.testing import CliRunner
 
+from headwater.cli.commands import app
 from headwater.errors import HeadwaterError
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.limits import Limits, checked
@@ -21,6 +26,7 @@ from headwater.runtime.measure import Meter, Watch, responses
 from headwater.runtime.overview import Observer
 from headwater.runtime.rounds import Round
 from headwater.runtime.scheduling import (
+    SCHEDULE,
     Expected,
     Pending,
     Scheduler,
@@ -355,3 +361,62 @@ def test_units_show_how_long_they_wait(opened: Headwater) -> None:
     assert one.slowdown == approx(one.wait / 0.5)
     assert one.usual_slowdown == approx(2 / 0.5, rel=0.05)
     assert meter.expected(unit(opened, "one")) == Expected(0.5, 0.0, 1.5)
+
+
+def cli(*args: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(args))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_why_the_last_choice_was_made(opened: Headwater) -> None:
+    said = cli("explain", "--schedule", "--state", str(opened.state), code=2)
+    assert "no unit was chosen yet" in said
+    opened.push("s", [(1, 1)])
+    mine = turns(opened, "hnr", one=Expected(2.0, 0.0, 1.0), both=Expected(1.0, 0.0, 1.0))
+    units = {unit(opened, "one"), unit(opened, "both")}
+    assert name_of(opened, mine.choose(units)) == "both"
+    assert mine.scheduler.last is not None
+    opened.catalog.set_profile(SCHEDULE, mine.scheduler.last.as_data())
+    said = cli("explain", "--schedule", "--state", str(opened.state))
+    assert "by hnr (the highest S/(C T))" in said
+    assert f"{unit(opened, 'both')} ranks highest by S/(C T)" in said
+    assert "both" in said and "one" in said
+    found = json.loads(
+        cli("explain", "--schedule", "--format", "json", "--state", str(opened.state))
+    )
+    assert found["name"] == unit(opened, "both")
+    assert [one["queries"] for one in found["ranking"]] == [["both"], ["one"]]
+    assert "name a file" in cli("explain", code=2)
+
+
+# ---- on Spark
+
+
+@pytest.mark.spark
+def test_results_are_the_same_under_every_policy(spark: Any, tmp_path: Path) -> None:
+    """One unit at a time, so that the policy decides; the batches come out differently."""
+    rows = [(n % 5, n) for n in range(60)]
+    found = []
+    for policy in ("fcfs", "hnr", "bsd"):
+        with spark_opened(tmp_path / policy, spark) as headwater:
+            headwater.execute(TEXT)
+            headwater.execute(f"SET SCHEDULER = '{policy}'; SET at_once = 1")
+            for start in range(0, 60, 20):
+                for name in "st":
+                    headwater.push(name, rows[start : start + 20])
+                headwater.engine.tick()
+            headwater.run(until_idle=True)
+            last = headwater.catalog.profile(SCHEDULE)
+            assert last is not None and last.value["policy"] == policy
+            results = {name: headwater.query(name).results() for name in ("one", "two", "both")}
+            found.append(
+                {
+                    name: sorted((row["v"], row["_tau"]) for row in got)
+                    for name, got in results.items()
+                }
+            )
+            values = headwater.catalog.statistics(headwater.query("one").row.unit_id)
+            assert values["response_most"].value > 0 and values["told_to"].value == 1
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]["one"]) == 60 and len(found[0]["both"]) == 60 * 12
