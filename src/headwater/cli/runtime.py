@@ -64,7 +64,7 @@ def run(
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(help="The policy by which units step.", show_default="bsd"),
+        typer.Option(help="The policy by which units step.", show_default="bsd-early"),
     ] = None,
     longest_wait: Annotated[
         float | None,

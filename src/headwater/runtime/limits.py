@@ -41,7 +41,7 @@ class Limits:
     """Seconds before a failed step is tried again; doubled with each failure."""
     lease_seconds: float = 60.0
     """How long a claim on a stream or unit holds when it is not renewed."""
-    scheduler: str = "bsd"
+    scheduler: str = "bsd-early"
     """The policy that says which unit steps next."""
     longest_wait: float = 60.0
     """Seconds after which a unit that has something to take in steps before all that have not waited
