@@ -126,10 +126,11 @@ def finish(
     if not (mortal or _all_ended(streams)):
         return []
     settle_ends(catalog)
-    running = [query for query in catalog.members(unit.id) if query.state == "running"]
     until = complete(catalog, unit, streams, adopted)
-    if until is None:
+    first = catalog.first_end(unit.id)
+    if until is None or until < (FOREVER if first is None else first):
         return []
+    running = [query for query in catalog.members(unit.id) if query.state == "running"]
     known = [query for query in running if query.digest in serves]
     done = [query for query in known if _is_told(query, until, told, idle)]
     if done:

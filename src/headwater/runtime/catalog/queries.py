@@ -215,6 +215,15 @@ class Queries(Store):
         open_end = sa.and_(_Q.c.lifetime.is_not(None), _Q.c.end_at.is_(None))
         return self._rows(QueryRow, _known(_Q, False).where(open_end).order_by(_Q.c.name))
 
+    def first_end(self, unit_id: str) -> int | None:
+        """The earliest end that is known of the unit's running queries, or None."""
+        mine = sa.select(sa.func.min(_Q.c.end_at)).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
+        with self._database.read() as connection:
+            found = connection.execute(
+                mine.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+            ).scalar_one()
+            return None if found is None else int(found)
+
     def running_members(self, unit_id: str) -> tuple[int, int]:
         """How many queries of a unit run, and how many of them have an end."""
         ends = sa.func.coalesce(sa.func.sum(sa.case((_Q.c.lifetime.is_not(None), 1), else_=0)), 0)
