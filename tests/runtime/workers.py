@@ -99,13 +99,16 @@ def workers(log: Path) -> Iterator[Workers]:
 
 @contextmanager
 def _java(output: IO[str]) -> Iterator[dict[str, str]]:
-    """Spark's gateway for Python, as environment variables by which PySpark finds it."""
+    """Spark's gateway for Python, as environment variables by which PySpark finds it.
+
+    It never learns that a worker was killed and keeps what that one held, hence the memory.
+    """
     from pyspark.find_spark_home import _find_spark_home
 
     with tempfile.TemporaryDirectory() as folder:
         info = Path(folder, "gateway")
         process = subprocess.Popen(
-            [f"{_find_spark_home()}/bin/spark-submit", "--driver-memory", "1g", "pyspark-shell"],
+            [f"{_find_spark_home()}/bin/spark-submit", "--driver-memory", "3g", "pyspark-shell"],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

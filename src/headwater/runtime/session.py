@@ -35,7 +35,7 @@ SETTINGS = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.driver.extraJavaOptions": COMPILE_ALL,
     "spark.executor.extraJavaOptions": COMPILE_ALL,
     "spark.driver.host": "127.0.0.1",
