@@ -94,6 +94,29 @@ def test_a_round_ends_in_time_though_there_is_more() -> None:
     assert 2 <= len(steps) <= 30
 
 
+def test_a_round_in_which_nothing_was_done_has_tried_everything() -> None:
+    """However long the jobs take, and however many units have nothing to do."""
+    tried: list[str] = []
+
+    def choose(units: Set[str]) -> str | None:
+        return next((unit for unit in sorted(units) if unit not in tried), None)
+
+    def step(unit: str) -> bool:
+        tried.append(unit)
+        time.sleep(0.005)
+        return unit == "z"
+
+    def slow() -> bool:
+        time.sleep(0.03)
+        return False
+
+    units = {*"abcdefgh", "z"}
+    for threads in (1, 3):
+        tried.clear()
+        assert Round([slow], units, choose, step, 0.001).run(threads)
+        assert sorted(tried) == sorted(units)
+
+
 def test_a_slow_job_keeps_nobody_waiting() -> None:
     """Others go on while a job from before the end of the round is at work, and no longer."""
     through = threading.Event()

@@ -1,9 +1,10 @@
 """A round of the engine: jobs that are done first, and units that are chosen one after the other.
 
 Units are chosen when the jobs are through, as what these bring is worth waiting for; but not for long.
-Several threads ask what is next. A round ends when nothing is left to do, or a while after all jobs are
-begun, so that what is done between rounds is done in time; a thread that is through by then goes on as long as a job
-from before is at work, so that a slow unit keeps nobody waiting.
+Several threads ask what is next. A round ends when nothing is left to do. Once something was done it
+also ends a while after all jobs are begun, so that what is done between rounds is done in time; a
+thread that is through by then goes on as long as a job from before is at work, so that a slow unit
+keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Round:
         """What a thread does now, None if it is through; waits while others may leave it something."""
         with self._changed:
             while not self._broken:
-                if time.monotonic() > self._ends and not self._from_before:
+                if self._worked and time.monotonic() > self._ends and not self._from_before:
                     return None
                 found = self._found()
                 if found is not None:
