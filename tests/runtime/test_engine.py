@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from engine_helpers import (
     Rows,
@@ -29,6 +31,8 @@ from hypothesis import strategies as st
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query, unparse
+from headwater.runtime.catalog import unit_log
+from headwater.runtime.files import gapless
 from headwater.runtime.housekeeping import sweep
 from strategies import SOURCES, queries, streams, tables
 
@@ -115,6 +119,29 @@ def test_random_queries_in_the_long_run(spark: Any, part: int) -> None:
 
     some()
     assert sum(seen) >= 100
+
+
+def test_results_with_an_empty_batch_become_a_frame_whole(spark: Any, tmp_path: Path) -> None:
+    """PySpark takes an empty batch of an Arrow table for its end."""
+    parts = [pa.table({"v": pa.array(values, pa.int32())}) for values in ([1, 2], [], [3])]
+    table = gapless(pa.concat_tables(parts))
+    assert [batch.num_rows for batch in table.to_batches()] == [2, 1]
+    assert table.schema == parts[0].schema and gapless(parts[1]).schema == parts[1].schema
+    with opened(tmp_path, spark) as headwater:
+        headwater.execute("""
+            CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+            CREATE QUERY q AS SELECT v FROM s;
+            """)
+        for moment in range(3):
+            headwater.push("s", [(moment, moment)])
+            headwater.engine.tick()
+        (_, middle, _) = headwater.catalog.segments(unit_log(headwater.query("q").row.unit_id))
+        written = pq.read_table(middle.path)
+        with pq.ParquetWriter(middle.path, written.schema) as writer:
+            for rows in (written[:0], written, written[:0]):
+                writer.write_table(rows)
+        found = spark.createDataFrame(headwater.query("q").arrow())
+        assert sorted(row.v for row in found.collect()) == [0, 1, 2]
 
 
 # ---- one of each kind, and crashes

@@ -183,7 +183,7 @@ def test_steps_on_a_line_are_fitted_by_it(fixed: float, slope: float, rows: list
     found = fitted([(n, 3 * n, fixed + slope * n) for n in rows])
     assert found.selectivity == approx(3)
     usual = sum(rows) / len(rows)
-    if max(rows) > 2 * min(rows):
+    if max(rows) > 2 * min(rows) and fixed > slope * max(rows) / 4:
         assert found.fixed + found.per_row * usual == approx(fixed + slope * usual, rel=0.02)
     assert found.fixed > 0 and found.per_row >= 0
     assert found.batch(10).cost <= found.batch(20).cost

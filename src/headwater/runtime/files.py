@@ -147,6 +147,12 @@ def read_arrow(path: str, columns: list[str] | None = None) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def gapless(table: pa.Table) -> pa.Table:
+    """The same table without empty batches, which PySpark takes for its end."""
+    full = [batch for batch in table.to_batches() if batch.num_rows]
+    return pa.Table.from_batches(full, table.schema)
+
+
 def remove(path: str) -> None:
     """Delete a segment's file or folder; nothing happens if it is gone."""
     target = Path(path)

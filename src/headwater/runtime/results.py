@@ -29,7 +29,7 @@ def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, i
     tables = [read_segment(catalog, query, s) for s in segments if s.rows]
     tables = [table for table in tables if table.num_rows]
     end = segments[-1].seq if segments else after
-    return (pa.concat_tables(tables) if tables else pa.table({}), end)
+    return (files.gapless(pa.concat_tables(tables)) if tables else pa.table({}), end)
 
 
 def rows(table: pa.Table) -> Iterator[Row]:

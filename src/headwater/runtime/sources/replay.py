@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from headwater.algebra.catalog import Stream
 from headwater.runtime.compile import TIME
 from headwater.runtime.connectors import ReplayOptions
-from headwater.runtime.files import parts
+from headwater.runtime.files import gapless, parts
 from headwater.runtime.sources.base import Batch, Position
 from headwater.runtime.sources.files import READERS, list_files, with_arrival
 from headwater.runtime.sparksql import quoted
@@ -68,7 +68,7 @@ class Replay:
         if staged.ends_at(rows + due.num_rows):
             after = {"files": [*done, file]}
         after |= {"clock": clock, "largest": largest}
-        frame = spark.createDataFrame(due).drop(TIME) if due.num_rows else None
+        frame = spark.createDataFrame(gapless(due)).drop(TIME) if due.num_rows else None
         return Batch(frame, after)
 
     def _stage(self, spark: SparkSession, file: str, number: int) -> Staged:
