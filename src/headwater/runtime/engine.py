@@ -50,7 +50,7 @@ from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.overview import count_rows
 from headwater.runtime.pacing import WAITS, slowest
 from headwater.runtime.push import append, stream_folder
-from headwater.runtime.rounds import Round
+from headwater.runtime.rounds import PATIENCE, Round
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
 from headwater.runtime.sharing import MEMBERS, Sharing, tells
 from headwater.runtime.sinks import Sinks
@@ -63,6 +63,8 @@ log = logging.getLogger("headwater")
 
 TIDY_SECONDS = 30.0
 LONGEST_BACKOFF = 60.0
+COLD_PATIENCE = 20.0
+"""Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 KEPT_DROPPED = 1_000
 """How many dropped queries and units are remembered."""
 
@@ -109,6 +111,7 @@ class Engine:
         self.sinks = Sinks(self.catalog, self.definitions, self.spark, self._at_point)
         self._unread: dict[str, Unread] = {}
         self._round_at = 0.0
+        self._patience = COLD_PATIENCE
         self.waiting_for: dict[str, str] = {}
         self._base = self.limits
         self._waiting: dict[str, bool] = {}
@@ -235,7 +238,8 @@ class Engine:
 
         before = self.scheduler.last
         jobs = [partial(self._try_ingest, name) for name in streams]
-        round = Round(jobs, set(rows), turns.choose, step)
+        round = Round(jobs, set(rows), turns.choose, step, patience=self._patience)
+        self._patience = PATIENCE
         worked = round.run(self.limits.at_once)
         if self.scheduler.last is not None and self.scheduler.last is not before:
             self.catalog.set_profile(SCHEDULE, self.scheduler.last.as_data())

@@ -38,6 +38,7 @@ class Round:
     choose: Callable[[Set[str]], str | None] = lambda units: None
     step: Callable[[str], bool] = lambda unit: False
     seconds: float = 1.0
+    patience: float = PATIENCE
     _changed: Condition = field(default_factory=Condition)
 
     def run(self, threads: int) -> bool:
@@ -48,7 +49,7 @@ class Round:
         self._free = set(self.units)
         self._working = self._from_before = 0
         self._undone = len(self._first)
-        self._patient_until = time.monotonic() + PATIENCE
+        self._patient_until = time.monotonic() + self.patience
         self._ends = math.inf if self._first else time.monotonic() + self.seconds
         self._broken = self._worked = False
         threads = max(1, min(threads, len(self._first) + len(self._free)))
