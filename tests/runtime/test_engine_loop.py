@@ -17,6 +17,7 @@ import pytest
 
 from headwater.errors import CatalogUnavailable, LeaseLost
 from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import QueryRow
 from headwater.runtime.engine import Engine, Limits, Unit
 
 Step = Callable[[Engine, Unit], bool]
@@ -147,3 +148,26 @@ def test_a_folder_that_cannot_be_listed(headwater: Headwater, tmp_path: Path) ->
     assert row is not None and not row.ended
     (trouble,) = headwater.engine.troubles()
     assert "stream t: " in trouble and "File name too long" in trouble
+
+
+def test_a_query_that_comes_while_a_plan_is_made(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan is that of the version it is made under, or rows would be told as those of others."""
+    catalog, engine = headwater.catalog, headwater.engine
+    headwater.execute("CREATE QUERY more AS SELECT a FROM s WHERE a > 1")
+    (before,) = catalog.units()
+    read = catalog.members
+    coming = ["CREATE QUERY late AS SELECT a + 1 AS b FROM s WHERE a > 0"]
+
+    def members(unit_id: str) -> list[QueryRow]:
+        while coming:
+            headwater.execute(coming.pop())
+        return read(unit_id)
+
+    monkeypatch.setattr(catalog, "members", members)
+    unit = engine._unit(before)
+    (after,) = catalog.units()
+    assert after.version > before.version
+    assert unit.row.version == after.version
+    assert {query.name for query in unit.queries} == {"q", "more", "late"}

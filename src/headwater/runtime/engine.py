@@ -24,6 +24,7 @@ from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     Lease,
+    QueryRow,
     Rejects,
     StreamRow,
     UnitRow,
@@ -515,7 +516,7 @@ class Engine:
     def _unit(self, row: UnitRow) -> Unit:
         unit = self._units.get(row.id)
         if unit is None or unit.row.version != row.version:
-            queries = tuple(self.catalog.members(row.id))
+            row, queries = self._members(row)
             once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
             before = None if unit is None else unit.plan
             asked = self.catalog.query(part_name(row.id)) if _reads_a_unit(row) else None
@@ -527,6 +528,16 @@ class Engine:
             unit = self._units[row.id] = Unit(row, plan, streams, queries)
         unit.row = row
         return unit
+
+    def _members(self, row: UnitRow) -> tuple[UnitRow, tuple[QueryRow, ...]]:
+        """A unit and its queries of one and the same version: rows that are told under the number of
+        a version must be those of its queries, whoever comes meanwhile."""
+        while True:
+            queries = tuple(self.catalog.members(row.id))
+            now = self.catalog.unit(row.id)
+            if now is None or now.version == row.version:
+                return row, queries
+            row = now
 
     def step(self, unit: Unit) -> bool:
         """Let a unit take in what is new; returns whether there was anything."""
