@@ -253,11 +253,12 @@ def test_the_kill_test_notices_a_careless_commit(crew: Workers, tmp_path: Path, 
 
 def test_a_worker_that_stood_still_is_fenced(crew: Workers, tmp_path: Path) -> None:
     """It stops between the write and the commit of a step until its lease is over; another takes
-    the step and commits it; then the first goes on, and must not commit."""
+    the step and commits it; then the first goes on, and must not commit. It does one thing at a time,
+    as one that stops within another commit would hold the catalog."""
     trial = Trial(tmp_path, seed=2)
     trial.feed()
     stopped = crew.start(
-        trial.order(point="unit: written", signal=signal.SIGSTOP, lease_seconds=1.0)
+        trial.order(point="unit: written", signal=signal.SIGSTOP, lease_seconds=1.0, at_once=1)
     )
     until(lambda: state_of(stopped) == "T")
     written = trial.files_of_units() - trial.segments()

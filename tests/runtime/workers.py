@@ -40,6 +40,7 @@ class Order:
     nth: int = 1
     signal: int = signal.SIGKILL
     lease_seconds: float = 60.0
+    at_once: int = 4
     tidy: bool = True
     careless: str = ""
 
@@ -197,7 +198,9 @@ def work(order: Order) -> None:
         at_point = stop_at(order.point, order.nth, order.signal, between)
         if order.careless:
             _make_careless(headwater.catalog, order.careless, at_point)
-        limits = engines.Limits(lease_seconds=order.lease_seconds, backoff=0.05)
+        limits = engines.Limits(
+            lease_seconds=order.lease_seconds, backoff=0.05, at_once=order.at_once
+        )
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
         )
