@@ -598,11 +598,12 @@ class Engine:
 
 
 def told_to(unit: Unit, step: Step) -> float | None:
-    """To how many queries a row of a step's results is told; None if it has none."""
+    """To how many queries a row of a step's results is told, another unit that reads it being one;
+    None if there are no results."""
     results = [s for s in step.segments if s.log == unit_log(unit.row.id)]
     if not results:
         return None
-    asked = Counter(query.digest for query in unit.queries if not query.hidden)
+    asked = Counter(query.digest for query in unit.queries)
     if not isinstance(unit.plan, Shared | SharedPanes):
         return float(asked.total())
     members = [(asked[digest], member) for digest, member in unit.plan.members.members.items()]
