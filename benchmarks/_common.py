@@ -16,11 +16,9 @@ from headwater.algebra.times import format_timestamp
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.engine import Engine
 from headwater.runtime.session import open_session
+from headwater.runtime.trials import START
 
 COLUMNS = "k INT, v INT, ts TIMESTAMP"
-START = 1_700_000_000
-"""The second at which streams begin."""
-
 PROVIDER = "org.apache.spark.sql.execution.streaming.state"
 STORES = {
     "default state store": f"{PROVIDER}.HDFSBackedStateStoreProvider",

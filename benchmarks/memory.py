@@ -35,6 +35,8 @@ def held(opened: Headwater) -> tuple[float, float, float]:
     jvm = opened.engine.spark._jvm
     assert jvm is not None
     jvm.System.gc()
+    time.sleep(1)  # in which Spark lets go of the blocks of broadcasts that nobody names any more
+    jvm.System.gc()
     heap = jvm.Runtime.getRuntime()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     streams = sum(opened.catalog.log_stats(f"stream:{name}").bytes for name in "ab")

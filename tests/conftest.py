@@ -1,6 +1,8 @@
-"""Options that all tests share."""
+"""Options and the Spark session that all tests share."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,3 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """The one Spark session of a test run; with the Kafka connector where that was fetched."""
+    from headwater.runtime.jars import beside_spark, jars
+    from headwater.runtime.session import open_session
+
+    settings = {"spark.driver.memory": "2g"}
+    if found := beside_spark(jars("connector")):
+        settings["spark.jars"] = ",".join(str(path) for path in found)
+    session = open_session("local[2]", "headwater tests", settings)
+    yield session
+    session.stop()

@@ -70,17 +70,3 @@ def stream(catalog: Catalog) -> Catalog:
     """The same, with a stream s."""
     catalog.declare_stream("s", "", lateness=2)
     return catalog
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
-    """The one Spark session of a test run; with the Kafka connector where that was fetched."""
-    from headwater.runtime.jars import beside_spark, jars
-    from headwater.runtime.session import open_session
-
-    settings = {"spark.driver.memory": "2g"}
-    if found := beside_spark(jars("connector")):
-        settings["spark.jars"] = ",".join(str(path) for path in found)
-    session = open_session("local[2]", "headwater tests", settings)
-    yield session
-    session.stop()

@@ -1,18 +1,30 @@
-"""A join that was measured to leave few rows comes first, whatever the sizes say."""
+"""In which order sources are joined: the cheapest of all by what was measured, or as it is written;
+and all orders give the same rows."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_helpers import opened, settle
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headwater.algebra.canonical import Block, canonicalize
+from headwater.algebra.catalog import Namespace
 from headwater.algebra.types import INT, Field, Schema
+from headwater.cost.operators import CostTable, OperatorCost
+from headwater.cql import parse, parse_query
+from headwater.cql.statements import CreateStream
+from headwater.errors import HeadwaterError
+from headwater.runtime.joinorder import Ordering, term, written_tree
+from headwater.runtime.limits import MODES, checked
 from headwater.runtime.session import derived
 from headwater.runtime.sources.files import READERS, UNPACKED, with_arrival
-
-pytestmark = pytest.mark.spark
 
 QUERY = """CREATE QUERY q AS SELECT a.x, b.x AS y, c.x AS z
     FROM a [RANGE 100 SECONDS], b [RANGE 100 SECONDS], c [RANGE 100 SECONDS]
@@ -20,6 +32,7 @@ QUERY = """CREATE QUERY q AS SELECT a.x, b.x AS y, c.x AS z
 SECOND = 1_000_000
 
 
+@pytest.mark.spark
 def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None:
     """b has fewer tuples than c, but every tuple of a meets all of b, and few meet one of c."""
     with opened(tmp_path, spark) as headwater:
@@ -48,6 +61,7 @@ def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None
         assert len(headwater.query("q").arrow()) == 2 * 20 * 20
 
 
+@pytest.mark.spark
 def test_places_of_rows_are_unique_in_a_file_that_several_tasks_read(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -67,3 +81,148 @@ def test_places_of_rows_are_unique_in_a_file_that_several_tasks_read(
         conf.unset("spark.sql.files.maxPartitionBytes")
     assert placed["n"].to_pylist() == list(range(-1, rows))
     assert len(set(placed["_arrival"].to_pylist())) == rows + 1
+
+
+# ---- the cheapest order
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (k INT, m INT, x INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+    for name in "abcde"
+)
+WINDOW = "[RANGE 100 SECONDS]"
+
+
+def names() -> Namespace:
+    statements = parse(STREAMS)
+    return Namespace.of([s.stream for s in statements if isinstance(s, CreateStream)])
+
+
+def block_of(text: str) -> Block:
+    body = canonicalize(parse_query(text, names())).body
+    assert isinstance(body, Block)
+    return body
+
+
+def joined(conditions: str) -> Block:
+    """Five streams, of which sources are s0 .. s4 in the order of their names."""
+    streams = ", ".join(f"{name} {WINDOW}" for name in "abcde")
+    return block_of(f"SELECT a.x FROM {streams} WHERE {conditions}")
+
+
+CHAIN = "a.k = b.k AND b.m = c.m AND c.x = d.x AND d.k < e.k"
+STAR = "a.k = b.k AND a.m = c.m AND a.x = d.x AND a.x = e.k"
+shares = st.floats(1e-6, 1.0)
+
+
+@given(
+    st.sampled_from((CHAIN, STAR)),
+    st.lists(st.integers(1, 10_000), min_size=5, max_size=5),
+    st.lists(shares, min_size=5, max_size=5),
+    st.lists(shares, min_size=10, max_size=10),
+    st.sampled_from(range(5)),
+    st.sampled_from((OperatorCost(1, 1), OperatorCost(1, 100), OperatorCost(100, 1))),
+)
+def test_no_order_is_cheaper(
+    conditions: str,
+    sizes: list[int],
+    kept: list[float],
+    met: list[float],
+    first: int,
+    cost: OperatorCost,
+) -> None:
+    block = joined(conditions)
+    rows = {f"s{n}": size for n, size in enumerate(sizes)}
+    known = {f"filter s{n}": share for n, share in enumerate(kept)}
+    pairs = [(a, b) for a in range(5) for b in range(a)]
+    for (a, b), share in zip(pairs, met, strict=True):
+        known[f"join s{a} to s{b}"] = share * kept[a]
+    costs = CostTable({**CostTable().costs, "join": cost})
+    found = term(block, f"s{first}", rows, known, ordering=Ordering("throughput", costs)).order
+    links = [frozenset(("s" + str("abcde".index(x[0])), "s" + str("abcde".index(y[0]))))
+             for x, _, y in (c.split() for c in conditions.split(" AND "))]  # fmt: skip
+    equal = [link for link, c in zip(links, conditions.split(" AND "), strict=True) if "=" in c]
+    prices = dict(zip(pairs, met, strict=True))
+
+    def price(order: tuple[str, ...]) -> float | None:
+        """What an order costs, counted anew; None for one with a product that need not be."""
+        total, before = 0.0, rows[order[0]] * kept[int(order[0][1])]
+        for place, alias in enumerate(order[1:], 1):
+            done, n = set(order[:place]), int(alias[1])
+            mine = [link for link in links if alias in link and link & done]
+            if not mine and any(link & done and link - done for link in links):
+                return None
+            after = before * rows[alias] * kept[n] if mine else before * rows[alias] * 0.01
+            for other in {o for link in mine for o in link - {alias}}:
+                m = int(other[1])
+                after *= prices[max(n, m), min(n, m)]
+            total += cost.tuple * before + cost.result * after
+            if not any(link in equal for link in mine):
+                total += costs["select"].tuple * before * rows[alias] * kept[n]
+            before = after
+        return total
+
+    others = permutations(sorted(set(rows) - {f"s{first}"}))
+    possible = [p for o in others if (p := price((f"s{first}", *o))) is not None]
+    mine = price(found)
+    assert mine is not None
+    assert mine <= min(possible) * (1 + 1e-9)
+
+
+def test_a_dearer_step_may_lead_to_a_cheaper_way() -> None:
+    """b leaves fewer rows than c, but c is the way to d, which leaves hardly any."""
+    block = block_of(
+        f"SELECT a.x FROM a {WINDOW}, b {WINDOW}, c {WINDOW}, d {WINDOW} "
+        "WHERE a.k = b.k AND a.m = c.m AND c.x = d.x"
+    )
+    rows = dict.fromkeys(("s0", "s1", "s2", "s3"), 1000)
+    known = {"join s1 to s0": 0.9e-3, "join s2 to s0": 1e-3, "join s3 to s2": 1e-6}
+    orders = {m: term(block, "s0", rows, known, ordering=Ordering(m)).order for m in MODES[:2]}
+    assert orders["greedy"] == ("s0", "s1", "s2", "s3")
+    assert orders["throughput"] == ("s0", "s2", "s3", "s1")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "order"),
+    [
+        ("a W, b W, c W WHERE a.k = b.k AND b.m = c.m", "s1", "s1 s0 s2"),
+        ("c W, b W, a W WHERE a.k = b.k AND b.m = c.m", "s1", "s1 s2 s0"),
+        ("a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k", "s1", "s1 s2 s0"),
+        ("a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k", "s0", "s0 s1 s2"),
+        ("a W p, a W q, b W WHERE p.k = b.k AND q.m = b.m", "s2", "s2 s0 s1"),
+    ],
+)  # fmt: skip
+def test_as_it_is_written(text: str, first: str, order: str) -> None:
+    query = parse_query(
+        f"SELECT 1 AS one FROM {text.replace('W,', WINDOW + ',').replace('W ', WINDOW + ' ')}",
+        names(),
+    )
+    body = canonicalize(query).body
+    assert isinstance(body, Block)
+    written = Ordering("written", written=written_tree(query))
+    assert " ".join(term(body, first, {}, {}, ordering=written).order) == order
+
+
+def test_the_modes_are_named_when_one_is_wrong() -> None:
+    assert checked("optimise", "Greedy") == "greedy"
+    with pytest.raises(HeadwaterError, match="throughput, greedy or written, not fast"):
+        checked("optimise", "fast")
+
+
+@pytest.mark.spark
+def test_all_orders_give_the_same_rows(spark: Any, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    rows = {
+        name: [(rng.randrange(4), rng.randrange(6), n, n * SECOND) for n in range(40)]
+        for name in "abc"
+    }
+    found = {}
+    for mode in MODES:
+        with opened(tmp_path / mode, spark) as headwater:
+            headwater.execute(f"{STREAMS} SET optimise = '{mode}'; {QUERY}")
+            for cut in range(0, 40, 10):
+                for name in "cab":
+                    headwater.push(name, rows[name][cut : cut + 10])
+                settle(headwater)
+            found[mode] = Counter(map(tuple, headwater.query("q").results()))
+    assert found["throughput"] == found["greedy"] == found["written"]
+    assert found["written"].total() > 100

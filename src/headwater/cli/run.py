@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 CLAIM_SECONDS = 60.0
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
-ENGINE_LOG, SPARK_LOG = "engine.log", "spark.log"
+ENGINE_LOG = "engine.log"
 
 
 @dataclass(frozen=True)
@@ -195,44 +195,16 @@ class _Short(logging.Formatter):
         return f"headwater: {record.getMessage()}{why}"
 
 
-@contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Standard output and error, also of processes that are started, go to a file."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    saved = [os.dup(1), os.dup(2)]
-    try:
-        with path.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        for target, kept in enumerate(saved, 1):
-            os.dup2(kept, target)
-            os.close(kept)
-
-
 # ---- the engine
 
 
 def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
-    """The engine with its Spark session; what Java prints goes to a file of the state."""
+    """The engine with its Spark session."""
+    from headwater.cli.spark import started
     from headwater.cli.steering import SteeredEngine
-    from headwater.runtime.session import open_session
 
     asked.say(f"starting Spark on {asked.master}")
-    log = asked.state / SPARK_LOG
-    settings = headwater.session_settings()
-    try:
-        with _output_to(log):
-            spark = open_session(asked.master, settings=settings)
-    except OSError as error:
-        raise RuntimeFailure(
-            f"{log} cannot be written: {error.strerror}; give this user permission to write in "
-            f"{asked.state}, or name another directory with --state"
-        ) from error
-    except RuntimeFailure as error:
-        raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
+    spark = started(asked.state, asked.master, headwater.session_settings())
     return SteeredEngine(headwater.catalog, headwater.state, spark, given=asked.limits)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from headwater.cli.files import Source, fail, read
 from headwater.cli.formats import Format, RowFormat, What, counted, json_line
-from headwater.cli.state import DEFAULT, CatalogUrl, State, opened
+from headwater.cli.state import DEFAULT, CatalogUrl, State, failures, opened
 
 app = typer.Typer()
 
@@ -66,6 +66,10 @@ def run(
         str | None,
         typer.Option(help="The policy by which units step.", show_default="bsd-early"),
     ] = None,
+    optimise: Annotated[
+        str | None,
+        typer.Option(help="How joins are ordered.", show_default="throughput"),
+    ] = None,
     longest_wait: Annotated[
         float | None,
         typer.Option(
@@ -78,8 +82,6 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
-    from headwater.cli.state import failures
-
     source = None if file is None else read(file)
     with failures(source):
         from headwater.cli.run import Run
@@ -93,6 +95,7 @@ def run(
         "rows_ahead": rows_ahead,
         "retries": retries,
         "scheduler": scheduler,
+        "optimise": optimise,
         "longest_wait": longest_wait,
     }
     with failures(source):
@@ -210,6 +213,22 @@ def status(
         from headwater.cli import listing
 
         listing.status(catalog, state, format)
+
+
+@app.command()
+def calibrate(
+    state: State = DEFAULT,
+    rows: Annotated[
+        int, typer.Option(min=1000, help="Tuples of a stream; more take longer and tell better.")
+    ] = 150_000,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    format: AsFormat = Format.table,
+) -> None:
+    """Measure what each kind of operator costs on this machine, for `tune` and for the engine."""
+    with failures():
+        from headwater.cli.calibrate import calibrate_here
+
+        calibrate_here(state, rows, master, format)
 
 
 @app.command()

@@ -88,6 +88,8 @@ def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
     first = tokens[0]
     if first.token_type not in _QUERY_STARTS:
         hint = did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
+        if word(first) in OUTPUTS:
+            hint = f"the query goes in parentheses: {word(first)}(SELECT ...)"
         found = shown(first, text)
         raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
     words = _Words(text, tokens)

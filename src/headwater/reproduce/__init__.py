@@ -7,6 +7,19 @@ from headwater.reproduce.scheduling import SCHEDULING
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
 from headwater.reproduce.whitewater import WHITEWATER
 
+
+def _practice(settings: Settings) -> Report:
+    from headwater.reproduce.on_spark import practice
+
+    return practice(settings)
+
+
+def _prediction(settings: Settings) -> Report:
+    from headwater.reproduce.on_spark import prediction
+
+    return prediction(settings)
+
+
 FIGURES: dict[str, Figure] = {
     "streamreuse-ew": Figure(
         "StreamReuse, figures 3, 5, 7 and 8: an airline's queries", enterprise
@@ -17,6 +30,8 @@ FIGURES: dict[str, Figure] = {
     ),
     **SCHEDULING,
     **WHITEWATER,
+    "whitewater-run": Figure("WhiteWater, section 6.4, on Spark", _practice, seeds=1),
+    "whitewater-prediction": Figure("WhiteWater: predicted rates, on Spark", _prediction, seeds=1),
 }
 
 __all__ = [

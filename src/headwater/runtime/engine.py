@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headwater.cost.operators import CostTable, read_costs
 from headwater.errors import CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
@@ -62,6 +63,8 @@ from headwater.schedule import policy_named
 
 log = logging.getLogger("headwater")
 
+COSTS = "costs.toml"
+"""What operators cost, in the state directory, if `headwater calibrate` measured it."""
 TIDY_SECONDS = 30.0
 LONGEST_BACKOFF = 60.0
 COLD_PATIENCE = 20.0
@@ -105,6 +108,7 @@ class Engine:
             self.limits,
             self._at_point,
             self.meter,
+            costs_of(self.state),
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
@@ -614,6 +618,12 @@ def told_to(unit: Unit, step: Step) -> float | None:
 
 def _reads_a_unit(row: UnitRow) -> bool:
     return any(name.startswith("unit:") for name in row.inputs)
+
+
+def costs_of(state: Path) -> CostTable:
+    """What operators cost where a state runs; raises InputError for a file that is not right."""
+    path = state / COSTS
+    return read_costs(path) if path.exists() else CostTable()
 
 
 def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:

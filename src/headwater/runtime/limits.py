@@ -15,6 +15,9 @@ from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, nearest
 from headwater.schedule import policy_named
 
+MODES = ("throughput", "greedy", "written")
+"""How the order of joins can be chosen."""
+
 Setting = int | float | str
 
 
@@ -46,6 +49,8 @@ class Limits:
     longest_wait: float = 60.0
     """Seconds after which a unit that has something to take in steps before all that have not waited
     for so long, whatever the policy."""
+    optimise: str = "throughput"
+    """How the order of joins is chosen: throughput, greedy or written."""
     interval: float = 1.0
     """Seconds between two looks for input when there was none."""
 
@@ -62,6 +67,8 @@ def checked(name: str, value: Value) -> Setting:
         raise HeadwaterError(f"there is no option {name}; {nearest(name, NAMES)}")
     if name == "scheduler":
         return policy_named(str(value)).name
+    if name == "optimise":
+        return _mode(str(value))
     kind: type[int] | type[float] = type(getattr(Limits(), name))
     least = _LEAST.get(name, 1)
     try:
@@ -72,6 +79,12 @@ def checked(name: str, value: Value) -> Setting:
         what = "a whole number" if kind is int else "a number of seconds"
         raise HeadwaterError(f"{name} is {what} from {least} on, not {value}")
     return number
+
+
+def _mode(value: str) -> str:
+    if value.lower() not in MODES:
+        raise HeadwaterError(f"optimise is {', '.join(MODES[:-1])} or {MODES[-1]}, not {value}")
+    return value.lower()
 
 
 def effective(base: Limits, options: Mapping[str, str], given: Mapping[str, Setting]) -> Limits:

@@ -14,6 +14,8 @@ from pyspark.sql.types import StructType
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Rows
+from headwater.cost.operators import CostTable
+from headwater.cql import CreateQuery, parse
 from headwater.reuse.groups import Groups
 from headwater.reuse.members import Members
 from headwater.runtime import files
@@ -42,7 +44,7 @@ from headwater.runtime.compile.delta import PART
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import next_instants
-from headwater.runtime.joinorder import Term
+from headwater.runtime.joinorder import Ordering, Term, Tree, written_tree
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
@@ -91,6 +93,8 @@ class Unit:
     queries: tuple[QueryRow, ...] = ()
     """Those that the plan is made for."""
     panes_schema: StructType | None = None
+    written: Tree | None = None
+    """The joins of its first query, if they were asked for."""
     growth: float = 1.0
     """Rows out for a row in, of late."""
     watch: Watch = field(default_factory=Watch)
@@ -198,6 +202,7 @@ class Stepper:
     limits: Limits
     at_point: Callable[[str], None]
     meter: Meter
+    costs: CostTable = field(default_factory=CostTable)
 
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
@@ -451,8 +456,21 @@ class Stepper:
         joins = self.meter.values(unit.row.id)
         tables = self._tables(unit, spark)
         joined = self._joined(unit.plan, spark) if isinstance(unit.plan, Shared) else None
-        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins, joined)
+        ordering = self._ordering(unit)
+        frame, unit.terms = delta_step(spark, unit.plan, inputs, tables, joins, joined, ordering)
         return frame
+
+    def _ordering(self, unit: Unit) -> Ordering:
+        """How the joins of a unit are ordered."""
+        if self.limits.optimise != "written":
+            return Ordering(self.limits.optimise, self.costs)
+        if unit.written is None:
+            queries = unit.queries or tuple(self.catalog.members(unit.row.id))
+            text = min(queries, key=lambda query: query.accepted_at).definition
+            (statement,) = parse(text, self.definitions.names)
+            assert isinstance(statement, CreateQuery)
+            unit.written = written_tree(statement.query)
+        return Ordering(self.limits.optimise, self.costs, unit.written)
 
     def _joined(self, plan: Shared, spark: SparkSession) -> Callable[[Part], DataFrame]:
         """Reads the rows that another unit has joined for this one."""

@@ -40,7 +40,7 @@ from headwater.runtime.compile.windows import (
     opened,
     with_views,
 )
-from headwater.runtime.joinorder import Term, term
+from headwater.runtime.joinorder import Ordering, Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
 BROADCAST_ROWS = 200_000
@@ -75,9 +75,11 @@ def delta_step(
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
     joined: Callable[[Part], DataFrame] | None = None,
+    ordering: Ordering | None = None,
 ) -> tuple[DataFrame | None, list[Term]]:
     """The results or panes that the delta brings, None if it brings none for certain; and the terms
-    that make them. `joined` reads the rows of another unit."""
+    that make them. `joined` reads the rows of another unit, `ordering` says in which order sources
+    are joined."""
     terms: list[Term] = []
     texts: list[str] = []
     with _views(spark) as view:
@@ -95,7 +97,8 @@ def delta_step(
                 else:
                     views[other] = view(chosen[other].read(spark, scans[other].schema))
             rows = {other: part.rows for other, part in chosen.items()}
-            terms.append(term(plan.block, alias, rows, selectivities, _joined_before(plan)))
+            part = _joined_before(plan)
+            terms.append(term(plan.block, alias, rows, selectivities, part, ordering))
             order = terms[-1].order
             texts.append(plan.term(order, views, _broadcast(order, rows)))
         if not texts:

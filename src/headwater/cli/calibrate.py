@@ -1,0 +1,44 @@
+"""`headwater calibrate`: measure what operators cost on this machine, and keep it with the state."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from headwater.cli.formats import Format, json_line
+from headwater.cli.spark import started
+from headwater.cli.tables import console, table
+from headwater.cost.operators import CostTable, costs_text
+from headwater.runtime.calibrate import calibrate
+from headwater.runtime.engine import COSTS
+from headwater.runtime.place import made
+
+
+def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
+    """Measure, write the file, and print what it says."""
+    path = made(state) / COSTS
+    typer.echo(f"starting Spark on {master}; the machine should have nothing else to do", err=True)
+    spark = started(state, master, {})
+    try:
+        costs = calibrate(spark, rows, told=lambda words: typer.echo(words, err=True))
+    finally:
+        with suppress(Exception):  # of Java that has ended already
+            spark.stop()
+    beside = path.with_suffix(".new")
+    beside.write_text(costs_text(costs))
+    beside.replace(path)
+    if format is Format.json:
+        json_line({kind: vars(cost) for kind, cost in costs.costs.items()})
+    else:
+        print_costs(costs)
+        typer.echo(f"\nwritten to {path}, in seconds of a core: a site of 4 cores has cpu = 4")
+
+
+def print_costs(costs: CostTable) -> None:
+    """Microseconds of each kind, the dearest first."""
+    ordered = sorted(costs.costs.items(), key=lambda one: -one[1].tuple)
+    rows = [(k, f"{c.tuple * 1e6:,.3f}", f"{c.result * 1e6:,.3f}") for k, c in ordered]
+    columns = [("operator", False), ("us a tuple", True), ("us a result", True)]
+    console().print(table("", columns, rows))

@@ -1,0 +1,47 @@
+"""Spark as the commands start it: what Java prints goes to a file of the state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import RuntimeFailure
+from headwater.runtime.session import open_session
+
+LOG = "spark.log"
+
+
+def started(state: Path, master: str, settings: Mapping[str, str]) -> Any:
+    """A session; raises RuntimeFailure that says where Spark's own words are."""
+    log = state / LOG
+    try:
+        with _output_to(log):
+            return open_session(master, settings=settings)
+    except OSError as error:
+        raise RuntimeFailure(
+            f"{log} cannot be written: {error.strerror}; give this user permission to write in "
+            f"{state}, or name another directory with --state"
+        ) from error
+    except RuntimeFailure as error:
+        raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Standard output and error, also of processes that are started, go to a file."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for target, kept in enumerate(saved, 1):
+            os.dup2(kept, target)
+            os.close(kept)
