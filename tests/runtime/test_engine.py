@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query, unparse
+from headwater.runtime import steps
 from headwater.runtime.catalog import unit_log
 from headwater.runtime.files import gapless
 from headwater.runtime.housekeeping import sweep
@@ -209,6 +210,41 @@ def check_every_kind(spark: Any, tmp_path: Path, catalog: str | None = None) -> 
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, TABLES), name
             assert expected(query, data, TABLES), f"{name}: nothing was compared"
+
+
+BANDED = (
+    KINDS["join"],
+    KINDS["sliding join"],
+    KINDS["self-join"],
+    "SELECT b.item, a.item AS other FROM bids [RANGE 1 SEC] b, asks [NOW] a WHERE b.item < a.item",
+    """SELECT b.bidder, a.note, c.note AS third FROM bids [RANGE 1 SEC] b, asks [RANGE 2 SEC] a,
+        asks [RANGE 500 MILLISECONDS] c, items i WHERE b.item = a.item AND c.note = a.note AND i.item = b.item""",
+    """SELECT b.item, a.note, u.item AS old FROM bids [RANGE 1 SEC] b, asks [RANGE 1 SEC] a,
+        asks [RANGE UNBOUNDED] u WHERE b.item = a.item AND u.item = b.item""",
+    """SELECT b.item, COUNT(*) AS n FROM bids [RANGE 1 SEC SLIDE 1 SEC] b, asks [RANGE 1 SEC SLIDE 1 SEC] a
+        WHERE b.item = a.item GROUP BY b.item""",
+)
+
+
+def test_joins_by_bands_of_time(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a long delta is joined, with few rows; also of times before the epoch."""
+    banded: list[str] = []
+    bands_of = steps._bands
+
+    def bands(*given: Any) -> Any:
+        found = bands_of(*given)
+        banded.extend(found)
+        return found
+
+    for name in ("BANDED_ROWS", "BANDED_SPAN", "BANDED_MET"):
+        monkeypatch.setattr(steps, name, 0)
+    monkeypatch.setattr(steps, "_bands", bands)
+    data = {
+        name: [(*row[:-1], row[-1] - 6_000_000) for row in rows]
+        for name, rows in sample(1, size=60).items()
+    }
+    check_all(spark, [parse_query(text, SOURCES) for text in BANDED], data, TABLES, seed=1)
+    assert len(banded) >= 7
 
 
 POINTS = ["unit: written", "unit: committed"]

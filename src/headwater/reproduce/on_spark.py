@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import correlation
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -162,11 +163,13 @@ def measured(spark: Any, folder: Path, query: str, rows: int, number: int) -> fl
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's, of values of which no two are equal."""
-    n = len(one)
-    ranks = [{v: rank for rank, v in enumerate(sorted(values))} for values in (one, other)]
-    apart = sum((ranks[0][a] - ranks[1][b]) ** 2 for a, b in zip(one, other, strict=True))
-    return 1 - 6 * apart / (n * (n * n - 1))
+    """Spearman's; equal values have the mean of their ranks."""
+    return correlation(_ranks(one), _ranks(other))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [ordered.index(v) + (ordered.count(v) - 1) / 2 for v in values]
 
 
 def predictions(

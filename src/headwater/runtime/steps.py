@@ -29,7 +29,7 @@ from headwater.runtime.compile import (
     Shared,
     SharedPanes,
 )
-from headwater.runtime.compile.delta import PART
+from headwater.runtime.compile.delta import BAND, PART, Views, band_of
 from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE
 from headwater.runtime.compile.shared import Part as Joined
 from headwater.runtime.compile.sharedpanes import ALL
@@ -40,8 +40,12 @@ from headwater.runtime.compile.windows import (
     opened,
     with_views,
 )
-from headwater.runtime.joinorder import Ordering, Term, term
+from headwater.runtime.joinorder import UNMEASURED, Ordering, Term, term
 from headwater.runtime.sparksql import quoted, spark_type
+
+BANDED_ROWS, BANDED_SPAN, BANDED_MET = 30_000, 3, 4.0
+"""A join goes by bands of time if it reads so many rows, its delta is so many bands long, and a tuple
+would be paired with so many others by its key alone."""
 
 BROADCAST_ROWS = 200_000
 """A side of a join with at most so many rows is sent whole to every task."""
@@ -89,18 +93,21 @@ def delta_step(
             chosen = _term_parts(plan, inputs, place) if inputs[alias].new else None
             if chosen is None:
                 continue
-            views = dict(table_views)
-            for other in plan.feeds:
-                if other == PART:
-                    assert joined is not None
-                    views[other] = view(joined(chosen[other]))
-                else:
-                    views[other] = view(chosen[other].read(spark, scans[other].schema))
             rows = {other: part.rows for other, part in chosen.items()}
             part = _joined_before(plan)
             terms.append(term(plan.block, alias, rows, selectivities, part, ordering))
             order = terms[-1].order
-            texts.append(plan.term(order, views, _broadcast(order, rows)))
+            bands = _bands(plan, terms[-1], inputs[alias].new, selectivities)
+            names = dict(table_views)
+            for other in plan.feeds:
+                if other == PART:
+                    assert joined is not None
+                    names[other] = view(joined(chosen[other]))
+                else:
+                    frame = chosen[other].read(spark, scans[other].schema)
+                    names[other] = view(_banded(frame, other, alias, bands))
+            views = Views(names, _broadcast(order, rows), frozenset(bands))
+            texts.append(plan.term(order, views))
         if not texts:
             return None, terms
         text = plan.whole(texts)
@@ -117,6 +124,65 @@ def _broadcast(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
     """The sources to send whole: all that are small, but for the largest of them all."""
     largest = max(rows, key=lambda alias: rows[alias])
     return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Tuples from so long before a tuple of the delta to so long after it can meet it; bands of that
+    length together are one stretch of time."""
+
+    before: int
+    after: int
+
+    @property
+    def length(self) -> int:
+        return self.before + self.after + 1
+
+    def number(self, time: str) -> str:
+        """SQL of the band that a time is in."""
+        return f"(({time}) - pmod({time}, {self.length}L)) div {self.length}L"
+
+
+def _bands(
+    plan: Delta | Shared | Panes | SharedPanes,
+    term: Term,
+    delta: Sequence[Segment],
+    known: Mapping[str, float],
+) -> dict[str, Band]:
+    """The sources that are joined by bands of time besides their conditions.
+
+    That is worth it where the delta is much longer than what a tuple can meet, as when there is much to
+    catch up with: without it a tuple is paired with all that have its key, whatever their time.
+    """
+    first = term.order[0]
+    if first == PART or sum(term.rows.values()) < BANDED_ROWS:
+        return {}
+    span = max(s.largest_time or 0 for s in delta) - min(s.least_time or 0 for s in delta)
+    found = {}
+    for alias, name in zip(term.order[1:], term.joins(), strict=True):
+        if alias == PART or alias not in term.rows:
+            continue
+        before, after = plan.reach(alias)
+        if before is None or span < BANDED_SPAN * (before + after + 1):
+            continue
+        band = Band(before, after)
+        met = term.rows[alias] * known.get(name, UNMEASURED) * span / band.length
+        if met >= BANDED_MET:
+            found[alias] = band
+    return found
+
+
+def _banded(frame: DataFrame, alias: str, first: str, bands: Mapping[str, Band]) -> DataFrame:
+    """The tuples of a source with their bands: those of the delta in the one that they are in, others
+    in each that has tuples they can meet."""
+    if alias == first:
+        numbers = [f"{band.number(TIME)} AS {band_of(other)}" for other, band in bands.items()]
+        return frame.selectExpr("*", *numbers) if numbers else frame
+    if alias not in bands:
+        return frame
+    band = bands[alias]
+    least, last = band.number(f"{TIME} - {band.after}L"), band.number(f"{TIME} + {band.before}L")
+    return frame.selectExpr("*", f"explode(sequence({least}, {last})) AS {BAND}")
 
 
 @dataclass(frozen=True)
@@ -306,7 +372,7 @@ def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
         views = {a: view(read(spark, scan.schema, [])) for a, scan in plan.scans}
         for alias, table in plan.tables:
             views[alias] = view(spark.createDataFrame([], stream_schema(table.schema)))
-        return spark.sql(plan.whole([plan.term(list(views), views, ())])).schema
+        return spark.sql(plan.whole([plan.term(list(views), Views(views))])).schema
 
 
 def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
@@ -328,7 +394,7 @@ def made_panes(
             name = view(windows[alias])
             views[alias] = opened(name, scan.window) if isinstance(scan.window, Rows) else name
         order = term(plan.block, plan.scans[0][0], {}, {}).order
-        return spark.sql(plan.whole([plan.term(order, views, ())]))
+        return spark.sql(plan.whole([plan.term(order, Views(views))]))
 
 
 def instants_step(

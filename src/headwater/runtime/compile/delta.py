@@ -30,6 +30,25 @@ PART = "part"
 """The alias of rows that another unit has joined already; each source of them is a struct."""
 
 
+BAND = "_band"
+"""A column that tuples of a source have in common with those of the delta that they can meet."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """What a term reads: a view for each source, which of them are sent whole to every task, and which
+    have a band in common with the first one."""
+
+    names: Mapping[str, str]
+    broadcast: Sequence[str] = ()
+    banded: frozenset[str] = frozenset()
+
+
+def band_of(alias: str) -> str:
+    """The column of the first source that is equal to the band of another."""
+    return f"{BAND}_{alias}"
+
+
 @dataclass(frozen=True)
 class Delta:
     """A select-project-join of windows and tables; a window by rows has been opened before."""
@@ -94,9 +113,9 @@ class Delta:
         before = None if None in own else max((s for s in own if s is not None), default=0)
         return (None if before is None else before + slack, after + slack)
 
-    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+    def term(self, order: Sequence[str], views: Views) -> str:
         """SQL of one term: `_tau` and the items of sources joined in that order."""
-        return self.select([f"{self.entry} AS _tau", *self._items()], order, views, broadcast)
+        return self.select([f"{self.entry} AS _tau", *self._items()], order, views)
 
     def whole(self, terms: Sequence[str]) -> str:
         """SQL of all that a delta brings, from its terms."""
@@ -109,8 +128,7 @@ class Delta:
         self,
         items: Iterable[str],
         order: Sequence[str],
-        views: Mapping[str, str],
-        broadcast: Sequence[str],
+        views: Views,
     ) -> str:
         """SQL of items over the combinations that the windows hold at once."""
         pending = [
@@ -124,13 +142,18 @@ class Delta:
             is_first = not lines
             ready = [text for read, text in pending if {c.relation for c in read} <= bound]
             pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
+            if alias in views.banded:
+                ready.append(f"{order[0]}.{band_of(alias)} = {alias}.{BAND}")
             if is_first:
                 first = ready
-                lines.append(f"FROM {views[alias]} {alias}")
+                lines.append(f"FROM {views.names[alias]} {alias}")
             else:
-                lines.append(f"JOIN {views[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}")
+                lines.append(
+                    f"JOIN {views.names[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}"
+                )
         conditions = [*first, *self._held()]
-        hint = f"/*+ BROADCAST({', '.join(broadcast)}) */ " if broadcast else ""
+        sent = ", ".join(views.broadcast)
+        hint = f"/*+ BROADCAST({sent}) */ " if sent else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])
 

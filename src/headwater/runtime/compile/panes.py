@@ -11,7 +11,7 @@ with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.delta import Delta, dotted
+from headwater.runtime.compile.delta import Delta, Views, dotted
 from headwater.runtime.compile.instants import told
 from headwater.runtime.compile.windows import last_multiple, least, next_multiple
 from headwater.runtime.sparksql import aggregate_sql, quoted, spark_type, sql
@@ -129,10 +129,10 @@ class Panes:
 
     # ---- absorbing
 
-    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+    def term(self, order: Sequence[str], views: Views) -> str:
         """SQL of the rows that one term of the delta join brings."""
         span = [f"{self.delta.entry} AS {FROM}", f"{self.delta.exit} AS {TO}"]
-        return self.delta.select([*span, *self.items()], order, views, broadcast)
+        return self.delta.select([*span, *self.items()], order, views)
 
     def items(self) -> list[str]:
         """SQL of what panes are made of: keys, and the arguments of aggregates."""

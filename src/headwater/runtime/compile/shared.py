@@ -20,7 +20,7 @@ from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.members import HELD, Members, Shape
 from headwater.reuse.shapes import Axis, Table
-from headwater.runtime.compile.delta import PART, Delta, dotted
+from headwater.runtime.compile.delta import PART, Delta, Views, dotted
 from headwater.runtime.compile.windows import (
     TIME,
     entry_instant,
@@ -114,12 +114,12 @@ class Shared:
 
     # ---- the rows of the operator
 
-    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+    def term(self, order: Sequence[str], views: Views) -> str:
         """SQL of one term: the times of tuples and the columns that queries need."""
         columns = sorted(self.members.operator.columns, key=str)
         items = [f"{dotted(c)} AS {_wide(c)}" for c in columns]
         items += [f"{alias}.{TIME} AS {_time(alias)}" for alias, _ in self.scans]
-        return self.delta.select(items, order, views, broadcast)
+        return self.delta.select(items, order, views)
 
     # ---- what queries want of them
 

@@ -7,7 +7,7 @@ are the same for all, and panes are as for one query. Each telling reads the pan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.predicate import ANYTHING
 from headwater.algebra.windows import Range
 from headwater.reuse.groups import Groups, Telling
-from headwater.runtime.compile.delta import Delta
+from headwater.runtime.compile.delta import Delta, Views
 from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial
 from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE, arrays, cell, is_found, search
 from headwater.runtime.compile.windows import TIME, last_multiple, next_multiple, with_views
@@ -103,15 +103,15 @@ class SharedPanes:
 
     # ---- absorbing
 
-    def term(self, order: Sequence[str], views: Mapping[str, str], broadcast: Sequence[str]) -> str:
+    def term(self, order: Sequence[str], views: Views) -> str:
         """SQL of the rows that one term of the delta join brings."""
         if not self._is_alone:
-            return self.panes.term(order, views, broadcast)
+            return self.panes.term(order, views)
         time, granule = f"{order[0]}.{TIME}", self.members.granule
         begins = next_multiple(time, granule) if granule > 1 else time
         ended = last_multiple(time, granule) if granule > 1 else time
         spans = [f"{begins} AS {FROM}", f"{ended} + {self.members.reach}L AS {TO}"]
-        return self.delta.select([*spans, *self.panes.items()], order, views, broadcast)
+        return self.delta.select([*spans, *self.panes.items()], order, views)
 
     def whole(self, terms: Sequence[str]) -> str:
         return self.panes.whole(terms)
