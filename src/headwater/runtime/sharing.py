@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.algebra.canonical import Canonical, canonicalize
-from headwater.algebra.catalog import Stream
+from headwater.algebra.catalog import Namespace, Stream
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Project, Scan, TableScan, relations
 from headwater.algebra.windows import Range
@@ -51,9 +51,15 @@ class Sharing:
     _forms: dict[str, Form] = field(default_factory=dict)
 
     def form(self, query: QueryRow) -> Form:
-        if query.digest not in self._forms:
-            self._forms[query.digest] = form_of(self.canonical(query))
-        return self._forms[query.digest]
+        return self.forms([query])[0]
+
+    def forms(self, queries: Sequence[QueryRow]) -> tuple[Form, ...]:
+        """The forms of queries, in order; what they name is looked up once for all."""
+        names = self.definitions.names
+        for query in queries:
+            if query.digest not in self._forms:
+                self._forms[query.digest] = form_of(_canonical(query, names))
+        return tuple(self._forms[query.digest] for query in queries)
 
     def forget_all_but(self, digests: Collection[str]) -> None:
         """Keep nothing in memory of queries that are gone."""
@@ -61,9 +67,7 @@ class Sharing:
             del self._forms[digest]
 
     def canonical(self, query: QueryRow) -> Canonical:
-        (statement,) = parse(query.definition, self.definitions.names)
-        assert isinstance(statement, CreateQuery)
-        return canonicalize(statement.query)
+        return _canonical(query, self.definitions.names)
 
     def plan(
         self,
@@ -81,7 +85,7 @@ class Sharing:
         first = next(iter(by_digest.values()))
         if alone or self.form(first).kind is Kind.WHOLE:
             return compiled(self.canonical(first))
-        forms = tuple(self.form(by_digest[digest]) for digest in sorted(by_digest))
+        forms = self.forms([by_digest[digest] for digest in sorted(by_digest)])
         if forms[0].kind is Kind.GROUP:
             kept = _kept(forms, before)
             return SharedPanes(Groups(_operator(kept, before), forms, kept))
@@ -108,6 +112,12 @@ class Sharing:
             tuple(at[name] for name in columns),
             {alias[s.alias]: s.time for s in sources if isinstance(s, Scan)},
         )
+
+
+def _canonical(query: QueryRow, names: Namespace) -> Canonical:
+    (statement,) = parse(query.definition, names)
+    assert isinstance(statement, CreateQuery)
+    return canonicalize(statement.query)
 
 
 def _kept(forms: tuple[Form, ...], before: Plan | None) -> tuple[Form, ...]:

@@ -172,6 +172,17 @@ def keep_event(transaction: Transaction, kind: str, subject: str, detail: Json) 
     return Event(number, transaction.now, kind, subject, detail)
 
 
+def keep_events(transaction: Transaction, kind: str, subjects: Sequence[str]) -> None:
+    """Add an event about each, all at once."""
+    table = schema.events
+    same = {"at": transaction.now, "kind": kind, "detail": {}}
+    new = [{**same, "subject": subject} for subject in subjects]
+    if new:
+        transaction.connection.execute(sa.insert(table), new)
+        newest = sa.select(sa.func.max(table.c.id)).scalar_subquery()
+        transaction.connection.execute(sa.delete(table).where(table.c.id <= newest - KEPT_EVENTS))
+
+
 def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:
     """Count what was refused and keep the newest records; raises CatalogError for no stream."""
     table = schema.streams

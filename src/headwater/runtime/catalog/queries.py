@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from headwater.errors import CatalogError, Overtaken, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
-from headwater.runtime.catalog.journal import keep_event
+from headwater.runtime.catalog.journal import keep_events
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
     HIDDEN,
@@ -128,8 +128,7 @@ class Queries(Store):
             change = sa.update(_Q).where(running).values(state="finished", error="")
             transaction.connection.execute(change, [{"which": name} for name in names])
             _change_members(transaction, unit_id)
-            for name in names:
-                keep_event(transaction, "query finished", name, {})
+            keep_events(transaction, "query finished", names)
 
     def settle_ends(self, ends: Mapping[str, int]) -> None:
         """Note the ends of queries whose lifetime has begun to count; once, the first stays."""
