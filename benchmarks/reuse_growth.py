@@ -56,6 +56,10 @@ def covered(queries: int, flights: Sequence[int]) -> list[Asked]:
     return [first, *islice(between, queries // 2), *islice(numbers, (queries - 1) // 2)]
 
 
+AT_ONCE = 1_000
+"""Queries that are submitted in one text; there is a limit to its length."""
+
+
 @dataclass(frozen=True)
 class Size:
     """What so many queries cost: the seconds of submitting them, of their first step, of the rows that
@@ -100,7 +104,8 @@ def run(
 def _submit(opened: Headwater, folder: Path, asked: Sequence[Asked]) -> float:
     opened.execute(declarations(folder))
     begun = perf_counter()
-    opened.execute("\n".join(cql(one) for one in asked))
+    for first in range(0, len(asked), AT_ONCE):
+        opened.execute("\n".join(cql(one) for one in asked[first : first + AT_ONCE]))
     return perf_counter() - begun
 
 

@@ -153,7 +153,7 @@ def settle(catalog: Catalog, unit_id: str) -> None:
     unit = catalog.unit(unit_id)
     if unit is None or unit.state == "dropped":
         return
-    wanted = catalog.running_members(unit_id)[0] > 0
+    wanted = catalog.runs_any(unit_id)
     if wanted and unit.state != "running":
         catalog.set_unit_state(unit_id, "running")
     elif not wanted and unit.state == "running":

@@ -136,7 +136,9 @@ _MEMBERS: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS)
+_MANY: Migration = ("CREATE INDEX queries_digest ON queries (digest)",)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

@@ -232,10 +232,18 @@ class Queries(Store):
             running, mortal = connection.execute(mine).one()
             return int(running), int(mortal)
 
+    def runs_any(self, unit_id: str) -> bool:
+        """Whether a query of a unit runs."""
+        one = sa.select(_Q.c.name).join(_M, _M.c.query == _Q.c.name).limit(1)
+        with self._database.read() as connection:
+            mine = one.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+            return connection.execute(mine).first() is not None
+
     def members_of_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
-        """The queries of that digest that the unit answers."""
-        of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
-        return self._rows(QueryRow, of_unit.where(_Q.c.digest == digest))
+        """The queries of that digest that the unit answers; found by the digest, as a unit may
+        answer thousands."""
+        mine = sa.exists().where(_M.c.unit_id == unit_id, _M.c.query == _Q.c.name)
+        return self._rows(QueryRow, sa.select(_Q).where(_Q.c.digest == digest, mine))
 
     def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
         """The first few of the other queries of a query's unit, as spelled, and how many there are."""
