@@ -267,6 +267,21 @@ class Ledger:
         """Nothing before this will be taken back."""
         self._journal.clear()
 
+    def parts(self, stream: int) -> Iterator[tuple[int, int]]:
+        """The streams, with their sites, that a served stream depends on, itself included."""
+        waiting, seen = [(stream, self.served[stream])], set[tuple[int, int]]()
+        while waiting:
+            s, site = pair = waiting.pop()
+            if pair in seen:
+                continue
+            seen.add(pair)
+            yield pair
+            origin = self.origins[s][site]
+            if origin >= 0:
+                waiting += [(i, site) for i in self.problem.operators[origin].inputs]
+            elif origin < SOURCE:
+                waiting.append((s, SOURCE - 1 - origin))
+
     def related(self, streams: Iterable[int]) -> list[int]:
         """The served streams of whose plans some of these streams may be part, in order."""
         wanted = set(streams)
