@@ -106,11 +106,6 @@ def _demand(problem: Problem, plan: Plan) -> Iterator[Broken]:
 def _availability(problem: Problem, plan: Plan) -> Iterator[Broken]:
     """Whoever reads, sends or serves a stream has to hold it."""
     found = held(problem, plan)
-    claimed = (
-        {(s.target, s.stream) for s in plan.sends}
-        | {(r.site, problem.operators[r.operator].output) for r in plan.runs}
-        | found
-    )
     needed = [(s.origin, s.stream, "sends") for s in plan.sends]
     needed += [(s.site, s.stream, "serves") for s in plan.serves]
     needed += [
@@ -118,14 +113,30 @@ def _availability(problem: Problem, plan: Plan) -> Iterator[Broken]:
         for run in plan.runs
         for stream in problem.operators[run.operator].inputs
     ]
-    for site, stream, does in sorted(set(needed)):
-        if (site, stream) in found:
-            continue
+    missing = sorted({need for need in needed if need[:2] not in found})
+    claimed = _claimed(problem, plan, found) if missing else found
+    for site, stream, does in missing:
         where, name = problem.sites[site].name, problem.streams[stream].name
         if (site, stream) in claimed:
             yield Broken("causality", where, 1, f"it {does} {name}, which only feeds itself")
         else:
             yield Broken("availability", where, 1, f"it {does} {name}, which it does not hold")
+
+
+def _claimed(problem: Problem, plan: Plan, found: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """What sites would hold if streams could feed themselves."""
+    made = [(r.site, problem.operators[r.operator]) for r in plan.runs]
+    claimed = set(found)
+    claimed |= {(s.target, s.stream) for s in plan.sends}
+    claimed |= {(site, operator.output) for site, operator in made}
+    while True:
+        kept = found | {(s.target, s.stream) for s in plan.sends if (s.origin, s.stream) in claimed}
+        for site, operator in made:
+            if all((site, s) in claimed for s in operator.inputs):
+                kept.add((site, operator.output))
+        if kept == claimed:
+            return claimed
+        claimed = kept
 
 
 def _resources(problem: Problem, plan: Plan) -> Iterator[Broken]:

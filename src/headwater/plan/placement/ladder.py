@@ -66,13 +66,15 @@ class Ladder:
         return Decision(query, False, self.steps[-1], proven, short)
 
 
-def exact(ledger: Ledger, queries: Sequence[int], seconds: float) -> tuple[bool, bool]:
+def exact(
+    ledger: Ledger, queries: Sequence[int], seconds: float, gap: float = GAP
+) -> tuple[bool, bool]:
     """Plan the scope of queries anew; whether all are served now, and if not whether none can be."""
     if seconds <= 0:
         return False, False
     wanted = [ledger.problem.queries[query].stream for query in queries]
     form = Compact(Rest(ledger, wanted), wanted)
-    solution = by_cp_sat(form.program, seconds, GAP)
+    solution = by_cp_sat(form.program, seconds, gap)
     if solution.values is None:
         return False, solution.status is Status.INFEASIBLE
     plan = form.plan(solution, queries)

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from headwater.plan.placement.program import Arrays, Floats, Program, Solution, Status
 
 DIGITS = 1e9
-PRICES = 1e6
+PRICES = 1e9
 """The largest factor of what is minimised, in whole numbers."""
 
 FAST = 2.0
@@ -103,10 +103,10 @@ def _whole(arrays: Arrays, starts: Floats) -> tuple[list[int], list[int], list[i
         fraction |= finite & (np.where(finite, bound, 0) != np.rint(np.where(finite, bound, 0)))
         largest = np.maximum(largest, np.where(finite, np.abs(bound), 0.0))
     scale = np.where(fraction, DIGITS / np.maximum(largest, 1e-300), 1.0)
+    exact = arrays.factors * scale[arrays.rows]
+    factors = np.rint(exact).astype(np.int64)
     spare = np.zeros(count)
-    most_of = np.abs(arrays.upper[arrays.columns])
-    np.add.at(spare, arrays.rows, np.where(fraction[arrays.rows], most_of, 0.0))
-    factors = np.rint(arrays.factors * scale[arrays.rows]).astype(np.int64)
+    np.add.at(spare, arrays.rows, np.abs(exact - factors) * arrays.upper[arrays.columns])
     far = 2.0**60
     least = np.maximum(np.floor(arrays.least * scale - spare), -far).astype(np.int64)
     most = np.minimum(np.ceil(arrays.most * scale + spare), far).astype(np.int64)
