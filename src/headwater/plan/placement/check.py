@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headwater.errors import PlanError
+from headwater.plan.placement.loads import Load, link_loads, site_loads
 from headwater.plan.placement.model import Plan, Problem
 
 TOLERANCE = 1e-6
@@ -140,30 +141,17 @@ def _claimed(problem: Problem, plan: Plan, found: set[tuple[int, int]]) -> set[t
 
 
 def _resources(problem: Problem, plan: Plan) -> Iterator[Broken]:
-    count = len(problem.sites)
-    cpu, memory, inbound, outbound = ([0.0] * count for _ in range(4))
-    between: dict[tuple[int, int], float] = defaultdict(float)
-    for run in plan.runs:
-        cpu[run.site] += problem.operators[run.operator].cpu
-        memory[run.site] += problem.operators[run.operator].memory
-    for send in plan.sends:
-        rate = problem.streams[send.stream].rate
-        outbound[send.origin] += rate
-        inbound[send.target] += rate
-        between[send.origin, send.target] += rate
-    for serve in plan.serves:
-        outbound[serve.site] += problem.streams[serve.stream].rate
-    for place, site in enumerate(problem.sites):
-        yield from _within("cpu", site.name, cpu[place], site.cpu)
-        yield from _within("memory", site.name, memory[place], site.memory)
-        yield from _within("bandwidth in", site.name, inbound[place], site.bandwidth_in)
-        yield from _within("bandwidth out", site.name, outbound[place], site.bandwidth_out)
-    for (a, b), used in sorted(between.items()):
-        name = f"{problem.sites[a].name} -> {problem.sites[b].name}"
-        yield from _within("link", name, used, problem.links[a, b])
+    for site in site_loads(problem, plan):
+        yield from _within("cpu", site.site, site.cpu)
+        yield from _within("memory", site.site, site.memory)
+        yield from _within("bandwidth in", site.site, site.bandwidth_in)
+        yield from _within("bandwidth out", site.site, site.bandwidth_out)
+    for link in link_loads(problem, plan):
+        yield from _within("link", f"{link.origin} -> {link.target}", link.bandwidth)
 
 
-def _within(constraint: str, where: str, used: float, capacity: float) -> Iterable[Broken]:
+def _within(constraint: str, where: str, load: Load) -> Iterable[Broken]:
+    used, capacity = load.used, load.capacity
     if used <= capacity * (1 + TOLERANCE):
         return ()
     text = f"{used:,.6g} of {capacity:,.6g}, {used - capacity:,.4g} too much"

@@ -6,6 +6,7 @@ CP-SAT wants whole factors. Rows are scaled to nine digits and rounded in favour
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,7 +25,20 @@ FAST = 2.0
 
 
 def by_highs(program: Program, seconds: float, gap: float = 0.0) -> Solution:
-    """The answer of HiGHS, on one thread."""
+    """The answer of HiGHS, on one thread.
+
+    Its presolve has been seen to call a program infeasible that was not (SciPy 1.17), so such an
+    answer counts only if it comes again without presolve.
+    """
+    begun = time.perf_counter()
+    found = _highs(program, seconds, gap, presolve=True)
+    if found.status is Status.INFEASIBLE:
+        left = max(seconds - (time.perf_counter() - begun), 0.1 * seconds)
+        found = _highs(program, left, gap, presolve=False)
+    return found
+
+
+def _highs(program: Program, seconds: float, gap: float, presolve: bool) -> Solution:
     arrays = program.arrays()
     matrix = csr_array(
         (arrays.factors, (arrays.rows, arrays.columns)),
@@ -36,7 +50,7 @@ def by_highs(program: Program, seconds: float, gap: float = 0.0) -> Solution:
         integrality=arrays.whole.astype(int),
         bounds=Bounds(arrays.lower, arrays.upper),
         constraints=rows,
-        options={"time_limit": max(seconds, 0.01), "mip_rel_gap": gap},
+        options={"time_limit": max(seconds, 0.01), "mip_rel_gap": gap, "presolve": presolve},
     )
     bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
     if found.status == 2:
