@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
 from headwater.reproduce.scheduling import SCHEDULING
+from headwater.reproduce.sqpr import SQPR
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
 from headwater.reproduce.whitewater import WHITEWATER
 
@@ -17,6 +18,7 @@ FIGURES: dict[str, Figure] = {
     ),
     **SCHEDULING,
     **WHITEWATER,
+    **SQPR,
 }
 
 __all__ = [
