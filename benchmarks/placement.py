@@ -16,7 +16,7 @@ import time
 from dataclasses import replace
 
 from headwater.plan.placement.check import check
-from headwater.plan.placement.compact import Compact, Rest
+from headwater.plan.placement.compact import Compact
 from headwater.plan.placement.dynamic import Taste, place
 from headwater.plan.placement.flows import Flows
 from headwater.plan.placement.ladder import Ladder
@@ -24,6 +24,7 @@ from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import Plan, Problem, objective
 from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.program import Solution, Status
+from headwater.plan.placement.rest import Rest
 from headwater.plan.placement.samples import TIGHT, sample
 from headwater.plan.placement.solver import by_cp_sat, by_highs
 

@@ -34,7 +34,7 @@ CHANGES = st.lists(
 BUDGET = Budget(5.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 200), changes=CHANGES)
 def test_nobody_is_dropped(seed: int, changes: list[tuple[str, int, float]]) -> None:
     whole = random_system(seed)

@@ -6,13 +6,13 @@ import pytest
 from placement_systems import exhaustive, random_system
 
 from headwater.plan.placement.check import check
-from headwater.plan.placement.compact import Rest
 from headwater.plan.placement.flows import Flows, sqpr
 from headwater.plan.placement.ladder import Ladder, exact
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import objective
 from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.program import Status
+from headwater.plan.placement.rest import Rest
 from headwater.plan.placement.solver import by_highs
 
 NEAR = 1e-4
@@ -67,15 +67,15 @@ def total(counts: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def test_the_compact_form_equals_the_search_through_all_plans() -> None:
-    fit, refused = total([compare(seed) for seed in range(25)])
-    assert fit > 10
-    assert refused > 10
+    fit, refused = total([compare(seed) for seed in range(15)])
+    assert fit > 5
+    assert refused > 5
 
 
 def test_the_papers_form_equals_the_search_through_all_plans() -> None:
-    fit, refused = total([compare_paper(seed) for seed in range(15)])
-    assert fit > 5
-    assert refused > 5
+    fit, refused = total([compare_paper(seed) for seed in range(8)])
+    assert fit > 2
+    assert refused > 2
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_the_papers_form_on_many_small_systems() -> None:
 
 def test_a_batch_admits_as_many_as_possible() -> None:
     seen = set()
-    for seed in range(12):
+    for seed in range(7):
         problem = random_system(seed, hosts=3, queries=2, links=False)
         empty = Ledger(problem).plan()
         alone = [exhaustive(problem, empty, [q]) is not None for q in (0, 1)]
@@ -106,8 +106,28 @@ def test_a_batch_admits_as_many_as_possible() -> None:
     assert seen >= {1, 2}
 
 
+def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.plan.placement.ladder.MOST_SITES", 0)
+    monkeypatch.setattr("headwater.plan.placement.rest.MOST_CPU", 1)
+    monkeypatch.setattr("headwater.plan.placement.rest.MOST_BANDWIDTH", 0)
+    admitted = proven = 0
+    for seed in range(12):
+        problem = random_system(seed, links=False)
+        ledger = Ledger(problem)
+        for query in range(len(problem.queries)):
+            before = ledger.plan()
+            possible = exhaustive(problem, before, [query]) is not None
+            done, none = exact(ledger, [query], seconds=20)
+            assert not check(problem, ledger.plan(), before)
+            assert possible or not done
+            assert not (possible and none), (seed, query)
+            admitted, proven = admitted + done, proven + none
+    assert admitted > 5
+    assert proven > 1
+
+
 def test_the_ladder_refuses_only_what_is_proven_or_says_so() -> None:
-    for seed in range(15):
+    for seed in range(8):
         problem = random_system(seed)
         ledger, ladder = Ledger(problem), Ladder()
         for query in range(len(problem.queries)):

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.plan.placement.ledger import SOURCE, Floats, Ledger
+from headwater.plan.placement.ledger import SOURCE, Floats
 from headwater.plan.placement.model import Plan, Run, Send, Serve, totals
 from headwater.plan.placement.program import Program, Solution
+from headwater.plan.placement.rest import Rest
 
 NONE = -1
 """In an array of variables: there is none, it is 0."""
@@ -29,111 +30,28 @@ SHARES = 10**6
 """The fullest site's load is counted in millionths of its CPU."""
 
 
-class Rest:
-    """What stays as it is while the scope of some streams is planned anew.
-
-    `free` is what sites have when the scope's own operators, copies and results are taken away;
-    `needed` are the places (stream, site) where operators outside of the scope read a stream of it.
-    """
-
-    def __init__(self, ledger: Ledger, wanted: Sequence[int]) -> None:
-        problem = ledger.problem
-        scopes = [problem.scope(stream) for stream in wanted]
-        self.ledger = ledger
-        self.streams = list(dict.fromkeys(s for scope in scopes for s in scope.streams))
-        self.operators = list(dict.fromkeys(o for scope in scopes for o in scope.operators))
-        mine = set(self.operators)
-        self.free = ledger.free.copy()
-        self.links = dict(ledger.sent)
-        needed = {
-            (s, site): ledger.uses[s, site] for s in self.streams for site in ledger.origins[s]
-        }
-        for s in self.streams:
-            rate = problem.streams[s].rate
-            for site, origin in ledger.origins[s].items():
-                if origin in mine:
-                    self.free[0, site] += problem.operators[origin].cpu
-                    self.free[1, site] += problem.operators[origin].memory
-                    for input in problem.operators[origin].inputs:
-                        needed[input, site] -= 1
-                elif origin < SOURCE:
-                    sender = SOURCE - 1 - origin
-                    self.free[2, site] += rate
-                    self.free[3, sender] += rate
-                    self.links[sender, site] -= rate
-                    needed[s, sender] -= 1
-            if s in ledger.served:
-                self.free[3, ledger.served[s]] += rate
-                needed[s, ledger.served[s]] -= 1
-        self.needed = {pair for pair, uses in needed.items() if uses > 0}
-        self.served = [s for s in self.streams if s in ledger.served]
-
-    def room(self, a: int, b: int) -> float:
-        """What a link has for the scope."""
-        return self.ledger.problem.links[a, b] - self.links.get((a, b), 0.0)
-
-    def plan(
-        self,
-        runs: Iterable[Run],
-        sends: Iterable[Send],
-        serves: Iterable[Serve],
-        queries: Iterable[int],
-    ) -> Plan:
-        """A plan with a new scope, and all else as it was."""
-        before, streams, operators = self.ledger.plan(), set(self.streams), set(self.operators)
-        return Plan(
-            frozenset(r for r in before.runs if r.operator not in operators) | set(runs),
-            frozenset(s for s in before.sends if s.stream not in streams) | set(sends),
-            frozenset(s for s in before.serves if s.stream not in streams) | set(serves),
-            before.admitted | set(queries),
-        )
-
-
 class Compact:
-    """The program for a scope on all sites, or on some: others then keep what they hold of it.
+    """The program for a scope: all of `wanted` have to be served, or, if `soft`, as many as possible."""
 
-    All of `wanted` have to be served, or, if `soft`, as many as possible.
-    """
-
-    def __init__(
-        self,
-        rest: Rest,
-        wanted: Sequence[int],
-        sites: Sequence[int] | None = None,
-        soft: bool = False,
-    ) -> None:
-        ledger = rest.ledger
-        self.rest, self.problem = rest, ledger.problem
+    def __init__(self, rest: Rest, wanted: Sequence[int], soft: bool = False) -> None:
+        self.rest, self.problem = rest, rest.ledger.problem
         self.wanted = list(dict.fromkeys([*rest.served, *wanted]))
         self.soft = {s for s in wanted if s not in rest.served} if soft else set()
         self.place = {s: i for i, s in enumerate(rest.streams)}
         self.program = Program()
-        count = len(self.problem.sites)
-        open_to = np.zeros(count, np.bool_)
-        open_to[list(range(count) if sites is None else sites)] = True
+        count = len(rest.sites)
         shape = len(rest.streams), count
         self.source = np.zeros(shape, np.bool_)
-        may_hold = np.broadcast_to(open_to, shape).copy()
         for row, s in enumerate(rest.streams):
-            for site, origin in ledger.origins[s].items():
+            for site, origin in rest.holders[s].items():
                 self.source[row, site] = origin == SOURCE
-                may_hold[row, site] = True
-        may_run = np.broadcast_to(open_to, (len(rest.operators), count)).copy()
-        for row, o in enumerate(rest.operators):
-            operator = self.problem.operators[o]
-            for site, origin in ledger.origins[operator.output].items():
-                may_run[row, site] |= origin == o
-            may_run[row] &= (rest.free[0] >= operator.cpu * (1 - 1e-9)) & (
-                rest.free[1] >= operator.memory * (1 - 1e-9)
-            )
-        self.may_hold = may_hold
+        may_hold, may_run = np.ones(shape, np.bool_), rest.can_run
         self.makes = np.array(
             [self.place[self.problem.operators[o].output] for o in rest.operators]
         )
         self.run = self._variables(may_run)
         made = np.zeros(shape, np.bool_)
         np.logical_or.at(made, self.makes, may_run)
-        may_hold |= made
         self.receive = self._variables(may_hold & ~self.source)
         self.relay = self._variables(may_hold & ~self.source, count)
         self.emit = self._variables(made | self.source, count)
@@ -170,7 +88,7 @@ class Compact:
             if self.emit[row, site] != NONE and not self.source[row, site]:
                 program.row(
                     [int(self.emit[row, site]), *own],
-                    [1.0, *([-float(len(self.problem.sites))] * len(own))],
+                    [1.0, *([-float(len(self.rest.sites))] * len(own))],
                     most=0.0,
                 )
         both = self.serve != NONE
@@ -189,7 +107,7 @@ class Compact:
 
     def _copies(self) -> None:
         """As many are sent as received; a receiver relays, and an origin begins."""
-        program, count = self.program, float(len(self.problem.sites))
+        program, count = self.program, float(len(self.rest.sites))
         both = self.relay != NONE
         program.many(np.stack([self.relay[both], self.receive[both]], 1), [1.0, -count], most=0.0)
         for row in range(len(self.hold)):
@@ -209,7 +127,7 @@ class Compact:
         rates = np.array([self.problem.streams[s].rate for s in self.rest.streams])
         cpu = np.array([o.cpu for o in operators])
         memory = np.array([o.memory for o in operators])
-        for site in range(len(self.problem.sites)):
+        for site in range(len(self.rest.sites)):
             free = self.rest.free[:, site]
             self._within([(self.run[:, site], cpu)], free[0])
             self._within([(self.run[:, site], memory)], free[1])
@@ -235,7 +153,7 @@ class Compact:
 
     def _links(self) -> None:
         """Who sends to whom, within each link, downwards by levels."""
-        count = len(self.problem.sites)
+        count = len(self.rest.sites)
         pairs = [
             (a, b)
             for a in range(count)
@@ -288,7 +206,7 @@ class Compact:
         if weights.balance:
             self._balance(cpu)
         if weights.sites:
-            for site in np.flatnonzero(self.rest.free[0] >= self.rest.ledger.capacity[0]).tolist():
+            for site in np.flatnonzero(self.rest.free[0] >= self.rest.capacity[0]).tolist():
                 runs = self.run[:, site][self.run[:, site] != NONE]
                 if len(runs):
                     used = int(self.program.add(1)[0])
@@ -298,7 +216,7 @@ class Compact:
                     self.program.minimise([used], weights.sites / len(problem.sites))
 
     def _balance(self, cpu: Floats) -> None:
-        capacity = self.rest.ledger.capacity[0]
+        capacity = self.rest.capacity[0]
         limited = [s for s in range(len(capacity)) if 0 < capacity[s] < math.inf]
         if not limited:
             return

@@ -8,17 +8,23 @@ left in the query's scope, or proves that there is nothing.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwater.plan.placement.check import Broken, check
-from headwater.plan.placement.compact import Compact, Rest
+from headwater.plan.placement.compact import Compact
 from headwater.plan.placement.dynamic import Taste, place
 from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.model import Plan
 from headwater.plan.placement.planner import Budget, Clock, Decision, duplicate
 from headwater.plan.placement.program import Status
 from headwater.plan.placement.recreate import recreate
+from headwater.plan.placement.rest import TOGETHER, Rest
 from headwater.plan.placement.solver import by_cp_sat
+
+MOST_SITES = 100
+"""With more sites, the exact step counts those as one that have no part in a query."""
 
 GAP = 0.05
 """The exact step ends when its plan is so near to the best."""
@@ -72,16 +78,31 @@ def exact(
     """Plan the scope of queries anew; whether all are served now, and if not whether none can be."""
     if seconds <= 0:
         return False, False
-    wanted = [ledger.problem.queries[query].stream for query in queries]
-    form = Compact(Rest(ledger, wanted), wanted)
-    solution = by_cp_sat(form.program, seconds, gap)
-    if solution.values is None:
-        return False, solution.status is Status.INFEASIBLE
-    plan = form.plan(solution, queries)
-    if check(ledger.problem, plan):
-        return False, False
-    ledger.adopt(plan)
-    return True, False
+    begun = time.perf_counter()
+    problem = ledger.problem
+    wanted = [problem.queries[query].stream for query in queries]
+    rest = Rest(ledger, wanted)
+    ways = [rest]
+    if len(problem.sites) > MOST_SITES and not problem.tight_links:
+        ways = [rest.narrowed(together=True), rest.narrowed(together=False)]
+    for narrowed in ways:
+        form = Compact(narrowed, wanted)
+        left = seconds - (time.perf_counter() - begun)
+        solution = by_cp_sat(form.program, left, gap)
+        if solution.values is None:
+            everywhere = narrowed is ways[0]
+            return False, everywhere and solution.status is Status.INFEASIBLE
+        plan = form.plan(solution, queries)
+        if not _together(plan) and not check(problem, plan):
+            ledger.adopt(plan)
+            return True, False
+    return False, False
+
+
+def _together(plan: Plan) -> bool:
+    """Whether it uses sites that were counted as one."""
+    sites = {run.site for run in plan.runs} | {serve.site for serve in plan.serves}
+    return TOGETHER in sites.union(*((send.origin, send.target) for send in plan.sends))
 
 
 def shortage(ledger: Ledger, query: int, taste: Taste) -> tuple[Broken, ...]:
