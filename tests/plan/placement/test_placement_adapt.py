@@ -111,3 +111,12 @@ def test_a_rate_that_grows_moves_what_does_not_fit() -> None:
     assert adapted.plan.admitted | adapted.waiting == ledger.admitted
     plenty = replace(problem, sites=tuple(replace(s, cpu=math.inf) for s in problem.sites))
     assert not adapt(plenty, adapted.plan, ladder, BUDGET, adapted.waiting).waiting
+
+
+def test_a_planner_that_is_kept_sees_new_rates() -> None:
+    problem = sample(Setting(hosts=4, base_streams=8, queries=10, ways=(2,)), 4)
+    ladder = Ladder(steps=("dynamic",))
+    list(ladder(Ledger(problem), [0], BUDGET))
+    dear = measured_problem(problem, dict.fromkeys(range(len(problem.operators)), 1e6), {})
+    (decision,) = ladder(Ledger(dear), [0], BUDGET)
+    assert not decision.admitted

@@ -112,7 +112,7 @@ def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("headwater.plan.placement.rest.MOST_BANDWIDTH", 0)
     admitted = proven = 0
     for seed in range(12):
-        problem = random_system(seed, links=False)
+        problem = random_system(seed, hosts=3, links=False)
         ledger = Ledger(problem)
         for query in range(len(problem.queries)):
             before = ledger.plan()

@@ -74,6 +74,18 @@ def test_an_equal_query_costs_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANNERS)
+def test_a_query_for_a_stream_as_it_comes_in_is_served(name: str) -> None:
+    problem = replace(
+        sample(replace(SMALL, queries=1), 3), queries=(Query("raw", 0), Query("no", 1))
+    )
+    rates = [
+        replace(s, rate=s.rate * (100 if i == 1 else 1)) for i, s in enumerate(problem.streams)
+    ]
+    _, decisions = run(name, replace(problem, streams=tuple(rates)))
+    assert [d.admitted for d in decisions] == [True, False]
+
+
+@pytest.mark.parametrize("name", PLANNERS)
 def test_a_batch_is_decided_together(name: str) -> None:
     problem = sample(SMALL, 4)
     ledger = Ledger(problem)

@@ -45,20 +45,18 @@ class Compact:
         for row, s in enumerate(rest.streams):
             for site, origin in rest.holders[s].items():
                 self.source[row, site] = origin == SOURCE
-        may_hold, may_run = np.ones(shape, np.bool_), rest.can_run
         self.makes = np.array(
-            [self.place[self.problem.operators[o].output] for o in rest.operators]
+            [self.place[self.problem.operators[o].output] for o in rest.operators], np.int64
         )
-        self.run = self._variables(may_run)
         made = np.zeros(shape, np.bool_)
-        np.logical_or.at(made, self.makes, may_run)
-        self.receive = self._variables(may_hold & ~self.source)
-        self.relay = self._variables(may_hold & ~self.source, count)
+        np.logical_or.at(made, self.makes, rest.can_run)
+        everywhere = np.ones(shape, np.bool_)
+        self.run = self._variables(rest.can_run)
+        self.hold = self._variables(everywhere)
+        self.receive = self._variables(~self.source)
+        self.relay = self._variables(~self.source, count)
         self.emit = self._variables(made | self.source, count)
-        self.hold = self._variables(may_hold | self.source)
-        self.serve = self._variables(
-            (may_hold | self.source) & np.isin(rest.streams, self.wanted)[:, None]
-        )
+        self.serve = self._variables(everywhere & np.isin(rest.streams, self.wanted)[:, None])
         self._held()
         self._copies()
         self._resources()
@@ -72,36 +70,26 @@ class Compact:
         found[wanted] = self.program.add(int(wanted.sum()), upper)
         return found
 
-    def _sum(self, *terms: tuple[int, float]) -> tuple[list[int], list[float]]:
-        kept = [(v, f) for v, f in terms if v != NONE]
-        return [int(v) for v, _ in kept], [f for _, f in kept]
-
     def _held(self) -> None:
         """held = received + made + comes in here; what is read, served or needed is held."""
-        program = self.program
+        program, most = self.program, -float(len(self.rest.sites))
         makers = [np.flatnonzero(self.makes == row) for row in range(len(self.hold))]
-        for row, site in np.argwhere(self.hold != NONE).tolist():
+        for row, site in np.ndindex(self.hold.shape):
             own = [int(v) for v in self.run[makers[row], site] if v != NONE]
-            terms = [(int(self.hold[row, site]), 1.0), (int(self.receive[row, site]), -1.0)]
-            comes_in = float(self.source[row, site])
-            program.row(*self._sum(*terms, *((v, -1.0) for v in own)), comes_in, comes_in)
-            if self.emit[row, site] != NONE and not self.source[row, site]:
-                program.row(
-                    [int(self.emit[row, site]), *own],
-                    [1.0, *([-float(len(self.rest.sites))] * len(own))],
-                    most=0.0,
-                )
-        both = self.serve != NONE
-        program.many(np.stack([self.serve[both], self.hold[both]], 1), [1.0, -1.0], most=0.0)
+            comes_in = bool(self.source[row, site])
+            others = own if comes_in else [int(self.receive[row, site]), *own]
+            columns = [int(self.hold[row, site]), *others]
+            program.row(columns, [1.0] + [-1.0] * len(others), float(comes_in), float(comes_in))
+            if own and not comes_in:
+                columns = [int(self.emit[row, site]), *own]
+                program.row(columns, [1.0] + [most] * len(own), most=0.0)
+        served = self.serve != NONE
+        program.many(np.stack([self.serve[served], self.hold[served]], 1), [1.0, -1.0], most=0.0)
         for row, o in enumerate(self.rest.operators):
-            on = np.flatnonzero(self.run[row] != NONE)
+            there = self.run[row] != NONE
             for input in self.problem.operators[o].inputs:
-                below = self.hold[self.place[input], on]
-                there = below != NONE
-                runs = self.run[row, on]
-                program.many(np.stack([runs[there], below[there]], 1), [1.0, -1.0], most=0.0)
-                for lost in runs[~there].tolist():
-                    program.row([lost], 1.0, most=0.0)
+                below = self.hold[self.place[input], there]
+                program.many(np.stack([self.run[row, there], below], 1), [1.0, -1.0], most=0.0)
         for s, site in sorted(self.rest.needed):
             program.row([int(self.hold[self.place[s], site])], 1.0, least=1.0)
 
@@ -166,7 +154,7 @@ class Compact:
             rate = self.problem.streams[s].rate
             level = self.program.add(count, count)
             for a, b in pairs:
-                if self.hold[row, a] == NONE or self.receive[row, b] == NONE:
+                if self.source[row, b]:
                     continue
                 send = self.send[row, a, b] = int(self.program.add(1)[0])
                 on[a, b].append((send, rate))

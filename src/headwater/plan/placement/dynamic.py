@@ -70,12 +70,16 @@ class Taste:
 
     weight: float = POPULARITY
     seen: Counter[int] = field(default_factory=Counter)
-    tables: dict[int, Table] = field(default_factory=dict)
+    _tables: dict[int, Table] = field(default_factory=dict)
+    _problem: Problem | None = None
 
     def table(self, problem: Problem, stream: int) -> Table:
-        if stream not in self.tables:
-            self.tables[stream] = table(problem, stream)
-        return self.tables[stream]
+        """The arrays for a stream, kept as long as the problem is the same."""
+        if problem is not self._problem:
+            self._problem, self._tables = problem, {}
+        if stream not in self._tables:
+            self._tables[stream] = table(problem, stream)
+        return self._tables[stream]
 
     def notice(self, problem: Problem, stream: int) -> None:
         """A query for a stream was submitted."""
