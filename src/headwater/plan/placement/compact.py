@@ -23,20 +23,16 @@ from headwater.plan.placement.rest import Rest
 NONE = -1
 """In an array of variables: there is none, it is 0."""
 
-ADMISSION = 10.0
-"""What a query is worth; all else together costs less than 4."""
-
 SHARES = 10**6
 """The fullest site's load is counted in millionths of its CPU."""
 
 
 class Compact:
-    """The program for a scope: all of `wanted` have to be served, or, if `soft`, as many as possible."""
+    """The program for a scope, in which all of `wanted` have to be served."""
 
-    def __init__(self, rest: Rest, wanted: Sequence[int], soft: bool = False) -> None:
+    def __init__(self, rest: Rest, wanted: Sequence[int]) -> None:
         self.rest, self.problem = rest, rest.ledger.problem
         self.wanted = list(dict.fromkeys([*rest.served, *wanted]))
-        self.soft = {s for s in wanted if s not in rest.served} if soft else set()
         self.place = {s: i for i, s in enumerate(rest.streams)}
         self.program = Program()
         count = len(rest.sites)
@@ -134,10 +130,7 @@ class Compact:
     def _demand(self) -> None:
         for s in self.wanted:
             row = self.serve[self.place[s]]
-            there = row[row != NONE]
-            self.program.row(there, 1.0, 0.0 if s in self.soft else 1.0, 1.0)
-            if s in self.soft:
-                self.program.minimise(there, -ADMISSION)
+            self.program.row(row[row != NONE], 1.0, 1.0, 1.0)
 
     def _links(self) -> None:
         """Who sends to whom, within each link, downwards by levels."""

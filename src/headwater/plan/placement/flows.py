@@ -14,13 +14,15 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.plan.placement.check import check
-from headwater.plan.placement.compact import ADMISSION
 from headwater.plan.placement.ledger import SOURCE, Ledger
 from headwater.plan.placement.model import Plan, Run, Send, Serve, totals
 from headwater.plan.placement.planner import Budget, Clock, Decision, duplicate
 from headwater.plan.placement.program import Floats, Places, Program, Solution, Status
 from headwater.plan.placement.rest import Rest
 from headwater.plan.placement.solver import by_highs
+
+ADMISSION = 10.0
+"""What a query of a batch is worth; all else together costs less than 4."""
 
 
 class Flows:
