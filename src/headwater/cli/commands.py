@@ -221,6 +221,45 @@ def tune(
 
 
 @app.command()
+def plan(
+    file: File,
+    sites: Annotated[Path, typer.Option("--sites", metavar="FILE.toml", help="Sites and links.")],
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE.toml",
+            help="Rates and places of streams; statistics.",
+            show_default="",
+        ),
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option("--costs", metavar="FILE.toml", help="Costs of operators.", show_default=""),
+    ] = None,
+    query: Names = None,
+    planner: Annotated[str, typer.Option("--planner", help="Which planner.")] = "headwater",
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="For each query.")] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, other chances.")] = 0,
+    consolidate: Annotated[
+        bool, typer.Option("--consolidate", help="On as few sites as possible.")
+    ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE.svg", help="Draw the plan.", show_default=""),
+    ] = None,
+    format: AsFormat = Format.table,
+) -> None:
+    """Say which queries sites could take, where they would run and what would be full; runs nothing."""
+    from headwater.cli.plan import Given, plan_file
+
+    source = read(file)
+    with errors_of(source):
+        given = Given(sites, profile, costs, planner, seconds, seed, consolidate, svg)
+        plan_file(source, given, query or [], format)
+
+
+@app.command()
 def reproduce(
     figure: Annotated[
         str | None,

@@ -37,8 +37,11 @@ def connected(
     return Network(sites, links)
 
 
-def read_sites(path: Path) -> Network:
-    """The network of a file; raises InputError with the line of a mistake."""
+def read_sites(path: Path, whole: bool = False) -> Network:
+    """The network of a file; raises InputError with the line of a mistake.
+
+    If it has to be `whole`, a site to which no way leads from the first one is a mistake.
+    """
     top = read_toml(path)
     top.only("site", "link")
     names: list[str] = []
@@ -46,7 +49,25 @@ def read_sites(path: Path) -> Network:
     if not sites:
         top.refuse("site", "there is no [[site]]; write one for each place that runs operators")
     links = tuple(_link(section, names) for section in top.sections("link"))
-    return Network(sites, links) if links else connected(sites)
+    network = Network(sites, links) if links else connected(sites)
+    if whole:
+        _reached(network, list(top.sections("site")))
+    return network
+
+
+def _reached(network: Network, sections: list[Section]) -> None:
+    """Refuse a site that no way leads to."""
+    seen, waiting = {0}, [0]
+    while waiting:
+        place = waiting.pop()
+        for link in network.links:
+            if place in (link.a, link.b):
+                waiting += {link.a, link.b} - seen
+                seen |= {link.a, link.b}
+    for place, section in enumerate(sections):
+        if place not in seen:
+            first, name = network.sites[0].name, network.sites[place].name
+            section.refuse("name", f"no link leads from {first} to {name}; add a [[link]]")
 
 
 def _site(section: Section, names: list[str]) -> Site:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
 from headwater.reproduce.scheduling import SCHEDULING
+from headwater.reproduce.sqpr import SQPR
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
 from headwater.reproduce.whitewater import WHITEWATER
 
@@ -32,6 +33,7 @@ FIGURES: dict[str, Figure] = {
     **WHITEWATER,
     "whitewater-run": Figure("WhiteWater, section 6.4, on Spark", _practice, seeds=1),
     "whitewater-prediction": Figure("WhiteWater: predicted rates, on Spark", _prediction, seeds=1),
+    **SQPR,
 }
 
 __all__ = [

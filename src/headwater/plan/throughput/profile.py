@@ -144,7 +144,7 @@ def problem_of(
     Raises InputError if the profile lacks a stream, or names what there is not.
     """
     asked: list[str] = []
-    written = write(queries, _statistics(profile, asked), costs)
+    written = write(queries, statistics_of(profile, asked), costs)
     for text in profile.shares:
         if text not in map(_plain, asked):
             raise InputError(
@@ -153,7 +153,7 @@ def problem_of(
             )
     home = {s: network.place(site) for s, site in profile.sites.items()}
     points = tuple(
-        {o.stream: _rate(profile, point, o.stream) for o in written.operators if o.stream}
+        {o.stream: rate_of(profile, point, o.stream) for o in written.operators if o.stream}
         for point in profile.points
     )
     options = tuple(
@@ -183,7 +183,7 @@ def _hosts(sites: int, copies: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _rate(profile: Profile, point: Mapping[str, float], stream: str) -> float:
+def rate_of(profile: Profile, point: Mapping[str, float], stream: str) -> float:
     if stream.lower() not in point:
         raise InputError(
             f"{profile.name}: no rate for the stream {stream}; write [streams.{stream}] rate = ..."
@@ -191,7 +191,7 @@ def _rate(profile: Profile, point: Mapping[str, float], stream: str) -> float:
     return point[stream.lower()]
 
 
-def _statistics(profile: Profile, asked: list[str]) -> Statistics:
+def statistics_of(profile: Profile, asked: list[str]) -> Statistics:
     """Estimates from a profile; `asked` gets the texts of the conditions."""
 
     def share(condition: Expr, sources: Mapping[Column, Source]) -> float:

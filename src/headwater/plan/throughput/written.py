@@ -332,7 +332,7 @@ class _Draft:
         while name in self.widths:
             number += 1
             name = f"{wanted}#{number}"
-        self.widths[name] = _width(type_, self.statistics.text_width)
+        self.widths[name] = width_of(type_, self.statistics.text_width)
         return name
 
     def _operator(self, name: str, kind: Kind, **about: object) -> Operator:
@@ -398,7 +398,8 @@ def _held(scan: Scan, horizon: float) -> tuple[float, float | None]:
     return 0.0, horizon if size is None else max(size / 1e6, INSTANT)
 
 
-def _width(type_: Type, text: float) -> float:
+def width_of(type_: Type, text: float) -> float:
+    """The bytes of a value."""
     narrow = {"BOOLEAN": 1.0, "TINYINT": 1.0, "SMALLINT": 2.0, "INT": 4.0, "FLOAT": 4.0}
     return text if type_ == STRING else narrow.get(type_.name, 8.0)
 

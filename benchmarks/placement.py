@@ -1,0 +1,146 @@
+"""How long planning takes: the ladder, our exact form, and the paper's form on the same sub-problems.
+
+A system of SQPR's kind is filled until 75 % of its CPU is in use; then the next queries are
+planned by each, always from the same plan. Every plan is checked, and where both exact forms prove
+their answer it has to be the same; otherwise there is nothing to report. The paper's form is stopped at
+LIMIT seconds, so the ratio is a lower bound.
+
+    python benchmarks/placement.py [HOSTS [QUERIES [LIMIT]]]
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from dataclasses import replace
+
+from headwater.plan.placement.check import check
+from headwater.plan.placement.compact import Compact
+from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.flows import Flows
+from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.model import Plan, Problem, objective
+from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.program import Solution, Status
+from headwater.plan.placement.rest import Rest
+from headwater.plan.placement.samples import TIGHT, sample
+from headwater.plan.placement.solver import by_cp_sat, by_highs
+
+FULL = 0.75
+GAP = 1e-4
+
+
+class Invalid(Exception):
+    """A plan that is none, or two proofs that contradict each other."""
+
+
+def main() -> int:
+    hosts, queries, limit = (*map(int, sys.argv[1:]), *(10, 5, 30)[len(sys.argv) - 1 :])
+    try:
+        for size in (50, 200, 1000):
+            dynamic(size)
+        ladder, ours, theirs, proven = compare(hosts, queries, float(limit))
+    except Invalid as error:
+        print(f"nothing to report: {error}", file=sys.stderr)
+        return 1
+    print(f"{queries} sub-problems on {hosts} hosts; the paper's form proved {proven} in {limit} s")
+    print(f"the ladder     {statistics.mean(ladder) * 1e3:10.1f} ms")
+    print(f"our exact form {statistics.mean(ours) * 1e3:10.1f} ms")
+    print(f"the paper's    {statistics.mean(theirs) * 1e3:10.1f} ms")
+    print(f"the ladder is {sum(theirs) / sum(ladder):,.0f}x as fast as the paper's form")
+    print(f"ratio: our exact form {sum(theirs) / sum(ours):,.0f}x as fast as the paper's")
+    return 0
+
+
+def dynamic(hosts: int) -> None:
+    """Print how long queries take that the dynamic program can place."""
+    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts), 1)
+    ledger, taste = Ledger(problem), Taste()
+    times = []
+    for number, query in enumerate(problem.queries):
+        begun = time.perf_counter()
+        taste.notice(problem, query.stream)
+        done = place(ledger, query.stream, taste)
+        if done:
+            ledger.ask(number)
+            times.append(time.perf_counter() - begun)
+        ledger.settle()
+    valid(problem, ledger.plan(), None)
+    times.sort()
+    middle, late = times[len(times) // 2] * 1e3, times[len(times) * 95 // 100] * 1e3
+    print(f"{hosts:5} hosts: {len(times)} placed, median {middle:.2f} ms, 95 % below {late:.2f} ms")
+
+
+def compare(
+    hosts: int, queries: int, limit: float
+) -> tuple[list[float], list[float], list[float], int]:
+    """The seconds of the ladder, of our exact form and of the paper's; how many the latter proved."""
+    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1)
+    ledger, taste = Ledger(problem), Taste()
+    query = 0
+    while ledger.free[0].sum() > (1 - FULL) * ledger.capacity[0].sum():
+        stream = problem.queries[query].stream
+        if place(ledger, stream, taste):
+            ledger.ask(query)
+        ledger.settle()
+        query += 1
+    plan = ledger.plan()
+    ladder, ours, theirs, proven = [], [], [], 0
+    while len(ours) < queries:
+        stream = problem.queries[query].stream
+        if stream not in ledger.served:
+            copy = Ledger(problem, plan)
+            (decision,) = Ladder()(copy, [query], Budget(limit))
+            valid(problem, copy.plan(), plan)
+            ladder.append(decision.seconds)
+            wanted = [stream]
+            begun = time.perf_counter()
+            compact = Compact(Rest(Ledger(problem, plan), wanted), wanted)
+            mine = by_cp_sat(compact.program, limit, GAP)
+            ours.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            flows = Flows(Rest(Ledger(problem, plan), wanted), wanted)
+            other = by_highs(flows.program, limit)
+            theirs.append(time.perf_counter() - begun)
+            plans = [
+                None if solution.values is None else form.plan(solution, [query])
+                for form, solution in ((compact, mine), (flows, other))
+            ]
+            agree(problem, plan, mine, other, plans)
+            proven += other.status in (Status.OPTIMAL, Status.INFEASIBLE)
+            print(
+                f"query {query}: ladder {ladder[-1]:.4f} s ({decision.by}), exact {ours[-1]:.3f} s "
+                f"({mine.status.value}), paper {theirs[-1]:.2f} s ({other.status.value})"
+            )
+        query += 1
+    return ladder, ours, theirs, proven
+
+
+def agree(
+    problem: Problem, before: Plan, mine: Solution, other: Solution, plans: list[Plan | None]
+) -> None:
+    """Raises Invalid if a plan is none, or if what one form proves the other one contradicts."""
+    for plan in plans:
+        if plan is not None:
+            valid(problem, plan, before)
+    found = [plan is not None for plan in plans]
+    for one, has in ((mine, found[1]), (other, found[0])):
+        if one.status is Status.INFEASIBLE and has:
+            raise Invalid("one form proves that there is no plan, the other has one")
+    if mine.status is other.status is Status.OPTIMAL and plans[0] and plans[1]:
+        costs = [objective(problem, plan) for plan in plans if plan is not None]
+        if abs(costs[0] - costs[1]) > 2 * GAP * max(costs):
+            raise Invalid(f"both forms prove their plan the best: {costs[0]} and {costs[1]}")
+
+
+def valid(problem: Problem, plan: Plan, before: Plan | None) -> None:
+    """Raises Invalid if a constraint is broken."""
+    broken = check(problem, plan, before)
+    if broken:
+        raise Invalid(str(broken[0]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

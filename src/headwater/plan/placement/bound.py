@@ -1,0 +1,97 @@
+"""How many queries any planner could admit at most.
+
+`optimistic` is the paper's: all sites as one, without a network, queries in the order in which they come.
+A planner that refuses other queries can beat it. `certified` cannot be beaten: it knows all queries, chooses
+the best ones, and takes the solver's bound. It also knows that operators are not cut in two:
+with u as a unit, the whole units of operators are at most the whole units of their site.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from headwater.plan.placement.model import Problem
+from headwater.plan.placement.program import Floats, Program
+from headwater.plan.placement.solver import by_highs
+
+UNITS = 6
+"""Of how many costs units are made."""
+
+
+def optimistic(problem: Problem, queries: Sequence[int]) -> list[bool]:
+    """Which queries one site with the CPU of all would admit, in this order."""
+    left = sum(site.cpu for site in problem.sites)
+    made: set[int] = {s for s, stream in enumerate(problem.streams) if stream.sites}
+    admitted = []
+    for query in queries:
+        stream = problem.queries[query].stream
+        cost, operators = _cheapest(problem, stream, made)
+        admitted.append(cost <= left * (1 + 1e-12))
+        if admitted[-1]:
+            left -= cost
+            made |= {problem.operators[o].output for o in operators}
+    return admitted
+
+
+def _cheapest(problem: Problem, stream: int, made: set[int]) -> tuple[float, frozenset[int]]:
+    """The least CPU that makes a stream, and the operators; infinite if there is no way."""
+    scope = problem.scope(stream)
+    best: dict[int, tuple[float, frozenset[int]]] = {}
+    for s in scope.streams:
+        best[s] = (0.0, frozenset()) if s in made else (math.inf, frozenset())
+        if s in made:
+            continue
+        for maker in problem.makers[s]:
+            operator = problem.operators[maker]
+            below = frozenset().union(*(best[i][1] for i in operator.inputs))
+            if any(best[i][0] == math.inf for i in operator.inputs):
+                continue
+            cost = sum(problem.operators[o].cpu for o in below) + operator.cpu
+            if cost < best[s][0]:
+                best[s] = cost, below | {maker}
+    return best[stream]
+
+
+def certified(problem: Problem, queries: Sequence[int], seconds: float = 30.0) -> int:
+    """No plan admits more of these queries."""
+    wanted = Counter(problem.queries[query].stream for query in queries)
+    scopes = [problem.scope(stream) for stream in wanted]
+    streams = sorted({s for scope in scopes for s in scope.streams})
+    operators = sorted({o for scope in scopes for o in scope.operators})
+    program = Program()
+    run = dict(zip(operators, program.add(len(operators)).tolist(), strict=True))
+    have = dict(zip(streams, program.add(len(streams)).tolist(), strict=True))
+    for s in streams:
+        if not problem.streams[s].sites:
+            makers = [run[o] for o in problem.makers[s]]
+            program.row([have[s], *makers], [1.0] + [-1.0] * len(makers), most=0.0)
+    for o in operators:
+        for s in problem.operators[o].inputs:
+            program.row([run[o], have[s]], [1.0, -1.0], most=0.0)
+    cpu = np.array([problem.operators[o].cpu for o in operators])
+    capacity = np.array([site.cpu for site in problem.sites])
+    columns = np.array([run[o] for o in operators])
+    if np.isfinite(capacity).all() and len(columns):
+        program.row(columns, cpu, most=float(capacity.sum()))
+        for unit in _units(cpu):
+            whole = np.floor(cpu / unit + 1e-9)
+            program.row(columns, whole, most=float(np.floor(capacity / unit + 1e-9).sum()))
+    for s, count in wanted.items():
+        program.minimise([have[s]], -float(count))
+    solution = by_highs(program, seconds)
+    found = math.floor(-solution.bound + 1e-6) if solution.bound > -math.inf else len(queries)
+    return min(len(queries), found)
+
+
+def _units(cpu: Floats) -> list[float]:
+    """The costs that many operators have at least (the first of each stretch of like ones), and
+    simple fractions of them."""
+    found: list[float] = []
+    for cost in np.unique(cpu).tolist():
+        if cost > 0 and (not found or cost > 1.2 * found[-1]):
+            found.append(cost)
+    return [cost / part for cost in found[-UNITS:] for part in (1, 2, 3)]

@@ -1,0 +1,288 @@
+"""The books of a plan: what each site runs, holds, sends and serves, and what it has left.
+
+Planners work on a ledger, which they change in small steps that can be taken back; `plan` gives what
+it says as frozen data. Whatever nobody uses any more is given up at once, so a ledger never holds
+more than its admitted queries need.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.plan.placement.model import Plan, Problem, Run, Send, Serve
+
+Floats = NDArray[np.float64]
+
+SLACK = 1e-9
+"""The share of a capacity that rounding may take."""
+
+SOURCE = -1
+"""How a site comes by a stream: it comes in there. A number from 0 is the operator that makes it,
+one below SOURCE stands for the site that sends it."""
+
+
+def from_site(site: int) -> int:
+    """How a site comes by a stream that another one sends."""
+    return SOURCE - 1 - site
+
+
+class Ledger:
+    """A plan that can be changed.
+
+    `origins` has, for each stream, the sites that hold it and how they come by it; `free` what
+    each site has left of cpu, memory, bandwidth in and bandwidth out, one row for each.
+    """
+
+    def __init__(self, problem: Problem, plan: Plan | None = None) -> None:
+        self.problem = problem
+        sites = problem.sites
+        self.capacity: Floats = np.array(
+            [
+                [site.cpu for site in sites],
+                [site.memory for site in sites],
+                [site.bandwidth_in for site in sites],
+                [site.bandwidth_out for site in sites],
+            ],
+            np.float64,
+        )
+        self.free = self.capacity.copy()
+        with np.errstate(invalid="ignore"):
+            self._least = np.where(np.isinf(self.capacity), 0.0, -SLACK * self.capacity)
+        self.sent: dict[tuple[int, int], float] = defaultdict(float)
+        self.origins: list[dict[int, int]] = [
+            dict.fromkeys(stream.sites, SOURCE) for stream in problem.streams
+        ]
+        self.uses: dict[tuple[int, int], int] = defaultdict(int)
+        self.served: dict[int, int] = {}
+        self.asking: dict[int, set[int]] = defaultdict(set)
+        self._journal: list[tuple[str, int, int, int]] = []
+        if plan is not None:
+            self._enter(plan)
+            self._journal.clear()
+
+    def _enter(self, plan: Plan) -> None:
+        """Write down a whole plan, leaving out what it does in vain."""
+        makers = defaultdict(list)
+        senders = defaultdict(list)
+        for run in plan.runs:
+            makers[run.site, self.problem.operators[run.operator].output].append(run.operator)
+        for send in plan.sends:
+            senders[send.target, send.stream].append(send.origin)
+
+        def obtain(site: int, stream: int, above: frozenset[tuple[int, int]]) -> bool:
+            if site in self.origins[stream]:
+                return True
+            if (site, stream) in above:
+                return False
+            above = above | {(site, stream)}
+            for operator in sorted(makers[site, stream]):
+                if all(obtain(site, s, above) for s in self.problem.operators[operator].inputs):
+                    self.run(operator, site)
+                    return True
+            for origin in sorted(senders[site, stream]):
+                if obtain(origin, stream, above):
+                    self.send(stream, origin, site)
+                    return True
+            return False
+
+        serving = {serve.stream: serve.site for serve in sorted(plan.serves)}
+        for query in sorted(plan.admitted):
+            stream = self.problem.queries[query].stream
+            if stream in self.served:
+                self.asking[stream].add(query)
+            elif stream in serving and obtain(serving[stream], stream, frozenset()):
+                self.serve(stream, serving[stream])
+                self.asking[stream].add(query)
+        self.tidy()
+
+    # ---- what it says
+
+    def plan(self) -> Plan:
+        """What is written, as frozen data."""
+        runs, sends = [], []
+        for stream, holders in enumerate(self.origins):
+            for site, origin in holders.items():
+                if origin >= 0:
+                    runs.append(Run(site, origin))
+                elif origin < SOURCE:
+                    sends.append(Send(SOURCE - 1 - origin, site, stream))
+        return Plan(
+            frozenset(runs),
+            frozenset(sends),
+            frozenset(Serve(site, stream) for stream, site in self.served.items()),
+            self.admitted,
+        )
+
+    @property
+    def admitted(self) -> frozenset[int]:
+        return frozenset(query for asking in self.asking.values() for query in asking)
+
+    def overfull(self, resource: int, site: int) -> bool:
+        return bool(self.free[resource, site] < self._least[resource, site])
+
+    def link_free(self, a: int, b: int) -> float:
+        return self.problem.links[a, b] - self.sent[a, b]
+
+    def fits(self) -> bool:
+        """Whether nothing is overfull."""
+        return bool((self.free >= self._least).all()) and all(
+            used <= self.problem.links[pair] * (1 + SLACK) for pair, used in self.sent.items()
+        )
+
+    # ---- steps, each with its opposite
+
+    def run(self, operator: int, site: int) -> None:
+        made = self.problem.operators[operator]
+        self.free[0, site] -= made.cpu
+        self.free[1, site] -= made.memory
+        for stream in made.inputs:
+            self.uses[stream, site] += 1
+        self.origins[made.output][site] = operator
+        self._journal.append(("stop", operator, site, 0))
+
+    def stop(self, operator: int, site: int) -> None:
+        made = self.problem.operators[operator]
+        self.free[0, site] += made.cpu
+        self.free[1, site] += made.memory
+        for stream in made.inputs:
+            self.uses[stream, site] -= 1
+        del self.origins[made.output][site]
+        self._journal.append(("run", operator, site, 0))
+
+    def send(self, stream: int, a: int, b: int) -> None:
+        rate = self.problem.streams[stream].rate
+        self.free[3, a] -= rate
+        self.free[2, b] -= rate
+        self.sent[a, b] += rate
+        self.uses[stream, a] += 1
+        self.origins[stream][b] = from_site(a)
+        self._journal.append(("unsend", stream, a, b))
+
+    def unsend(self, stream: int, a: int, b: int) -> None:
+        rate = self.problem.streams[stream].rate
+        self.free[3, a] += rate
+        self.free[2, b] += rate
+        self.sent[a, b] -= rate
+        self.uses[stream, a] -= 1
+        del self.origins[stream][b]
+        self._journal.append(("send", stream, a, b))
+
+    def serve(self, stream: int, site: int) -> None:
+        self.free[3, site] -= self.problem.streams[stream].rate
+        self.uses[stream, site] += 1
+        self.served[stream] = site
+        self._journal.append(("unserve", stream, site, 0))
+
+    def unserve(self, stream: int, site: int) -> None:
+        self.free[3, site] += self.problem.streams[stream].rate
+        self.uses[stream, site] -= 1
+        del self.served[stream]
+        self._journal.append(("serve", stream, site, 0))
+
+    def ask(self, query: int) -> None:
+        """A query is admitted; its stream is served already."""
+        self.asking[self.problem.queries[query].stream].add(query)
+        self._journal.append(("forget", query, 0, 0))
+
+    def forget(self, query: int) -> None:
+        self.asking[self.problem.queries[query].stream].discard(query)
+        self._journal.append(("ask", query, 0, 0))
+
+    # ---- several steps
+
+    def release(self, stream: int, site: int) -> None:
+        """Give up a stream at a site if nobody uses it there, and what was needed for it alone."""
+        waiting = [(stream, site)]
+        while waiting:
+            stream, site = waiting.pop()
+            origin = self.origins[stream].get(site, SOURCE)
+            if self.uses[stream, site] > 0 or origin == SOURCE:
+                continue
+            if origin >= 0:
+                self.stop(origin, site)
+                waiting += [(s, site) for s in self.problem.operators[origin].inputs]
+            else:
+                sender = SOURCE - 1 - origin
+                self.unsend(stream, sender, site)
+                waiting.append((stream, sender))
+
+    def tidy(self) -> None:
+        """Give up whatever nobody uses."""
+        for stream, holders in enumerate(self.origins):
+            for site in list(holders):
+                self.release(stream, site)
+
+    def withdraw(self, query: int) -> None:
+        """A query goes; its stream is served on while others ask for it."""
+        self.forget(query)
+        stream = self.problem.queries[query].stream
+        if not self.asking[stream]:
+            self.take_away(stream)
+
+    def take_away(self, stream: int) -> None:
+        """Stop serving a stream."""
+        site = self.served[stream]
+        self.unserve(stream, site)
+        self.release(stream, site)
+
+    def adopt(self, plan: Plan) -> None:
+        """Become another plan; there is no way back."""
+        vars(self).update(vars(Ledger(self.problem, plan)))
+
+    # ---- taking back
+
+    def mark(self) -> int:
+        """A place to go back to."""
+        return len(self._journal)
+
+    def back_to(self, mark: int) -> None:
+        """Undo everything since a mark."""
+        while len(self._journal) > mark:
+            step, a, b, c = self._journal.pop()
+            match step:
+                case "run" | "stop" | "serve" | "unserve":
+                    getattr(self, step)(a, b)
+                case "send" | "unsend":
+                    getattr(self, step)(a, b, c)
+                case _:
+                    getattr(self, step)(a)
+            self._journal.pop()
+
+    @contextmanager
+    def attempt(self) -> Iterator[list[bool]]:
+        """Steps that are taken back unless the list that is given gets something true."""
+        mark, kept = self.mark(), list[bool]()
+        try:
+            yield kept
+        finally:
+            if not any(kept):
+                self.back_to(mark)
+
+    def settle(self) -> None:
+        """Nothing before this will be taken back."""
+        self._journal.clear()
+
+    def parts(self, stream: int) -> Iterator[tuple[int, int]]:
+        """The streams, with their sites, that a served stream depends on, itself included."""
+        waiting, seen = [(stream, self.served[stream])], set[tuple[int, int]]()
+        while waiting:
+            s, site = pair = waiting.pop()
+            if pair in seen:
+                continue
+            seen.add(pair)
+            yield pair
+            origin = self.origins[s][site]
+            if origin >= 0:
+                waiting += [(i, site) for i in self.problem.operators[origin].inputs]
+            elif origin < SOURCE:
+                waiting.append((s, SOURCE - 1 - origin))
+
+    def related(self, streams: Iterable[int]) -> list[int]:
+        """The served streams of whose plans some of these streams may be part, in order."""
+        wanted = set(streams)
+        return [s for s in sorted(self.served) if wanted & set(self.problem.scope(s).streams)]

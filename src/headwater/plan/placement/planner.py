@@ -1,0 +1,74 @@
+"""What all planners have in common: they take a ledger and queries, and give a decision for each.
+
+The ledger holds a valid plan at every moment, the best so far; a planner that is stopped in the middle
+has done no harm. What is decided by effort rather than by the clock is the same in every run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headwater.plan.placement.check import Broken
+from headwater.plan.placement.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many seconds a query may take, and the seed of what is chosen by chance."""
+
+    seconds: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a query is admitted, and by which step of a planner.
+
+    A refusal is `proven` if no plan exists that keeps what is outside of the query's scope as it is;
+    `short` says what is missing, by the plan that comes nearest.
+    """
+
+    query: int
+    admitted: bool
+    by: str
+    proven: bool = False
+    short: tuple[Broken, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+
+
+Planner = Callable[[Ledger, Sequence[int], Budget], Iterator[Decision]]
+
+
+class Clock:
+    """Seconds since it was made, and how many of a budget are left."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._begun = time.perf_counter()
+        self._seconds = budget.seconds
+
+    @property
+    def passed(self) -> float:
+        return time.perf_counter() - self._begun
+
+    @property
+    def left(self) -> float:
+        return self._seconds - self.passed
+
+
+def duplicate(ledger: Ledger, query: int) -> Decision | None:
+    """Admit a query whose stream is served already; None if it is not."""
+    if ledger.problem.queries[query].stream not in ledger.served:
+        return None
+    ledger.ask(query)
+    ledger.settle()
+    return Decision(query, True, "duplicate")
+
+
+def remove(ledger: Ledger, queries: Sequence[int]) -> None:
+    """Queries go; what nobody else needs is given up."""
+    for query in queries:
+        if query in ledger.admitted:
+            ledger.withdraw(query)
+    ledger.settle()

@@ -1,0 +1,20 @@
+"""All planners by name; each call of an entry makes one that has seen nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headwater.plan.placement.flows import sqpr
+from headwater.plan.placement.heuristic import heuristic
+from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.planner import Planner
+from headwater.plan.placement.soda import soda
+
+PLANNERS: Mapping[str, Callable[[], Planner]] = {
+    "headwater": Ladder,
+    "dynamic": lambda: Ladder(steps=("dynamic",)),
+    "exact": lambda: Ladder(steps=("exact",)),
+    "sqpr": lambda: sqpr,
+    "heuristic": lambda: heuristic,
+    "soda": lambda: soda,
+}

@@ -1,0 +1,106 @@
+"""Figure 7: 15 hosts and 250 queries of two and three streams; SQPR against SODA.
+
+The paper ran this on a cluster; here it is planned with the same numbers, not run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headwater.plan.placement.loads import site_loads
+from headwater.plan.placement.samples import CLUSTER, sample
+from headwater.reproduce.figure import Cell, Claim, Plot, Report, Settings, Table
+from headwater.reproduce.sqpr.runs import (
+    OURS,
+    Outcome,
+    curve,
+    flags,
+    mean,
+    scaled,
+    seeds_of,
+    submit,
+)
+
+QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def _runs(settings: Settings, queries: int | None = None) -> dict[str, list[Outcome]]:
+    setting = scaled(CLUSTER, 3) if settings.quick else CLUSTER
+    count = queries or setting.queries
+    problems = [sample(replace(setting, queries=count), seed) for seed in seeds_of(settings)]
+    limit = 0.3 if settings.quick else 2.0
+    return {
+        "sqpr": [submit("sqpr", p, seconds=limit) for p in problems],
+        OURS: [submit(OURS, p) for p in problems],
+        "soda": [submit("soda", p) for p in problems],
+    }
+
+
+def admissions(settings: Settings) -> Report:
+    """Figure 7a: admitted after every 50 queries."""
+    runs = _runs(settings)
+    count = len(runs["soda"][0].decisions)
+    steps = [count * k // 5 for k in range(1, 6)]
+    lines = tuple(curve(n, [flags(o) for o in outcomes], steps) for n, outcomes in runs.items())
+    rows = tuple((step, *(round(x.y[at], 1) for x in lines)) for at, step in enumerate(steps))
+    counts = {name: mean(o.admitted() for o in outcomes) for name, outcomes in runs.items()}
+    claims = (
+        Claim(
+            "SQPR admits more than SODA",
+            "yes",
+            f"{counts['sqpr']:g} against {counts['soda']:g}",
+            counts["sqpr"] > counts["soda"],
+        ),
+        Claim(
+            f"{OURS} admits at least as many as SQPR",
+            "(ours)",
+            f"{counts[OURS]:g} against {counts['sqpr']:g}",
+            counts[OURS] >= counts["sqpr"],
+        ),
+    )
+    title = "Admitted on the cluster"
+    plot = Plot("sqpr-fig7a", title, "submitted", "admitted", lines)
+    return Report((Table(title, ("submitted", *runs), rows),), claims, (plot,))
+
+
+def _spread_of(settings: Settings, what: str) -> Report:
+    """How a load is spread over hosts when a fifth, and when three fifths of queries are in."""
+    total = 50 if settings.quick else 250
+    rows: list[tuple[Cell, ...]] = []
+    even: dict[str, float] = {}
+    for queries in (total // 5, total * 3 // 5):
+        for name, outcomes in _runs(settings, queries).items():
+            loads = [_share(one, what) for one in outcomes]
+            shown = [mean(float(np.quantile(one, q)) for one in loads) for q in QUARTILES]
+            rows.append((f"{name}-{queries}", *(round(100 * v, 1) for v in shown)))
+            even[f"{name}-{queries}"] = shown[3] - shown[1]
+    columns = ("planner-queries", "least %", "25 %", "median %", "75 %", "most %")
+    late = {n: v for n, v in even.items() if n.endswith(f"-{total * 3 // 5}")}
+    claim = Claim(
+        "both planners balance the load: middle half of the hosts within 25 points",
+        "yes",
+        ", ".join(f"{n}: {100 * v:.0f}" for n, v in late.items()),
+        max(late.values()) < 0.25,
+    )
+    return Report((Table(f"{what} of hosts", columns, tuple(rows)),), (claim,))
+
+
+def _share(outcome: Outcome, what: str) -> list[float]:
+    sites = site_loads(outcome.problem, outcome.plan)
+    if what == "CPU":
+        return [site.cpu.share for site in sites]
+    return [
+        (s.bandwidth_in.used + s.bandwidth_out.used) / (2 * s.bandwidth_in.capacity) for s in sites
+    ]
+
+
+def cpu(settings: Settings) -> Report:
+    """Figure 7b: CPU over hosts."""
+    return _spread_of(settings, "CPU")
+
+
+def network(settings: Settings) -> Report:
+    """Figure 7c: data sent and received over hosts."""
+    return _spread_of(settings, "network")

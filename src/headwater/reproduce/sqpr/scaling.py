@@ -1,0 +1,210 @@
+"""Figures 5 and 6: more hosts, stronger hosts, larger queries; and how long planning takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from headwater.plan.placement.bound import optimistic
+from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.planners import PLANNERS
+from headwater.plan.placement.samples import PLENTY, TIGHT, Setting, sample
+from headwater.reproduce.figure import Cell, Claim, Line, Plot, Report, Settings, Table
+from headwater.reproduce.sqpr.runs import OURS, mean, seeds_of, shrunk, submit
+
+PLANNED = (OURS, "heuristic")
+
+
+def _admitted(setting: Setting, settings: Settings) -> dict[str, float]:
+    problems = [sample(setting, seed) for seed in seeds_of(settings)]
+    found = {p: mean(submit(p, one).admitted() for one in problems) for p in PLANNED}
+    found["optimistic bound"] = mean(sum(optimistic(p, range(setting.queries))) for p in problems)
+    return found
+
+
+def _table(title: str, what: str, found: dict[float, dict[str, float]], name: str) -> Report:
+    columns = (what, *next(iter(found.values())))
+    rows = tuple((x, *(round(v, 1) for v in values.values())) for x, values in found.items())
+    lines = tuple(
+        Line(planner, tuple(found), tuple(v[planner] for v in found.values()))
+        for planner in columns[1:]
+    )
+    return Report((Table(title, columns, rows),), (), (Plot(name, title, what, "admitted", lines),))
+
+
+def _near(found: dict[float, dict[str, float]]) -> list[float]:
+    return [values[OURS] / values["optimistic bound"] for values in found.values()]
+
+
+def hosts(settings: Settings) -> Report:
+    """Figure 5a: more hosts over the same streams, and more queries than fit."""
+    sizes = (5, 10, 20) if settings.quick else (25, 50, 75, 100)
+    base = shrunk(TIGHT, settings)
+    found = {
+        float(n): _admitted(replace(base, hosts=n, queries=base.queries * 2), settings)
+        for n in sizes
+    }
+    report = _table("Admitted by number of hosts", "hosts", found, "sqpr-fig5a")
+    each = [values[OURS] / n for n, values in found.items()]
+    near = _near(found)
+    claims = (
+        Claim(
+            "admissions grow more than linearly with hosts",
+            "yes",
+            ", ".join(f"{v:.1f} a host at {n:g}" for v, n in zip(each, found, strict=True)),
+            all(a < b for a, b in pairwise(each)),
+        ),
+        Claim(
+            "the gap to the optimistic bound widens with hosts",
+            "yes",
+            ", ".join(f"{100 * v:.0f} %" for v in near),
+            near[-1] < near[0],
+        ),
+    )
+    return replace(report, claims=claims)
+
+
+def resources(settings: Settings) -> Report:
+    """Figure 5b: 10 Gbit/s, and hosts with more CPU."""
+    factors = (1.0, 2.0) if settings.quick else (1.0, 2.0, 3.0, 4.0)
+    base = replace(shrunk(PLENTY, settings), bandwidth=10_000.0, link=10_000.0)
+    base = replace(base, queries=base.queries * 2)
+    found = {f: _admitted(replace(base, cpu=base.cpu * f), settings) for f in factors}
+    report = _table("Admitted by CPU of hosts", "times the CPU", found, "sqpr-fig5b")
+    near = _near(found)
+    claim = Claim(
+        "near the optimistic bound at any CPU",
+        "near optimal",
+        ", ".join(f"{100 * v:.0f} %" for v in near),
+        min(near) > 0.9,
+    )
+    return replace(report, claims=(claim,))
+
+
+def complexity(settings: Settings) -> Report:
+    """Figure 5c: all queries are joins of so many streams."""
+    base = shrunk(TIGHT, settings)
+    ways = (2, 3, 4) if settings.quick else (2, 3, 4, 5)
+    found = {float(w): _admitted(replace(base, ways=(w,)), settings) for w in ways}
+    report = _table("Admitted by number of streams in a join", "streams", found, "sqpr-fig5c")
+    counts, near = [values[OURS] for values in found.values()], _near(found)
+    claims = (
+        Claim(
+            "larger queries: fewer admitted",
+            "yes",
+            ", ".join(f"{v:g}" for v in counts),
+            all(a > b for a, b in pairwise(counts)),
+        ),
+        Claim(
+            "the share of the optimistic bound hardly depends on it",
+            "more or less",
+            ", ".join(f"{100 * v:.0f} %" for v in near),
+            max(near) - min(near) < 0.15,
+        ),
+    )
+    return replace(report, claims=claims)
+
+
+def _times(
+    planner: str, setting: Setting, queries: int, seconds: float
+) -> list[tuple[float, bool]]:
+    """The time of each query while 75 to 95 % of the CPU is in use, and whether it was in time."""
+    problem = sample(setting, 1)
+    ledger, fill = Ledger(problem), PLANNERS["dynamic"]()
+    measured = PLANNERS[planner]()
+    found: list[tuple[float, bool]] = []
+    capacity = float(ledger.capacity[0].sum())
+    for query in range(len(problem.queries)):
+        used = 1 - float(ledger.free[0].sum()) / capacity
+        if used < 0.75:
+            list(fill(ledger, [query], Budget(seconds)))
+            continue
+        if used > 0.95 or len(found) == queries:
+            break
+        (decision,) = measured(ledger, [query], Budget(seconds))
+        found.append((decision.seconds, decision.seconds < seconds))
+    return found
+
+
+def _timing(
+    title: str,
+    what: str,
+    settings: Settings,
+    cases: Sequence[tuple[float, Setting]],
+    most_for_form: float,
+    seconds: float,
+    queries: int,
+) -> tuple[Table, dict[str, dict[float, float]], dict[float, int]]:
+    rows: list[tuple[Cell, ...]] = []
+    times: dict[str, dict[float, float]] = {"sqpr": {}, OURS: {}}
+    in_time: dict[float, int] = {}
+    for x, setting in cases:
+        ours = [t for t, _ in _times(OURS, setting, 100, seconds)]
+        times[OURS][x] = mean(ours)
+        theirs = _times("sqpr", setting, queries, seconds) if x <= most_for_form else []
+        if theirs:
+            times["sqpr"][x] = mean(t for t, _ in theirs)
+            in_time[x] = sum(done for _, done in theirs)
+        rows.append(
+            (
+                x,
+                times["sqpr"].get(x),
+                f"{in_time[x]} of {len(theirs)}" if theirs else "",
+                times[OURS][x],
+                max(ours),
+            )
+        )
+    columns = (what, "sqpr s", "solved in time", f"{OURS} s", f"{OURS} max s")
+    return Table(title, columns, tuple(rows)), times, in_time
+
+
+def time_by_hosts(settings: Settings) -> Report:
+    """Figure 6a: the time to plan a query when most of the CPU is in use."""
+    seconds, queries = (2.0, 3) if settings.quick else (30.0, 5)
+    sizes = (5, 10) if settings.quick else (5, 10, 25, 50, 100, 200)
+    cases = [(float(n), _dense(n)) for n in sizes]
+    largest = 10.0 if settings.quick else 25.0
+    title = f"Time to plan a query at 75 to 95 % of the CPU; SQPR's limit is {seconds:g} s"
+    table, times, in_time = _timing(title, "hosts", settings, cases, largest, seconds, queries)
+    both = [x for x in times["sqpr"] if x in times[OURS]]
+    ratio = [times["sqpr"][x] / times[OURS][x] for x in both]
+    claims = (
+        Claim(
+            "SQPR's form is solved to the optimum up to 100 hosts",
+            "yes, in 100 s",
+            ", ".join(f"{x:g} hosts: {in_time[x]} of {queries} in {seconds:g} s" for x in both),
+            all(in_time[x] == queries for x in both) if largest >= 100 else None,
+        ),
+        Claim(
+            f"{OURS} takes a fraction of the time",
+            "(ours)",
+            ", ".join(f"{r:,.0f}x at {x:g} hosts" for r, x in zip(ratio, both, strict=True)),
+            min(ratio, default=0) > 1,
+        ),
+    )
+    return Report((table,), claims)
+
+
+def time_by_ways(settings: Settings) -> Report:
+    """Figure 6b: the same by number of streams in a join."""
+    seconds, queries = (2.0, 3) if settings.quick else (30.0, 5)
+    ways = (2, 3) if settings.quick else (2, 3, 4, 5)
+    size = 5 if settings.quick else 10
+    cases = [(float(w), replace(_dense(size), ways=(w,))) for w in ways]
+    title = f"Time to plan a query on {size} hosts at 75 to 95 % of the CPU; limit {seconds:g} s"
+    table, times, _ = _timing(title, "streams", settings, cases, 5.0, seconds, queries)
+    sqpr = list(times["sqpr"].values())
+    claim = Claim(
+        "larger queries take longer to plan",
+        "yes",
+        ", ".join(f"{t:.1f} s" for t in sqpr),
+        all(a <= b for a, b in pairwise(sqpr)),
+    )
+    return Report((table,), (claim,))
+
+
+def _dense(hosts: int) -> Setting:
+    """So many hosts with as many streams and queries for each as in the paper."""
+    return replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts)
