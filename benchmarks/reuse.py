@@ -38,7 +38,7 @@ from _common import STORES, Differ, session
 from headwater.runtime.sparksql import quoted, spark_type
 
 OTHER = "Structured Streaming"
-WARM_SECONDS = 60.0
+WARM_SECONDS = 120.0
 
 
 def separate(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Run:
@@ -86,7 +86,7 @@ def measure(spark: SparkSession, rows: int, files: int, queries: int, folder: Pa
     """Print the throughput of both sides; how many times that of the other Headwater has.
 
     Java gets faster for minutes, and queries run for days. So each side runs over other files before,
-    all queries on our side and a tenth of them on the other, until it has done so for a minute.
+    all queries on our side and a tenth of them on the other, until it has done so for two minutes.
     """
     flights = flights_for(rows, least=queries)
     asked = everyday(queries, flights)

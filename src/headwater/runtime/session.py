@@ -36,6 +36,7 @@ SETTINGS = {
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.buffer.pageSize": "2m",
     "spark.cleaner.referenceTracking.blocking": "false",
     "spark.driver.extraJavaOptions": COMPILE_ALL,
     "spark.executor.extraJavaOptions": COMPILE_ALL,
