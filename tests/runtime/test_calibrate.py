@@ -13,6 +13,7 @@ from headwater.cost.operators import CostTable, OperatorCost, costs_text, read_c
 from headwater.errors import InputError
 from headwater.runtime.calibrate import TRIALS, calibrate, fitted
 from headwater.runtime.engine import COSTS, costs_of
+from headwater.runtime.trials import task_seconds
 
 prices = st.floats(1e-7, 1e-3)
 
@@ -59,7 +60,10 @@ def test_a_state_has_the_costs_of_its_file(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_join_is_measured_on_spark(spark: Any) -> None:
     said: list[str] = []
+    before = task_seconds(spark)
     found = calibrate(spark, 4_000, 1, (TRIALS[0], TRIALS[5]), said.append)
     assert [words.partition(":")[0] for words in said] == ["1 of 2", "2 of 2"]
     assert found["aggregate"] == CostTable()["aggregate"]
-    assert found["join"].tuple + found["join"].result + found["emit"].result > 0
+    assert task_seconds(spark) > before
+    for kind in ("emit", "select", "join", "project"):
+        assert 0 <= found[kind].tuple + found[kind].result < 1

@@ -27,8 +27,8 @@ RATE = 1_000
 """Tuples of a stream in a second of event time."""
 
 COLUMNS = {"k": 1_000_000, "g": 100, "v": 1_000_000_000}
-LEAST = 1e-9
-"""Nothing costs less, in seconds: a cost that drowns in noise is small, but not nothing."""
+LEAST = 1e-3
+"""Seconds that cannot be told from none; the errors of shorter ones count no more than theirs."""
 
 Counts = Mapping[str, tuple[float, float]]
 """For each kind of operator the tuples that come in, and the results that go out."""
