@@ -26,7 +26,7 @@ def test_an_order_that_there_is_not_is_refused(run: Run, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_costs_are_measured_written_and_printed(run: Run, tmp_path: Path) -> None:
-    done = run("calibrate", "--state", tmp_path, "--rows", "1000", "--format", "json")
+    done = run("calibrate", "--state", tmp_path, "--rows", "20000", "--format", "json")
     assert done.status == 0, done.err
     found = read_costs(tmp_path / "costs.toml").costs
     assert set(found) == set(DEFAULTS)

@@ -29,6 +29,10 @@ def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
     beside = path.with_suffix(".new")
     beside.write_text(costs_text(costs))
     beside.replace(path)
+    untold = [kind for kind, cost in costs.costs.items() if not cost.tuple + cost.result]
+    if untold:
+        names = ", ".join(untold)
+        typer.echo(f"headwater: too short to tell from none: {names}; more --rows tell", err=True)
     if format is Format.json:
         json_line({kind: vars(cost) for kind, cost in costs.costs.items()})
     else:

@@ -219,7 +219,7 @@ def status(
 def calibrate(
     state: State = DEFAULT,
     rows: Annotated[
-        int, typer.Option(min=1000, help="Tuples of a stream; more take longer and tell better.")
+        int, typer.Option(min=20_000, help="Tuples of a stream; more take longer and tell better.")
     ] = 150_000,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     format: AsFormat = Format.table,
