@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.cost.operators import CostTable, OperatorCost, costs_text, read_costs
@@ -18,6 +18,7 @@ from headwater.runtime.trials import task_seconds
 prices = st.floats(1e-7, 1e-3)
 
 
+@settings(deadline=None)
 @given(prices, prices, prices, prices)
 def test_costs_are_found_from_what_trials_take(
     emit: float, select: float, tuple_: float, result: float

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from engine_helpers import opened, settle
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.canonical import Block, canonicalize
@@ -114,6 +114,7 @@ STAR = "a.k = b.k AND a.m = c.m AND a.x = d.x AND a.x = e.k"
 shares = st.floats(1e-6, 1.0)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from((CHAIN, STAR)),
     st.lists(st.integers(1, 10_000), min_size=5, max_size=5),
