@@ -139,8 +139,10 @@ def test_no_order_is_cheaper(
         known[f"join s{a} to s{b}"] = share * kept[a]
     costs = CostTable({**CostTable().costs, "join": cost})
     found = term(block, f"s{first}", rows, known, ordering=Ordering("throughput", costs)).order
-    links = [frozenset(("s" + str("abcde".index(x[0])), "s" + str("abcde".index(y[0]))))
-             for x, _, y in (c.split() for c in conditions.split(" AND "))]  # fmt: skip
+    links = [
+        frozenset(("s" + str("abcde".index(x[0])), "s" + str("abcde".index(y[0]))))
+        for x, _, y in (c.split() for c in conditions.split(" AND "))
+    ]
     equal = [link for link, c in zip(links, conditions.split(" AND "), strict=True) if "=" in c]
     prices = dict(zip(pairs, met, strict=True))
 
@@ -187,11 +189,19 @@ def test_a_dearer_step_may_lead_to_a_cheaper_way() -> None:
     [
         ("a W, b W, c W WHERE a.k = b.k AND b.m = c.m", "s1", "s1 s0 s2"),
         ("c W, b W, a W WHERE a.k = b.k AND b.m = c.m", "s1", "s1 s2 s0"),
-        ("a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k", "s1", "s1 s2 s0"),
-        ("a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k", "s0", "s0 s1 s2"),
+        (
+            "a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k",
+            "s1",
+            "s1 s2 s0",
+        ),
+        (
+            "a W, (SELECT b.k, c.x FROM b W, c W WHERE b.m = c.m) n WHERE a.k = n.k",
+            "s0",
+            "s0 s1 s2",
+        ),
         ("a W p, a W q, b W WHERE p.k = b.k AND q.m = b.m", "s2", "s2 s0 s1"),
     ],
-)  # fmt: skip
+)
 def test_as_it_is_written(text: str, first: str, order: str) -> None:
     query = parse_query(
         f"SELECT 1 AS one FROM {text.replace('W,', WINDOW + ',').replace('W ', WINDOW + ' ')}",

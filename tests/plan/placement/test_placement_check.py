@@ -48,7 +48,7 @@ GOOD = Plan(
 
 def site(place: int, **changes: float) -> Problem:
     sites = list(PROBLEM.sites)
-    sites[place] = replace(sites[place], **changes)  # type: ignore[arg-type]
+    sites[place] = replace(sites[place], **changes)
     return replace(PROBLEM, sites=tuple(sites))
 
 
@@ -142,4 +142,4 @@ def test_a_stream_that_goes_round_in_operators_is_refused() -> None:
 )
 def test_a_problem_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(PlanError):
-        replace(PROBLEM, **change)  # type: ignore[arg-type]
+        replace(PROBLEM, **change)
