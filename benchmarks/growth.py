@@ -61,10 +61,13 @@ def insert(opened: Headwater, name: str, table: pa.Table) -> None:
 
 
 def fill(opened: Headwater, queries: int) -> None:
+    """Queries that join by another condition each, which every pair meets, so that none shares."""
     for name in "ab":
         opened.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts FROM CLIENT")
     for n in range(queries):
-        opened.execute(f"CREATE QUERY q{n} AS {QUERY} AND a.v >= {n}")
+        opened.execute(f"CREATE QUERY q{n} AS {QUERY} AND a.v + {n + 2} * b.v >= 0")
+    if len(opened.catalog.units()) != queries:
+        raise SystemExit("no curve: queries share units")
 
 
 def step_seconds(

@@ -8,6 +8,7 @@ HeadwaterError
 ├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── PlanError          a planning problem that makes no sense, or has no answer
+├── Refused            a query that does not fit on the sites there are
 ├── RuntimeFailure     Spark that cannot be started or reached
 ├── ScheduleError      a policy that does not exist, or measurements that make no sense
 ├── SimulationError    a simulation that cannot be set up or run
@@ -46,6 +47,10 @@ class EvaluationError(HeadwaterError):
 
 class PlanError(HeadwaterError):
     """A planning problem that was refused when it was built, or that nothing can answer."""
+
+
+class Refused(HeadwaterError):
+    """A query that the sites cannot take beside what they run, with what is short."""
 
 
 class CatalogError(HeadwaterError):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from runtime_states import Made, make
 
-from headwater.cli.run import _signals
+from headwater.cli.run import signals
 from headwater.cli.steering import SteeredEngine
 from headwater.errors import HeadwaterError
 from headwater.runtime.engine import Engine, Limits, Unit
@@ -133,7 +133,7 @@ def test_a_signal_is_the_word_to_stop(
     engine: SteeredEngine, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with _signals(engine):
+    with signals(engine.stop):
         os.kill(os.getpid(), number)
         assert engine.stop.wait(1)
     assert signal.getsignal(number) == before
@@ -143,8 +143,8 @@ def test_a_signal_is_the_word_to_stop(
 def test_the_second_signal_ends_at_once() -> None:
     code = """
 import os, signal, threading, types
-from headwater.cli.run import _signals
-with _signals(types.SimpleNamespace(stop=threading.Event())):
+from headwater.cli.run import signals
+with signals(threading.Event()):
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGINT)
     print("still here")

@@ -1,4 +1,4 @@
-"""The guide to running queries shows what happens: its blocks are run one after the other.
+"""The guides to running queries show what happens: their blocks are run one after the other.
 
 Blocks whose opening fence says `spark` are run, in the order of the page, in a folder of their own
 that has the project's examples. How output is compared is said in test_readme.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_readme import ROOT, blocks, commands, shown_in
+from test_readme import ROOT, Block, blocks, commands, shown_in
 
 import headwater
 
@@ -31,8 +31,19 @@ def test_the_statements_of_the_guide_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_the_guide(tmp_path: Path) -> None:
     assert {block.language for block in BLOCKS} == {"console", "python"}
+    check(tmp_path, BLOCKS)
+
+
+@pytest.mark.spark
+def test_the_guide_to_sites(tmp_path: Path) -> None:
+    of_sites = [b for b in blocks() if b.place.startswith("docs/sites.md") and "spark" in b.words]
+    assert of_sites
+    check(tmp_path, of_sites)
+
+
+def check(tmp_path: Path, shown: list[Block]) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for block in BLOCKS:
+    for block in shown:
         if block.language == "python":
             assert run(tmp_path, sys.executable, "-c", block.body) == ""
         else:

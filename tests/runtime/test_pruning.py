@@ -12,7 +12,7 @@ from headwater.runtime import files, housekeeping
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Segment, stream_log
 from headwater.runtime.compile import Delta, compiled
-from headwater.runtime.housekeeping import Reader, compact, join_keys
+from headwater.runtime.housekeeping import Kept, Reader, compact, join_keys
 from headwater.runtime.push import stream_folder
 from headwater.runtime.steps import Input, _term_parts
 
@@ -97,7 +97,7 @@ def test_merged_segments_lie_by_their_join_key(
         row = headwater.catalog.stream("b")
         assert row is not None
         folder = stream_folder(headwater.state, "b")
-        assert compact(headwater.catalog, row, readers, folder, None)
+        assert compact(headwater.catalog, Kept(row, stream_log(row.name), folder), readers, None)
         (merged,) = headwater.catalog.segments(log)
         keys = [k for k, _, _ in _rows(merged)]
         assert keys == sorted(keys)

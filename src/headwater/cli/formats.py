@@ -33,6 +33,8 @@ class What(StrEnum):
     units = "units"
     segments = "segments"
     rejects = "rejects"
+    sites = "sites"
+    links = "links"
 
 
 def json_line(values: Mapping[str, object]) -> None:

@@ -6,12 +6,13 @@ columns of a table, chosen and worded for them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -23,6 +24,9 @@ from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import nearest
 from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
 from headwater.runtime.overview import Observer, Overview, holders
+
+if TYPE_CHECKING:
+    from headwater.plan.placement.loads import Load
 
 Record = dict[str, Any]
 
@@ -70,6 +74,12 @@ def names(values: Sequence[str]) -> str:
 def moment(at: float) -> str:
     """A time of the clock."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def load(used: dict[str, float | None]) -> str:
+    """How much is used, and of how much."""
+    taken, limit = used["used"] or 0.0, used["limit"]
+    return f"{taken:,.3g}" if limit is None else f"{taken:,.3g} of {limit:,.3g}"
 
 
 def instant(micros: int | None) -> str | None:
@@ -133,11 +143,30 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
         Shown("path"),
     ),
     What.rejects: (Shown("stream"), Shown("at"), Shown("reason"), Shown("record")),
+    What.sites: (
+        Shown("site"),
+        Shown("state"),
+        Shown("streams", False, names),
+        Shown("units", True, lambda units: count(len(units))),
+        Shown("queries", True, count),
+        Shown("cpu", True, load),
+        Shown("memory", True, load),
+        Shown("in", True, load),
+        Shown("out", True, load),
+        Shown("master"),
+    ),
+    What.links: (
+        Shown("link"),
+        Shown("carries", False, names),
+        Shown("planned", True, load),
+        Shown("rate", True, lambda value: f"{size(value)}/s"),
+        Shown("bytes", True, size),
+    ),
 }
 
 
 def show(catalog: Catalog, what: What, name: str | None, format: Format) -> None:
-    """Print a listing; `name` narrows it to one stream, table, query or unit."""
+    """Print a listing; `name` narrows it to one stream, table, query, unit or site."""
     records = list(RECORDS[what](catalog, name))
     if format is Format.json:
         for record in records:
@@ -276,6 +305,49 @@ def rejects(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 }
 
 
+def sites(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    from headwater.runtime.sites.report import site_views  # brings the planner, which takes a while
+
+    views = list(site_views(catalog))
+    _check_name("site", name, [view.name for view in views])
+    for view in views:
+        if _wanted(name, view.name):
+            yield {
+                "site": view.name,
+                "state": "there" if view.there else "away",
+                "streams": list(view.streams),
+                "units": list(view.units),
+                "queries": view.queries,
+                "cpu": _load(view.cpu),
+                "memory": _load(view.memory),
+                "in": _load(view.bandwidth_in),
+                "out": _load(view.bandwidth_out),
+                "master": view.master,
+                "store": view.store,
+            }
+
+
+def links(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
+    from headwater.runtime.sites.report import link_views
+
+    views = list(link_views(catalog))
+    _check_name("site with a link", name, [end for v in views for end in (v.origin, v.target)])
+    for view in views:
+        if name is None or _wanted(name, view.origin) or _wanted(name, view.target):
+            yield {
+                "link": f"{view.origin} -> {view.target}",
+                "carries": list(view.logs),
+                "planned": _load(view.planned),
+                "rate": view.rate,
+                "bytes": view.bytes,
+            }
+
+
+def _load(found: Load) -> dict[str, float | None]:
+    limit = None if math.isinf(found.capacity) else found.capacity
+    return {"used": found.used, "limit": limit}
+
+
 RECORDS: dict[What, Callable[[Catalog, str | None], Iterator[Record]]] = {
     What.streams: streams,
     What.tables: tables,
@@ -283,6 +355,8 @@ RECORDS: dict[What, Callable[[Catalog, str | None], Iterator[Record]]] = {
     What.units: units,
     What.segments: segments,
     What.rejects: rejects,
+    What.sites: sites,
+    What.links: links,
 }
 
 

@@ -67,7 +67,7 @@ def run(source: Source | None, asked: Run) -> None:
     with states.failures(source):
         _check(source, asked)
         opened = open_state(asked.state, catalog=asked.catalog, master=asked.master)
-        with opened as headwater, claimed(headwater.catalog), _logged(asked.state):
+        with opened as headwater, claimed(headwater.catalog), logged(asked.state):
             if source is not None:
                 _execute(headwater, source, asked)
             _warn_of_missing_files(headwater)
@@ -95,10 +95,10 @@ def _check(source: Source | None, asked: Run) -> None:
 def _execute(headwater: Headwater, source: Source, asked: Run) -> None:
     folder = None if source.is_stdin else source.path.resolve().parent
     done = execute(headwater.catalog, headwater.definitions, source.text, folder)
-    asked.say(_summary(source, done))
+    asked.say(summary(source, done))
 
 
-def _summary(source: Source, done: list[Outcome]) -> str:
+def summary(source: Source, done: list[Outcome]) -> str:
     new = [one for one in done if one.new]
     if not new:
         return f"{source.name}: all of it is there already; going on"
@@ -136,17 +136,27 @@ def _is_there(path: Path) -> bool:
 def claimed(catalog: Catalog) -> Iterator[None]:
     """Be the one process that runs this state; ends the command if there is another.
 
-    The claims of processes of this machine that died are freed. The own one is renewed in the
-    background, as a step may take longer than a claim lasts.
+    The claims of processes of this machine that died are freed.
     """
     for lease in catalog.leases():
         if lease.expires_at > time.time() and is_dead(lease.holder):
             catalog.release(lease)
     for holder, left in holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
-    mine = catalog.acquire("run", this_process(), CLAIM_SECONDS)
+    with held(catalog, "run"):
+        yield
+
+
+@contextmanager
+def held(catalog: Catalog, name: str) -> Iterator[None]:
+    """Hold a claim that only one process may have, renewed in the background, as a step may take
+    longer than a claim lasts; ends the command if another has it."""
+    for lease in catalog.leases():
+        if lease.name == name and is_dead(lease.holder):
+            catalog.release(lease)
+    mine = catalog.acquire(name, this_process(), CLAIM_SECONDS)
     if mine is None:
-        fail("another process has just begun to run this state: stop it first")
+        fail(f"another process has just claimed {name} of this state: stop it first")
     done = Event()
 
     def renew() -> None:
@@ -168,7 +178,7 @@ def claimed(catalog: Catalog) -> Iterator[None]:
 
 
 @contextmanager
-def _logged(state: Path) -> Iterator[None]:
+def logged(state: Path) -> Iterator[None]:
     """The engine's messages go to a file in full, and to standard error in short; those of the
     libraries below it go to the file alone."""
     kept = logging.FileHandler(state / ENGINE_LOG, delay=True)
@@ -212,7 +222,7 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
     begun = time.monotonic()
     observer = Observer(engine.catalog)
     try:
-        with _signals(engine), shown(observer, asked.quiet):
+        with signals(engine.stop), shown(observer, asked.quiet):
             engine.go(asked.until_idle, asked.patience)
     except HeadwaterError:
         engine.release()
@@ -254,18 +264,18 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _signals(engine: SteeredEngine) -> Iterator[None]:
-    """The first INT or TERM tells the engine to stop, the second ends the process.
+def signals(stop: Event) -> Iterator[None]:
+    """The first INT or TERM sets the word to stop, the second ends the process.
 
     A thread that waits for Spark cannot be interrupted, hence the hard end; the claims that are
     left are those of a dead process, which the next run frees.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if engine.stop.is_set():
+        if stop.is_set():
             os.write(2, SHOW_CURSOR + b"\nheadwater: stopped at once; the next run goes on\n")
             os._exit(INTERRUPTED)
-        engine.stop.set()
+        stop.set()
         logging.getLogger().addFilter(_is_ours)
         os.write(2, b"\nheadwater: stopping after this step; once more to stop at once\n")
 

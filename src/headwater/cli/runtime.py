@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.files import Source, fail, read
+from headwater.cli.files import WRONG, Source, fail, read
 from headwater.cli.formats import Format, RowFormat, What, counted, json_line
 from headwater.cli.state import DEFAULT, CatalogUrl, State, failures, opened
 
@@ -104,6 +104,51 @@ def run(
 
 
 @app.command()
+def up(
+    sites: Annotated[Path, typer.Argument(metavar="SITES.toml", help="The sites and their links.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE.cql]", help="Statements to carry out.", show_default=""),
+    ] = None,
+    state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when all input is used up.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="NAME", help="Start these sites; others join from elsewhere."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
+) -> None:
+    """Run a state on several sites: start a worker for each, admit queries, place and move units."""
+    source = None if file is None else read(file)
+    with failures(source):
+        from headwater.cli.up import Up
+        from headwater.cli.up import up as start
+
+        start(Up(sites, source, state, catalog_url, until_idle, only, quiet))
+
+
+@app.command()
+def site(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the site.")],
+    state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Streams end when their sources have no more.")
+    ] = False,
+) -> None:
+    """Be one of the sites that run a state, as `headwater up` has named them, until Ctrl-C."""
+    with failures():
+        from headwater.cli.up import site as join
+
+        join(name, state, catalog_url, drain)
+
+
+@app.command()
 def submit(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements; - reads stdin.")
@@ -127,7 +172,9 @@ def submit(
         if not done:
             fail(f"{source.name} has no statement")
         for one in done:
-            typer.echo(one.sentence)
+            typer.echo(one.sentence, err=one.refused)
+        if any(one.refused for one in done):
+            raise typer.Exit(WRONG)
 
 
 @app.command()
@@ -164,13 +211,13 @@ def resume(name: Name, state: State = DEFAULT, catalog_url: CatalogUrl = None) -
 def show(
     what: Annotated[What, typer.Argument(help="What to list.")],
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="This stream, query or unit only.")
+        str | None, typer.Argument(metavar="[NAME]", help="This stream, query, unit or site only.")
     ] = None,
     state: State = DEFAULT,
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """List streams, tables, queries, units, segments or rejected records."""
+    """List streams, tables, queries, units, segments, rejected records, sites or links."""
     with opened(state, catalog_url) as catalog:
         from headwater.cli import listing
 

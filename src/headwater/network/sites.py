@@ -1,8 +1,8 @@
-"""Networks in TOML files: sites with what they can do, and the links between them.
+"""Networks in TOML files: sites with what they can do, the links between them, and how sites run.
 
     [[site]]
     name = "edge"
-    cpu = 2e6             # instructions a second
+    cpu = 2e6             # instructions a second, or cores if costs are in seconds of a core
     memory = 1e9          # bytes
     bandwidth_in = 1e8    # bytes a second
     bandwidth_out = 1e8
@@ -14,17 +14,89 @@
     latency = 0.06        # seconds
 
 What is not said is not limited. A file without any link has every site connected with every other;
-one with links has these alone.
+one with links has these alone. For sites that run (`headwater up`), a file may say more:
+
+    [[site]]
+    master = "local[2]"   # where its Spark runs
+    store = "stores/edge" # its segments, from the state directory; none: with those of the state
+
+    [[stream]]
+    name = "flights"
+    sites = ["edge"]      # where it can be taken in; the first that is there does
+    rate = 200            # tuples a second to count with until enough came to measure
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headwater.errors import nearest
 from headwater.network.model import Link, Network, Site
 from headwater.tomltext import Section, read_toml
+
+MASTER = "local[*]"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """How a site runs: its Spark, and the folder of its segments if that is not the state's."""
+
+    master: str = MASTER
+    store: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a stream can be taken in, anywhere if nothing is said, and at which rate it may come."""
+
+    sites: tuple[str, ...] = ()
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A network of sites that run, each with its worker, and what is said of streams by name."""
+
+    network: Network
+    workers: tuple[Worker, ...]
+    streams: Mapping[str, Entry] = field(default_factory=dict)
+
+    def worker(self, site: str) -> Worker:
+        """How a site runs; raises NetworkError if there is none of that name."""
+        return self.workers[self.network.place(site)]
+
+    def as_data(self) -> dict[str, Any]:
+        """The deployment as JSON has it; what is not limited is left out."""
+        limited = [_finite(asdict(one)) for one in self.network.sites]
+        return {
+            "sites": limited,
+            "links": [_finite(asdict(link)) for link in self.network.links],
+            "workers": [asdict(worker) for worker in self.workers],
+            "streams": {name: asdict(entry) for name, entry in self.streams.items()},
+        }
+
+
+def deployment_of(data: Mapping[str, Any]) -> Deployment:
+    """The deployment that `as_data` gave."""
+    return Deployment(
+        Network(
+            tuple(Site(**site) for site in data["sites"]),
+            tuple(Link(**link) for link in data["links"]),
+        ),
+        tuple(Worker(**worker) for worker in data["workers"]),
+        {
+            name: Entry(tuple(entry["sites"]), entry["rate"])
+            for name, entry in data["streams"].items()
+        },
+    )
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value != math.inf}
 
 
 def connected(
@@ -42,8 +114,25 @@ def read_sites(path: Path, whole: bool = False) -> Network:
 
     If it has to be `whole`, a site to which no way leads from the first one is a mistake.
     """
+    return _read(path, whole).network
+
+
+def read_deployment(path: Path, trouble: Callable[[str], str | None] | None = None) -> Deployment:
+    """The sites of a file with how they run; raises InputError with the line of a mistake.
+
+    `trouble` says what is wrong with a master, if anything is.
+    """
+    found = _read(path, whole=True)
+    for section in read_toml(path).sections("site"):
+        wrong = trouble(section.string("master", MASTER)) if trouble else None
+        if wrong:
+            section.refuse("master", wrong)
+    return found
+
+
+def _read(path: Path, whole: bool) -> Deployment:
     top = read_toml(path)
-    top.only("site", "link")
+    top.only("site", "link", "stream")
     names: list[str] = []
     sites = tuple(_site(section, names) for section in top.sections("site"))
     if not sites:
@@ -52,7 +141,32 @@ def read_sites(path: Path, whole: bool = False) -> Network:
     network = Network(sites, links) if links else connected(sites)
     if whole:
         _reached(network, list(top.sections("site")))
-    return network
+    workers = tuple(_worker(section) for section in top.sections("site"))
+    streams: dict[str, Entry] = {}
+    for section in top.sections("stream"):
+        name = section.string("name").lower()
+        if name in streams:
+            section.refuse("name", f"{name} is told of twice; write one [[stream]] for it")
+        streams[name] = _entry(section, names)
+    return Deployment(network, workers, streams)
+
+
+def _worker(section: Section) -> Worker:
+    return Worker(section.string("master", MASTER), section.string("store", "") or None)
+
+
+def _entry(section: Section, names: list[str]) -> Entry:
+    section.only("name", "sites", "rate")
+    sites = section.values.get("sites", [])
+    if not isinstance(sites, list):
+        section.refuse("sites", f"sites takes a list of names, not {sites!r}")
+    for site in sites:
+        if site not in names:
+            section.refuse("sites", f"no site {site}; {nearest(str(site), names)}")
+    rate = section.number("rate") if "rate" in section.values else None
+    if rate == math.inf:
+        section.refuse("rate", "the rate of a stream is finite")
+    return Entry(tuple(sites), rate)
 
 
 def _reached(network: Network, sections: list[Section]) -> None:
@@ -72,7 +186,7 @@ def _reached(network: Network, sections: list[Section]) -> None:
 
 def _site(section: Section, names: list[str]) -> Site:
     """The site of a section, whose name is added to those taken."""
-    section.only("name", "cpu", "memory", "bandwidth_in", "bandwidth_out")
+    section.only("name", "cpu", "memory", "bandwidth_in", "bandwidth_out", "master", "store")
     name = section.string("name")
     if name in names:
         section.refuse("name", f"a second site is called {name}; rename one")

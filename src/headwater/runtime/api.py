@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.types import Value
-from headwater.errors import HeadwaterError, RuntimeFailure, nearest
+from headwater.errors import HeadwaterError, Refused, RuntimeFailure, nearest
 from headwater.runtime import results
 from headwater.runtime.analysis import Analysis, analysis, lines
 from headwater.runtime.catalog import Catalog, QueryRow
@@ -89,9 +89,14 @@ class Headwater:
         """Carry out the statements of a text, none if one is wrong; a sentence about each.
 
         What is declared already, in the same words, is left as it is; the same name for something
-        else raises HeadwaterError.
+        else raises HeadwaterError. Where sites run the state, a query that does not fit raises
+        Refused, when all other statements are carried out.
         """
-        return [done.sentence for done in execute(self.catalog, self.definitions, text)]
+        done = execute(self.catalog, self.definitions, text)
+        refused = [one.sentence for one in done if one.refused]
+        if refused:
+            raise Refused("\n".join(refused))
+        return [one.sentence for one in done]
 
     def push(self, stream: str, rows: Iterable[Mapping[str, Value] | Sequence[Value]]) -> int:
         """Append tuples to a stream declared FROM CLIENT; returns how many were taken in."""

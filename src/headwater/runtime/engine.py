@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater.cost.operators import CostTable, read_costs
-from headwater.errors import CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
+from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -29,6 +30,9 @@ from headwater.runtime.catalog import (
     Rejects,
     StreamRow,
     UnitRow,
+    copy_log,
+    ingest_owner,
+    panes_log,
     part_name,
     stream_log,
     unit_log,
@@ -38,7 +42,7 @@ from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import is_full, is_gone, reason
-from headwater.runtime.housekeeping import Reader, compact, readers_of, retain, sweep
+from headwater.runtime.housekeeping import Kept, Reader, compact, readers_of, retain, sweep
 from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import (
     finish,
@@ -56,6 +60,7 @@ from headwater.runtime.rounds import PATIENCE, Round
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
 from headwater.runtime.sharing import MEMBERS, Sharing, tells
 from headwater.runtime.sinks import Sinks
+from headwater.runtime.sites.here import Here
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
@@ -94,6 +99,8 @@ class Engine:
     holder: str = field(default_factory=this_process)
     at_point: Callable[[str], None] = lambda point: None
     """Called at each named point of a step, so that a test can stop the process there."""
+    site: Here | None = None
+    """The site that this process runs, if there are several; else all there is to do is done here."""
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
@@ -102,13 +109,14 @@ class Engine:
         self.scheduler = Scheduler(self.catalog)
         self.stepper = Stepper(
             self.catalog,
-            self.state,
+            self.store,
             self.spark,
             self.definitions,
             self.limits,
             self._at_point,
             self.meter,
             costs_of(self.state),
+            (lambda log: log) if self.site is None else self.site.reads,
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
@@ -124,6 +132,19 @@ class Engine:
     def _at_point(self, point: str) -> None:
         self.at_point(point)
 
+    @property
+    def store(self) -> Path:
+        """Where segments are written."""
+        return self.state if self.site is None else self.site.store
+
+    def _is_mine(self, owner: str) -> bool:
+        """Whether some work is this process's to do, by the name of its lease."""
+        return self.site is None or self.site.has(owner)
+
+    def _streams(self) -> list[StreamRow]:
+        """The streams that are taken in here."""
+        return [row for row in self.catalog.streams() if self._is_mine(ingest_owner(row.name))]
+
     # ---- the loop
 
     def run(
@@ -138,7 +159,8 @@ class Engine:
         A catalog that cannot be reached is waited for. Raises RuntimeFailure if Spark has ended.
         """
         self._tidied = time.monotonic()
-        with self.claims.kept_alive():
+        seen = nullcontext() if self.site is None else self.site.seen()
+        with self.claims.kept_alive(), seen:
             while not stopping():
                 begun = time.monotonic()
                 worked = False
@@ -146,6 +168,8 @@ class Engine:
                     worked = self.tick()
                     on_tick()
                     self._tidy_now_and_then()
+                    if self.site is not None and not worked:
+                        worked = self._rest(self.site)
                     if until_idle and not worked and not self._waits():
                         worked = self.end_finite_streams()
                         if not worked:
@@ -156,6 +180,14 @@ class Engine:
                 if not worked:
                     pause = self.limits.interval if interval is None else interval
                     _wait_until(begun + pause, stopping)
+
+    def _rest(self, site: Here) -> bool:
+        """Nothing is to be done at present: end what has no more, if that is wanted, and give back what
+        other sites may wait for. Returns whether anything changed."""
+        if site.drains and not self._waits() and self.end_finite_streams():
+            return True
+        self.claims.release()
+        return False
 
     def _tell(self, about: str, trouble: str) -> None:
         """Log what keeps the engine from working when it begins, and not again at every look."""
@@ -179,7 +211,7 @@ class Engine:
     def _waits(self) -> bool:
         """Whether there may be more to do without any new input: a source is to bring more,
         another process is at work, or what failed is to be tried again."""
-        unended = {row.name for row in self.catalog.streams() if not row.ended}
+        unended = {row.name for row in self._streams() if not row.ended}
         if self._sources.waiting(unended) or self.sinks.undelivered() or self._others_work():
             return True
         if any(unread.failures <= self.limits.retries for unread in self._unread.values()):
@@ -189,6 +221,7 @@ class Engine:
             and row.not_before > self._round_at
             and row.retries <= self.limits.retries
             for row in self.catalog.units()
+            if self._is_mine(f"unit:{row.id}")
         )
 
     def _others_work(self) -> bool:
@@ -208,13 +241,15 @@ class Engine:
         self._round_at = time.time()
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
-        streams = list(self.definitions.streams)
+        if self.site is not None and self.site.refresh():
+            self.claims.release()  # of what went to others
+        streams = [name for name in self.definitions.streams if self._is_mine(ingest_owner(name))]
         self._unread = {name: why for name, why in self._unread.items() if name in streams}
         self._sources.keep(set(streams))
         settle_ends(self.catalog)
         self._reopen_streams()
         worked = self._round(streams)
-        ready = [partial(self.deliver, query) for query in self.sinks.ready()]
+        ready = [partial(self.deliver, query) for query in self.sinks.ready(self._is_mine)]
         return Round(ready).run(self.limits.at_once) or worked
 
     def _round(self, streams: Sequence[str]) -> bool:
@@ -223,6 +258,7 @@ class Engine:
             row.id: row
             for row in self.catalog.units()
             if row.state == "running" and row.not_before <= self._round_at
+            if self._is_mine(f"unit:{row.id}")
         }
         turns = Turns(
             self.scheduler,
@@ -243,6 +279,8 @@ class Engine:
 
         before = self.scheduler.last
         jobs = [partial(self._try_ingest, name) for name in streams]
+        if self.site is not None:
+            jobs += [partial(self._try_ship, self.site, log) for log in self.site.incoming]
         round = Round(jobs, set(rows), turns.choose, step, patience=self._patience)
         self._patience = PATIENCE
         worked = round.run(self.limits.at_once)
@@ -262,7 +300,9 @@ class Engine:
 
     def tidy(self) -> None:
         """Drop what is no longer needed, merge what is small, sweep what nobody names."""
-        lease = self._lease("housekeeping")
+        lease = self._lease(
+            "housekeeping" if self.site is None else f"housekeeping:{self.site.name}"
+        )
         if lease is None:
             return
         readers = [
@@ -270,14 +310,31 @@ class Engine:
             for row in self.catalog.units()
             if not stopped_for_good(self.catalog, row)
         ]
-        retain(self.catalog, readers, lease, self.at_point)
-        for stream in self.catalog.streams():
-            own = readers_of(stream_log(stream.name), readers)
-            folder = stream_folder(self.state, stream.name)
-            compact(self.catalog, stream, own, folder, lease, self.at_point)
-        sweep(self.catalog, self.state)
+        logs = self._kept()
+        retain(self.catalog, logs, readers, lease, self.at_point)
+        for kept in logs:
+            own = readers_of(stream_log(kept.stream.name), readers)
+            compact(self.catalog, kept, own, lease, self.at_point)
+        sweep(self.catalog, self.store)
         self.catalog.forget_dropped(KEPT_DROPPED)
         self._forget()
+
+    def _kept(self) -> list[Kept]:
+        """The logs of streams that are looked after here: those taken in here, and copies."""
+        rows = self.catalog.streams()
+        mine = {row.name for row in self._streams()}
+        logs = [
+            Kept(row, stream_log(row.name), stream_folder(self.store, row.name))
+            for row in rows
+            if row.name in mine
+        ]
+        for row in rows if self.site is not None else ():
+            if self.site is not None and self.site.reads(stream_log(row.name)) != stream_log(
+                row.name
+            ):
+                folder = stream_folder(self.store, row.name)
+                logs.append(Kept(row, self.site.reads(stream_log(row.name)), folder))
+        return logs
 
     def _cursors(self, row: UnitRow) -> dict[str, Any]:
         """How far a unit has come in its inputs, and those of the units that it reads."""
@@ -305,12 +362,12 @@ class Engine:
         A stream that could not be read, or of which a file was set aside, is left open.
         """
         changed = False
-        for row in self.catalog.streams():
+        for row in self._streams():
             source = self._source(row.name)
             waits = self._waiting.get(row.name, False)
             if row.ended or waits or source is None or not source.finite:
                 continue
-            lease = None if row.name in self._unread else self._lease(f"ingest:{row.name}")
+            lease = None if row.name in self._unread else self._lease(ingest_owner(row.name))
             if lease is None or self._aside(row.name):
                 continue
             self.catalog.end_stream(row.name, reopens=True)
@@ -324,7 +381,7 @@ class Engine:
 
         No unit that reads them may step meanwhile, as if they had not; so its lease is held.
         """
-        for row in self.catalog.streams():
+        for row in self._streams():
             if not (row.ended and row.reopens and self._has_more(row.name)):
                 continue
             log = stream_log(row.name)
@@ -335,10 +392,10 @@ class Engine:
     def _has_more(self, name: str) -> bool:
         """Whether a source has a batch; one that cannot be read is left to those who tell it."""
         source = self._source(name)
-        if source is None or self._lease(f"ingest:{name}") is None:
+        if source is None or self._lease(ingest_owner(name)) is None:
             return False
         try:
-            position = self.catalog.cursor(f"ingest:{name}", "source") or {}
+            position = self.catalog.cursor(ingest_owner(name), "source") or {}
             return source.poll(self.spark, position) is not None
         except CatalogUnavailable:
             raise
@@ -354,7 +411,7 @@ class Engine:
         except CatalogUnavailable:
             raise
         except LeaseLost:
-            self.claims.lost(f"ingest:{name}")
+            self.claims.lost(ingest_owner(name))
             return False
         except Exception as error:
             self._check_spark(error)
@@ -374,10 +431,10 @@ class Engine:
 
         They stay where they are and are named in the reject log; one that is changed is read.
         """
-        source, lease = self._source(name), self._lease(f"ingest:{name}")
+        source, lease = self._source(name), self._lease(ingest_owner(name))
         if not isinstance(source, Files) or lease is None:
             return False
-        owner = f"ingest:{name}"
+        owner = ingest_owner(name)
         found = unreadable(self.spark, source, self.catalog.cursor(owner, "source") or {})
         if found is None:
             return False
@@ -396,7 +453,7 @@ class Engine:
 
     def _aside(self, name: str) -> list[str]:
         """The files of a stream that were set aside and are there as they were."""
-        return left_aside(self.catalog.cursor(f"ingest:{name}", "source") or {})
+        return left_aside(self.catalog.cursor(ingest_owner(name), "source") or {})
 
     def troubles(self) -> list[str]:
         """What of the input could not be read, in a sentence each."""
@@ -417,12 +474,36 @@ class Engine:
                 f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
             ) from error
 
+    def _try_ship(self, site: Here, log: str) -> bool:
+        """Copy what is new of a log to this site; what fails is told, and tried again."""
+        owner = copy_log(log, site.name)
+        try:
+            lease = self._lease(owner)
+            return lease is not None and site.ship(log, lease, self._at_point)
+        except CatalogUnavailable:
+            raise
+        except LeaseLost:
+            self.claims.lost(owner)
+            return False
+        except (OSError, CatalogError) as error:
+            self._tell(owner, f"{log} cannot be copied to {site.name}: {error}")
+            return False
+
+    def _adopt(self, name: str) -> None:
+        """Have all of a stream that is taken in here in the own store; clients write elsewhere."""
+        owner = ingest_owner(name)
+        lease = None if self.site is None else self._lease(owner)
+        if self.site is not None and lease is not None:
+            from_clients = self.definitions.streams[name].source is None
+            self.site.adopt(owner, stream_log(name), lease, again=from_clients)
+
     def ingest(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
+        self._adopt(name)
         source = self._source(name)
         if source is None or not self._open(name):
             return False
-        owner = f"ingest:{name}"
+        owner = ingest_owner(name)
         lease = self._lease(owner)
         row = self._open(name)  # as it is under the lease
         if lease is None or row is None or self._runs_ahead(name):
@@ -439,7 +520,7 @@ class Engine:
         if row.ended:
             return True  # it is reopened with the next round
         stream = self.definitions.streams[row.name].stream
-        folder = stream_folder(self.state, row.name)
+        folder = stream_folder(self.store, row.name)
         written, refused = taken_in(batch, stream, row.watermark, folder)
         self.at_point("ingest: written")
         append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
@@ -468,8 +549,13 @@ class Engine:
     def _try_step(self, row: UnitRow) -> bool:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
         try:
-            if self._lease(f"unit:{row.id}") is None:
+            lease = self._lease(f"unit:{row.id}")
+            if lease is None:
                 return False  # whoever works on it knows when it is done
+            if self.site is not None:
+                if not self.site.has_inputs(row):
+                    return False
+                self.site.adopt(f"unit:{row.id}", panes_log(row.id), lease)
             unit = self._unit(row)
             streams = inputs_of(self.catalog, row)
             worked = self.step(unit)
@@ -560,6 +646,7 @@ class Engine:
             unit.terms,
             step.arrived,
             told_to(unit, step) if unit.ran else None,
+            sum(s.bytes for s in step.segments if s.log == unit_log(unit.row.id)),
         )
         unit.watch.skip()
         self._commit(lease, step, measured, unit)

@@ -153,6 +153,20 @@ def gapless(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(full, table.schema)
 
 
+def copied(path: str, folder: Path) -> str:
+    """A copy of a segment's file or folder below another folder, complete before it has its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, target = Path(path), folder / f"{uuid.uuid4().hex}.parquet"
+    hidden = folder / f".{target.name}"
+    with _removed_on_failure(hidden):
+        if source.is_dir():
+            shutil.copytree(source, hidden)
+        else:
+            shutil.copyfile(source, hidden)
+        hidden.rename(target)
+    return str(target)
+
+
 def remove(path: str) -> None:
     """Delete a segment's file or folder; nothing happens if it is gone."""
     target = Path(path)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, stream_log
+from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, copy_log, stream_log
 from headwater.runtime.compile import (
     TIME,
     Delta,
@@ -121,6 +121,15 @@ def _least(starts: Iterable[int | None]) -> int | None:
     return None if None in found else min((s for s in found if s is not None), default=FAR)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A stream, a log that holds it (its own or a copy of that), and the folder of that log."""
+
+    stream: StreamRow
+    log: str
+    folder: Path
+
+
 def expired(
     stream: StreamRow, segments: Sequence[Segment], readers: Sequence[Reader]
 ) -> list[Segment]:
@@ -149,15 +158,16 @@ def readers_of(log: str, readers: Iterable[Reader]) -> list[Reader]:
 
 def retain(
     catalog: Catalog,
+    logs: Iterable[Kept],
     readers: Sequence[Reader],
     lease: Lease | None,
     at_point: Callable[[str], None] = nowhere,
 ) -> int:
-    """Remove the expired segments of all streams with their files; returns how many."""
+    """Remove the expired segments of logs with their files; returns how many."""
     removed = 0
-    for stream in catalog.streams():
-        log = stream_log(stream.name)
-        gone = expired(stream, catalog.segments(log), readers_of(log, readers))
+    for kept in logs:
+        own = readers_of(stream_log(kept.stream.name), readers)
+        gone = expired(kept.stream, catalog.segments(kept.log), own)
         if gone:
             forgotten = catalog.remove_segments([s.id for s in gone], lease)
             at_point("retain: forgotten")
@@ -194,29 +204,38 @@ def join_keys(log: str, readers: Iterable[Reader]) -> list[str]:
 
 def compact(
     catalog: Catalog,
-    stream: StreamRow,
+    kept: Kept,
     readers: Sequence[Reader],
-    folder: Path,
     lease: Lease | None,
     at_point: Callable[[str], None] = nowhere,
 ) -> bool:
-    """Merge one run of small neighbours that every reader has taken in; whether there was one."""
-    log = stream_log(stream.name)
-    _remove_pieces(catalog, log, lease, nowhere)
-    taken = min((reader.reached(log) for reader in readers), default=stream.next_seq - 1)
-    run = mergeable(catalog.segments(log, 0, taken)) if taken else []
+    """Merge one run of small neighbours that every reader, and every copy, has taken in; whether
+    there was one."""
+    stream = stream_log(kept.stream.name)
+    _remove_pieces(catalog, kept.log, lease, nowhere)
+    reached = [reader.reached(stream) for reader in readers]
+    taken = min([kept.stream.next_seq - 1, *reached, *_copied_to(catalog, stream)])
+    run = mergeable(catalog.segments(kept.log, 0, taken)) if taken else []
     tables = [files.read_arrow(s.path) for s in run if s.rows]
     if not tables:
         return False
-    order = [(name, "ascending") for name in (*join_keys(log, readers), TIME)]
+    order = [(name, "ascending") for name in (*join_keys(stream, readers), TIME)]
     merged = pa.concat_tables(tables).sort_by(order)
-    written = files.write_arrow(merged, folder, (TIME, TIME), MERGED_GROUP_ROWS)
+    written = files.write_arrow(merged, kept.folder, (TIME, TIME), MERGED_GROUP_ROWS)
     assert written is not None
     at_point("compact: written")
-    catalog.replace_segments(lease, [s.id for s in run], segment(log, written, run[-1].watermark))
+    new = segment(kept.log, written, run[-1].watermark)
+    catalog.replace_segments(lease, [s.id for s in run], new)
     at_point("compact: replaced")
-    _remove_pieces(catalog, log, lease, at_point)
+    _remove_pieces(catalog, kept.log, lease, at_point)
     return True
+
+
+def _copied_to(catalog: Catalog, log: str) -> list[int]:
+    """The last numbers of a log that its copies hold."""
+    sites = [site for copied, site in catalog.assignment().routes if copied == log]
+    ends = catalog.log_ends() if sites else {}
+    return [ends[copy_log(log, site)].seq for site in sites if copy_log(log, site) in ends]
 
 
 def _remove_pieces(

@@ -139,6 +139,7 @@ class Meter:
         terms: Sequence[Term] = (),
         arrived: Sequence[tuple[int, float]] = (),
         told_to: float | None = None,
+        bytes_out: int = 0,
     ) -> Measured:
         """Take in a step that is about to be committed; `ran` are the plans that Spark ran, if they
         are to be measured, and `terms` what the first of them joined. The seconds of committing are
@@ -146,7 +147,7 @@ class Meter:
         a row of its results was told."""
         known = self._known(unit)
         parts = {part: watch.parts.get(part, 0.0) for part in PARTS} | {"commit": known.commit}
-        values = self._smoothed(known, parts, rows_in, rows_out)
+        values = self._smoothed(known, parts, rows_in, rows_out, bytes_out)
         values |= responses(values, arrived, rows_out, time.time())
         if told_to is not None:
             values["told_to"] = smoothed(values.get("told_to"), told_to)
@@ -180,7 +181,12 @@ class Meter:
         self._units = {unit: known for unit, known in self._units.items() if unit in units}
 
     def _smoothed(
-        self, known: _Known, parts: Mapping[str, float], rows_in: int, rows_out: int
+        self,
+        known: _Known,
+        parts: Mapping[str, float],
+        rows_in: int,
+        rows_out: int,
+        bytes_out: int,
     ) -> dict[str, float]:
         before = known.values
         total = sum(parts.values())
@@ -189,6 +195,7 @@ class Meter:
             "step_seconds": total,
             "step_rows_in": rows_in,
             "step_rows_out": rows_out,
+            "step_bytes_out": bytes_out,
             "step_rows_squared": rows_in * rows_in,
             "step_rows_seconds": rows_in * total,
         }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headwater.errors import CatalogError, RuntimeFailure
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.sites.deployment import deployed
 
 
 def made(state: Path) -> Path:
@@ -21,14 +22,16 @@ def made(state: Path) -> Path:
 
 
 def check_place(catalog: Catalog, state: Path) -> None:
-    """Raises CatalogError if all segments are in some other directory.
+    """Raises CatalogError if all segments are in some other directory, and in no store of a site.
 
     They are known by whole paths where the catalog is not in the state directory, or is of a
     release that knew no others.
     """
     paths = catalog.all_paths()
-    here = state.resolve()
-    if not paths or any(Path(path).is_relative_to(here) for path in paths):
+    sites = deployed(catalog)
+    stores = [] if sites is None else [worker.store for worker in sites.workers if worker.store]
+    known = [state.resolve(), *(state.resolve() / store for store in stores)]
+    if not paths or any(Path(path).is_relative_to(place) for path in paths for place in known):
         return
     log = next((p for p in Path(min(paths)).parents if p.name == "log"), Path(min(paths)))
     if "://" in catalog.name:

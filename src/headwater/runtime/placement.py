@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from headwater.algebra.canonical import canonicalize
@@ -12,6 +13,7 @@ from headwater.reuse.members import Members
 from headwater.reuse.words import counted, described, told_apart, wish
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.sites.deployment import deployed
 
 Placement = dict[str, Any]
 
@@ -50,7 +52,19 @@ def placement(catalog: Catalog, query: QueryRow) -> Placement:
         "added": placed.get("added"),
         "alone": placed.get("alone"),
         **_operator(catalog, definitions, query, form_of(canonical), number + 1),
+        "place": _place(catalog, definitions, query),
     }
+
+
+def _place(catalog: Catalog, definitions: Definitions, query: QueryRow) -> Placement | None:
+    """The site of a query's unit, if there are sites, and what it takes there."""
+    unit = catalog.unit(query.unit_id)
+    if unit is None or deployed(catalog) is None:
+        return None
+    from headwater.runtime.sites.report import place_of  # brings the planner, which takes a while
+
+    found = place_of(catalog, definitions, unit)
+    return None if found is None else asdict(found)
 
 
 def _placed(catalog: Catalog, query: QueryRow) -> Placement:
@@ -97,6 +111,7 @@ def lines(found: Placement) -> list[str]:
     text += [f"  {line}" for line in found["tree"]]
     text += _titled("placed", [RELATIONS[found["relation"]], *_cost(found)])
     text += _titled("relaxed", found["relaxed"])
+    text += _titled("site", [] if found["place"] is None else _site(found["place"]))
     text += _titled("operator", found["operator"] or [])
     text += _titled("shapes", found["shapes"] or [])
     return text + _titled("its part", [] if found["part"] is None else [found["part"]])
@@ -116,6 +131,21 @@ def _cost(found: Placement) -> list[str]:
         return []
     added = f"adds {found['added']:.4f}" if found["added"] else "adds nothing"
     return [f"{added}, alone {found['alone']:.4f}: seconds of work in a second, estimated"]
+
+
+def _site(place: Placement) -> list[str]:
+    """Where it runs, what it reads from where, and what it takes beside what was estimated."""
+    if place["site"] is None:
+        return ["none at present: what it reads cannot be had"]
+    text = [place["site"], *(f"reads {said}" for said in place["reads"])]
+    for name in ("estimated", "measured"):
+        need = place[name]
+        if need is not None:
+            text.append(
+                f"{name}: {need['cpu']:.3f} of a core, {need['memory']:,.0f} bytes of memory, makes "
+                f"{need['rate']:,.0f} bytes a second"
+            )
+    return text
 
 
 def _titled(title: str, said: list[str]) -> list[str]:

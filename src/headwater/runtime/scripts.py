@@ -32,7 +32,7 @@ from headwater.cql.statements import (
     Statement,
 )
 from headwater.cql.tokens import cut, word
-from headwater.errors import CqlError, HeadwaterError, nearest
+from headwater.errors import CqlError, HeadwaterError, Refused, nearest
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.compile import compiled
 from headwater.runtime.connectors import check_sink, check_source, check_table
@@ -46,11 +46,13 @@ OF_QUERY = CreateQuery | DropQuery | PauseQuery | ResumeQuery
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a statement, in a sentence; `new` says whether anything changed."""
+    """What became of a statement, in a sentence; `new` says whether anything changed, `refused` that
+    it is a query for which sites have no room."""
 
     statement: Statement
     sentence: str
     new: bool = True
+    refused: bool = False
 
 
 def execute(
@@ -59,18 +61,26 @@ def execute(
     """Carry out the statements of a text, none if one is wrong.
 
     Relative paths in it are paths from `folder`, or from the current one. Raises CqlErrors for a
-    text that is wrong, and HeadwaterError for a statement that cannot be carried out.
+    text that is wrong, and HeadwaterError for a statement that cannot be carried out. A query that
+    is refused keeps no other from being admitted.
     """
     place = (folder or Path()).resolve()
     parsed = parse(text, _names_from_outside(text, definitions.names))
     statements = [_located(statement, place) for statement in parsed]
     needed = _checked(catalog, statements)
     return [
-        Outcome(statement, carry_out(catalog, definitions, statement))
+        _carried_out(catalog, definitions, statement)
         if new
         else Outcome(statement, f"{_title(statement)} is there already", new=False)
         for statement, new in zip(statements, needed, strict=True)
     ]
+
+
+def _carried_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> Outcome:
+    try:
+        return Outcome(statement, carry_out(catalog, definitions, statement))
+    except Refused as refusal:
+        return Outcome(statement, str(refusal), new=False, refused=True)
 
 
 def _names_from_outside(text: str, known: Namespace) -> Namespace:

@@ -53,13 +53,14 @@ class Sinks:
     backoff: float = 1.0
     _columns: dict[tuple[str, float], tuple[Column, ...]] = field(default_factory=dict)
 
-    def ready(self) -> list[str]:
-        """The queries that have something to send, and did not fail a moment ago."""
+    def ready(self, is_mine: Callable[[str], bool] = lambda owner: True) -> list[str]:
+        """The queries of units that are to be worked on here that have something to send, and did not
+        fail a moment ago."""
         now = time.time()
         return [
             one.query.name
             for one in behind(self.catalog)
-            if one.failure.get("not_before", 0.0) <= now
+            if one.failure.get("not_before", 0.0) <= now and is_mine(f"unit:{one.query.unit_id}")
         ]
 
     def undelivered(self) -> bool:

@@ -203,6 +203,8 @@ class Stepper:
     at_point: Callable[[str], None]
     meter: Meter
     costs: CostTable = field(default_factory=CostTable)
+    reads: Callable[[str], str] = lambda log: log
+    """The log to be read in the place of an input: a copy, where the input is written elsewhere."""
 
     def step(self, unit: Unit) -> Step | None:
         """What is new for a unit, written but not committed; None if there is nothing."""
@@ -224,10 +226,14 @@ class Stepper:
         cursors = self.catalog.cursors(unit.row.id)
         reached = {name: cursors.get(name, {"seq": 0, "watermark": None}) for name in unit.inputs}
         fresh = {
-            name: self._within_limit(self.catalog.segments(name, reached[name]["seq"]))
+            name: self._within_limit(self._input(name, reached[name]["seq"]))
             for name in unit.inputs
         }
         return _Known(cursors, reached, fresh)
+
+    def _input(self, log: str, after: int, up_to: int | None = None) -> list[Segment]:
+        """The segments of an input after a number and up to another."""
+        return self.catalog.segments(self.reads(log), after, up_to)
 
     def _within_limit(self, segments: Sequence[Segment]) -> list[Segment]:
         chosen: list[Segment] = []
@@ -266,7 +272,7 @@ class Stepper:
         inputs = {}
         for alias, scan in plan.scans:
             name = stream_log(scan.stream)
-            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            taken = self._input(name, 0, known.reached[name]["seq"])
             inputs[alias] = Input(
                 (), overlapping(taken, least, None), unit.since(scan, known.start)
             )
@@ -308,7 +314,7 @@ class Stepper:
         start = min(given) if len(given) == len(starts) else None
         inputs = {}
         for alias, name in unit.feeds:
-            taken = self.catalog.segments(name, 0, known.reached[name]["seq"])
+            taken = self._input(name, 0, known.reached[name]["seq"])
             late = overlapping(taken, None if start is None else start - _slack(plan), None)
             inputs[alias] = Input(tuple(s for s in taken if s.rows and s not in late), late, None)
         rows = sum(s.rows for one in inputs.values() for s in (*one.old, *one.new))
@@ -447,7 +453,7 @@ class Stepper:
             since = unit.since(scans[alias], known.start) if alias in scans else None
             reached = known.reached[name]["seq"]
             needed = len(unit.feeds) > 1 and reached
-            old = self.catalog.segments(name, 0, reached) if needed else []
+            old = self._input(name, 0, reached) if needed else []
             inputs[alias] = Input(
                 overlapping(old, since, None), overlapping(known.fresh[name], since, None), since
             )
@@ -540,7 +546,7 @@ class Stepper:
     def _segments(self, unit: Unit, known: _Known) -> dict[str, tuple[Segment, ...]]:
         """The segments of each scan up to the step's end."""
         after = known.after
-        found = {name: self.catalog.segments(name, 0, after[name]["seq"]) for name in unit.inputs}
+        found = {name: self._input(name, 0, after[name]["seq"]) for name in unit.inputs}
         return {
             alias: overlapping(found[stream_log(scan.stream)], unit.since(scan, known.start), None)
             for alias, scan in unit.plan.scans

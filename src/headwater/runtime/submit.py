@@ -44,8 +44,9 @@ from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import settle
 from headwater.runtime.limits import Limits, checked
-from headwater.runtime.placing import FOREVER_AGO, places, relaxed_definition
+from headwater.runtime.placing import FOREVER_AGO, Built, places, relaxed_definition
 from headwater.runtime.sharing import looks_back
+from headwater.runtime.sites.deployment import deployed
 
 TRIES = 100
 """How often a query is placed anew because its unit went on meanwhile."""
@@ -136,13 +137,27 @@ def _placed(
     known = places(catalog, definitions)
     choice = known.choose(form, start)
     unit_id = choice.name if isinstance(choice, Choice) else choice
+    sites = deployed(catalog)
     if unit_id is None:
         unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
-        if isinstance(choice, Choice):
-            unit = _built(catalog, definitions, form, choice, unit, start)
+        part = None
+        if isinstance(choice, Choice) and looks_back(form, _streams(definitions)):
+            part = known.part(form, start, choice.alone)
+        if part is not None:
+            unit = replace(unit, inputs=_inputs_behind(part, form))
+        if sites is not None:
+            from headwater.runtime.sites.planning import Room
+
+            Room(catalog, definitions, sites).admit(query.name, unit, canonical.query)
+        if part is not None:
+            _ask_part(catalog, part, unit)
         row = catalog.accept_query(query, unit, _started(unit.id, start))
     else:
         relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
+        if sites is not None and relaxed is not None:
+            from headwater.runtime.sites.planning import Room
+
+            Room(catalog, definitions, sites).widen(query.name, unit_id, definitions.query(relaxed))
         earlier = _earlier(catalog.cursor(unit_id, "start"), start)
         alike = catalog.members_of_digest(unit_id, form.digest)
         untold = form.kind is Kind.GROUP and not alike
@@ -155,20 +170,19 @@ def _placed(
     return row
 
 
-def _built(
-    catalog: Catalog,
-    definitions: Definitions,
-    form: Form,
-    choice: Choice,
-    unit: NewUnit,
-    start: int | None,
-) -> NewUnit:
-    """A new unit, which reads what another has joined if one does, or can."""
-    part = places(catalog, definitions).part(form, start, choice.alone)
-    if part is None or not looks_back(form, _streams(definitions)):
-        return unit
+def _inputs_behind(part: Built, form: Form) -> tuple[str, ...]:
+    """What is left to read for a query of which another unit joins a part: its rows, and the rest."""
     assert part.choice.name is not None
-    name = part_name(unit.id)
+    joined = {source_name(source) for source in leaves_of(part.form.content)}
+    rest = [s for s in leaves_of(form.content) if source_name(s) not in joined]
+    logs = [stream_log(s.stream) if isinstance(s, Scan) else table_input(s.table) for s in rest]
+    return (unit_log(part.choice.name), *dict.fromkeys(logs))
+
+
+def _ask_part(catalog: Catalog, part: Built, unit: NewUnit) -> None:
+    """Have another unit join a part of what a new unit needs."""
+    assert part.choice.name is not None
+    name, upstream = part_name(unit.id), part.choice.name
     asked = NewQuery(
         name=name,
         definition=unparse(CreateQuery(name, part.query)),
@@ -176,15 +190,10 @@ def _built(
         columns=[[column, at] for column, at in part.canonical.columns],
         start_at=part.start,
     )
-    upstream = part.choice.name
     earlier = _earlier(catalog.cursor(upstream, "start"), part.start)
     relaxed = relaxed_definition(part.choice, part.form)
     catalog.accept_query(asked, upstream, _started(upstream, earlier), relaxed)
     settle(catalog, upstream)
-    joined = {source_name(source) for source in leaves_of(part.form.content)}
-    rest = [s for s in leaves_of(form.content) if source_name(s) not in joined]
-    logs = [stream_log(s.stream) if isinstance(s, Scan) else table_input(s.table) for s in rest]
-    return replace(unit, inputs=(unit_log(upstream), *dict.fromkeys(logs)))
 
 
 def _streams(definitions: Definitions) -> dict[str, Stream]:

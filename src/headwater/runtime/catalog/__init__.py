@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from headwater.runtime.catalog.database import Clock, Database
 from headwater.runtime.catalog.journal import KEPT_EVENTS, KEPT_REJECTS, Journal
 from headwater.runtime.catalog.leases import Leases
-from headwater.runtime.catalog.log import KEPT_BATCHES, Log
+from headwater.runtime.catalog.log import KEPT_BATCHES
 from headwater.runtime.catalog.queries import Queries
 from headwater.runtime.catalog.rows import (
     Arrival,
+    Assignment,
     Cursors,
     Event,
     Json,
@@ -42,7 +43,11 @@ from headwater.runtime.catalog.rows import (
     TableRow,
     UnitRow,
     UnitState,
+    copy_log,
+    ingest_owner,
+    is_copy,
     is_log,
+    link_owner,
     members_log,
     panes_log,
     part_name,
@@ -52,6 +57,7 @@ from headwater.runtime.catalog.rows import (
     unit_log,
 )
 from headwater.runtime.catalog.schema import meta
+from headwater.runtime.catalog.sites import Sites
 from headwater.runtime.catalog.sources import Sources
 
 __all__ = [
@@ -59,6 +65,7 @@ __all__ = [
     "KEPT_EVENTS",
     "KEPT_REJECTS",
     "Arrival",
+    "Assignment",
     "Catalog",
     "Cursors",
     "Event",
@@ -82,7 +89,11 @@ __all__ = [
     "TableRow",
     "UnitRow",
     "UnitState",
+    "copy_log",
+    "ingest_owner",
+    "is_copy",
     "is_log",
+    "link_owner",
     "members_log",
     "panes_log",
     "part_name",
@@ -93,7 +104,7 @@ __all__ = [
 ]
 
 
-class Catalog(Sources, Queries, Log, Leases, Journal):
+class Catalog(Sources, Queries, Sites, Leases, Journal):
     """An open catalog; a context manager that closes it."""
 
     @classmethod

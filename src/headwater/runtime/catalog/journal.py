@@ -15,7 +15,6 @@ from headwater.runtime.catalog.rows import (
     Profile,
     Reject,
     Rejects,
-    Site,
     Statistic,
     Statistics,
 )
@@ -30,7 +29,7 @@ KEPT_EVENTS = 100_000
 
 
 class Journal(Store):
-    """Statistics, events, rejects, sites and options."""
+    """Statistics, events, rejects and options."""
 
     def statistic(self, owner: str, name: str) -> Statistic | None:
         """The value last written, or None."""
@@ -96,32 +95,6 @@ class Journal(Store):
         table = schema.rejects
         of_stream = sa.select(table).where(table.c.stream == stream.lower())
         return self._rows(Reject, of_stream.order_by(table.c.id.desc()).limit(limit))
-
-    def record_site(self, name: str, definition: Json) -> Site:
-        """Make a site known, or change its definition; it is seen now."""
-        with self._database.write() as transaction:
-            site = Site(name, definition, transaction.now)
-            upsert(transaction.connection, schema.sites, [vars(site)], "name")
-            return site
-
-    def see_site(self, name: str) -> None:
-        """Note that a site is alive; raises CatalogError if it is not known."""
-        table = schema.sites
-        with self._database.write(quiet=True) as transaction:
-            seen = sa.update(table).where(table.c.name == name).values(seen_at=transaction.now)
-            if transaction.connection.execute(seen).rowcount != 1:
-                raise CatalogError(f"there is no site {name}")
-
-    def forget_site(self, name: str) -> bool:
-        """Remove a site; False if it was not known."""
-        table = schema.sites
-        with self._database.write() as transaction:
-            gone = transaction.connection.execute(sa.delete(table).where(table.c.name == name))
-            return gone.rowcount == 1
-
-    def sites(self) -> list[Site]:
-        """Every site, by name."""
-        return self._rows(Site, sa.select(schema.sites).order_by(schema.sites.c.name))
 
     def option(self, name: str) -> str | None:
         """The value of a setting, or None where it was never set."""

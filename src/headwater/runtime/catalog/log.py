@@ -209,7 +209,7 @@ class Log(Store):
             check_lease(transaction, lease)
             pieces = _by_ids(transaction.connection, old)
             _check_neighbours(transaction.connection, old, pieces, new)
-            segment = _insert(
+            segment = insert_segment(
                 transaction,
                 self._short(new),
                 pieces[0].first_seq,
@@ -397,7 +397,7 @@ def _append(transaction: Transaction, new: NewSegment) -> Segment:
     seq = next_seq - 1
     if new.key is not None:
         _remember(transaction.connection, new.log, new.key, seq)
-    return _insert(transaction, new, seq, seq, pieces=0)
+    return insert_segment(transaction, new, seq, seq, pieces=0)
 
 
 def _remember(connection: Connection, log: str, key: str, seq: int) -> None:
@@ -408,9 +408,10 @@ def _remember(connection: Connection, log: str, key: str, seq: int) -> None:
         connection.execute(sa.delete(table).where(old))
 
 
-def _insert(
+def insert_segment(
     transaction: Transaction, new: NewSegment, first_seq: int, seq: int, pieces: int
 ) -> Segment:
+    """Register a file under numbers."""
     values = asdict(new)
     del values["key"], values["on_disk"]
     values |= {"first_seq": first_seq, "seq": seq, "pieces": pieces, "compacted_into": None}

@@ -138,7 +138,15 @@ _MEMBERS: Migration = (
 
 _MANY: Migration = ("CREATE INDEX queries_digest ON queries (digest)",)
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY)
+_SITES: Migration = (
+    "CREATE TABLE assignments (owner TEXT PRIMARY KEY, site TEXT NOT NULL)",
+    """
+    CREATE TABLE routes (
+        log TEXT NOT NULL, site TEXT NOT NULL, origin TEXT NOT NULL, PRIMARY KEY (log, site))
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY, _SITES)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

@@ -65,6 +65,26 @@ def table_input(name: str) -> str:
     return f"table:{name.lower()}"
 
 
+def copy_log(log: str, site: str) -> str:
+    """The name of the copy of a log at a site."""
+    return f"copy:{site}:{log}"
+
+
+def is_copy(log: str) -> bool:
+    """Whether a log is the copy of another."""
+    return log.startswith("copy:")
+
+
+def link_owner(origin: str, target: str) -> str:
+    """Whose statistics those of what is sent from a site to another are."""
+    return f"link:{origin}>{target}"
+
+
+def ingest_owner(stream: str) -> str:
+    """The name of the lease, and of the cursor, of whoever takes in a stream."""
+    return f"ingest:{stream.lower()}"
+
+
 def plan_owner(unit_id: str) -> str:
     """Whose profile the measured plan of a unit is."""
     return f"plan:{unit_id}"
@@ -308,6 +328,15 @@ class Lease:
     holder: str
     token: int
     expires_at: float
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What sites have to do: `owners` has the site of each unit and of each stream that is taken in,
+    by the names of their leases; `routes` whence a log comes to a site, by log and site."""
+
+    owners: Mapping[str, str] = field(default_factory=dict)
+    routes: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

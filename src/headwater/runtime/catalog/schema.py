@@ -175,6 +175,10 @@ sites = Table(
     "sites", metadata, _key("name"), Column("definition", JsonText), Column("seen_at", Double)
 )
 
+assignments = Table("assignments", metadata, _key("owner"), Column("site", Text))
+
+routes = Table("routes", metadata, _key("log"), _key("site"), Column("origin", Text))
+
 statistics = Table(
     "statistics",
     metadata,

@@ -1,0 +1,161 @@
+"""Sites: which are there, what each has to do, and the copies of logs that they hold.
+
+A copy of a log at a site is a log of its own with the numbers of the original, so whoever has come to a
+number in one of them can go on in any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from headwater.errors import CatalogError
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Transaction, upsert
+from headwater.runtime.catalog.journal import keep_statistics
+from headwater.runtime.catalog.leases import check_lease
+from headwater.runtime.catalog.log import Log, create_log, drop_log, insert_segment
+from headwater.runtime.catalog.rows import (
+    Assignment,
+    Json,
+    Lease,
+    NewSegment,
+    Segment,
+    Site,
+    Statistics,
+    copy_log,
+    is_copy,
+)
+
+_S = schema.segments
+
+
+class Sites(Log):
+    """Sites, assignments and copies."""
+
+    def record_site(self, name: str, definition: Json, seen: bool = True) -> Site:
+        """Make a site known, or change its definition; it is seen now, or was never."""
+        with self._database.write() as transaction:
+            site = Site(name, definition, transaction.now if seen else 0.0)
+            upsert(transaction.connection, schema.sites, [vars(site)], "name")
+            return site
+
+    def see_site(self, name: str) -> None:
+        """Note that a site is alive; raises CatalogError if it is not known."""
+        table = schema.sites
+        with self._database.write(quiet=True) as transaction:
+            seen = sa.update(table).where(table.c.name == name).values(seen_at=transaction.now)
+            if transaction.connection.execute(seen).rowcount != 1:
+                raise CatalogError(f"there is no site {name}")
+
+    def leave_site(self, name: str) -> None:
+        """Note that a site has gone, so that nobody waits for a sign of it."""
+        gone = sa.update(schema.sites).where(schema.sites.c.name == name).values(seen_at=0.0)
+        with self._database.write() as transaction:
+            transaction.connection.execute(gone)
+
+    def forget_site(self, name: str) -> bool:
+        """Remove a site; False if it was not known."""
+        table = schema.sites
+        with self._database.write() as transaction:
+            gone = transaction.connection.execute(sa.delete(table).where(table.c.name == name))
+            return gone.rowcount == 1
+
+    def sites(self) -> list[Site]:
+        """Every site, by name."""
+        return self._rows(Site, sa.select(schema.sites).order_by(schema.sites.c.name))
+
+    def sites_seen(self, seconds: float) -> set[str]:
+        """The sites that were seen in the last so many seconds, by the catalog's clock."""
+        with self._database.write(quiet=True) as transaction:
+            recent = schema.sites.c.seen_at > transaction.now - seconds
+            return set(transaction.connection.scalars(sa.select(schema.sites.c.name).where(recent)))
+
+    def assignment(self) -> Assignment:
+        """Which site has to do what, and whence logs come to sites that hold copies."""
+        with self._database.read() as connection:
+            owners = connection.execute(sa.select(schema.assignments))
+            routes = connection.execute(sa.select(schema.routes))
+            return Assignment(
+                {row.owner: row.site for row in owners},
+                {(row.log, row.site): row.origin for row in routes},
+            )
+
+    def assign(
+        self,
+        assignment: Assignment,
+        lease: Lease | None = None,
+        statistics: Statistics | None = None,
+    ) -> None:
+        """Say anew what each site has to do; copies that are no longer asked for are forgotten, and
+        their files are then orphans. Raises LeaseLost if the lease has passed to another."""
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            for table in (schema.assignments, schema.routes):
+                transaction.connection.execute(sa.delete(table))
+            owners = [{"owner": owner, "site": at} for owner, at in assignment.owners.items()]
+            routes = [
+                {"log": log, "site": site, "origin": origin}
+                for (log, site), origin in assignment.routes.items()
+            ]
+            upsert(transaction.connection, schema.assignments, owners, "owner")
+            upsert(transaction.connection, schema.routes, routes, "log", "site")
+            _keep_logs(transaction, {copy_log(*route) for route in assignment.routes})
+            keep_statistics(transaction, statistics or {})
+
+    def keep_copies(
+        self,
+        lease: Lease | None,
+        log: str,
+        copies: Sequence[tuple[Segment, str]],
+        up_to: int,
+        statistics: Statistics | None = None,
+    ) -> None:
+        """Register copied files under the numbers of what they are copies of; the log is then complete
+        up to a number, of what is still there of the original.
+
+        Raises LeaseLost, and CatalogError if the log is gone or has some of them already.
+        """
+        logs = schema.logs
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            for segment, path in copies:
+                free = sa.and_(logs.c.log == log, logs.c.next_seq <= segment.first_seq)
+                end = sa.update(logs).where(free).values(next_seq=segment.seq + 1)
+                if transaction.connection.execute(end).rowcount != 1:
+                    raise CatalogError(f"{log} is gone, or has {segment.first_seq} already")
+                known: dict[str, Any] = {name: getattr(segment, name) for name in _COPIED}
+                new = self._short(NewSegment(**known | {"log": log, "path": path}))
+                insert_segment(transaction, new, segment.first_seq, segment.seq, segment.pieces)
+            end = sa.update(logs).where(logs.c.log == log, logs.c.next_seq <= up_to)
+            transaction.connection.execute(end.values(next_seq=up_to + 1))
+            keep_statistics(transaction, statistics or {})
+
+    def move_files(
+        self, lease: Lease | None, paths: Mapping[int, str], statistics: Statistics | None = None
+    ) -> None:
+        """Say where the files of segments are now; segments that are gone are passed over."""
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            for id, path in paths.items():
+                short = self._short(NewSegment("", path, 0, 0, on_disk=bool(path))).path
+                moved = sa.update(_S).where(_S.c.id == id).values(path=short)
+                transaction.connection.execute(moved)
+            keep_statistics(transaction, statistics or {})
+
+
+_COPIED = [field.name for field in fields(NewSegment) if field.name not in ("key", "on_disk")]
+
+
+def _keep_logs(transaction: Transaction, copies: set[str]) -> None:
+    """Of logs that are copies, these alone."""
+    known = {
+        log for log in transaction.connection.scalars(sa.select(schema.logs.c.log)) if is_copy(log)
+    }
+    for log in known - copies:
+        drop_log(transaction, log)
+    for log in sorted(copies - known):
+        create_log(transaction, log)

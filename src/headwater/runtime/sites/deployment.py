@@ -1,0 +1,52 @@
+"""The sites that run a state, as its catalog knows them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import urlsplit
+
+from headwater.network.sites import Deployment, deployment_of
+from headwater.runtime.catalog import Catalog
+
+DEPLOYMENT = "deployment"
+"""Whose profile in the catalog the deployment is."""
+
+AWAY_AFTER = 10.0
+"""Seconds without a sign of life after which a site counts as away."""
+
+
+def deployed(catalog: Catalog) -> Deployment | None:
+    """The sites that run a state; None if there are none."""
+    found = catalog.profile(DEPLOYMENT)
+    return None if found is None else deployment_of(found.value)
+
+
+def deploy(catalog: Catalog, deployment: Deployment) -> None:
+    """Have a state run by sites from now on; sites that were there before and are not named go."""
+    catalog.set_profile(DEPLOYMENT, deployment.as_data())
+    names = [site.name for site in deployment.network.sites]
+    known = {site.name for site in catalog.sites()}
+    for gone in known - set(names):
+        catalog.forget_site(gone)
+    for name in set(names) - present(catalog):
+        catalog.record_site(name, {}, seen=False)
+
+
+def present(catalog: Catalog) -> set[str]:
+    """The sites that gave a sign of life a moment ago."""
+    return catalog.sites_seen(AWAY_AFTER)
+
+
+def trouble_of(master: str) -> str | None:
+    """Why Spark cannot run on a master; None if nothing speaks against it."""
+    if re.fullmatch(r"local(\[(\*|[1-9]\d*)\])?|yarn|k8s://.+", master):
+        return None
+    if not master.startswith("spark://"):
+        return f"{master} is no master: write local[2], spark://HOST:PORT, yarn or k8s://URL"
+    try:
+        address = urlsplit(master.split(",")[0])
+        with socket.create_connection((address.hostname or "", address.port or 7077), timeout=5):
+            return None
+    except (OSError, ValueError) as error:
+        return f"{master} cannot be reached: {error}; start it, or name another master"

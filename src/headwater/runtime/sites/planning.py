@@ -1,0 +1,366 @@
+"""Where units run: the placement problem of a deployment, admission of new units, and planning again.
+
+A unit is an operator that reads logs and makes one; it runs at one site. Whoever plans, sites agree on
+the outcome by the catalog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from headwater.algebra.nodes import Query as Asked
+from headwater.errors import PlanError, Refused
+from headwater.network.sites import Deployment
+from headwater.plan.placement.adapt import THRESHOLD, adapt, without_site
+from headwater.plan.placement.check import Broken
+from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.model import (
+    Operator,
+    Plan,
+    Problem,
+    Query,
+    Run,
+    Send,
+    Serve,
+    Stream,
+    links_of,
+)
+from headwater.plan.placement.planner import Budget, Decision
+from headwater.plan.placement.written import TEXT_WIDTH
+from headwater.plan.throughput.written import width_of
+from headwater.runtime.catalog import (
+    Assignment,
+    Catalog,
+    Lease,
+    NewUnit,
+    ingest_owner,
+    is_log,
+    stream_log,
+    unit_log,
+)
+from headwater.runtime.claims import this_process
+from headwater.runtime.definitions import Definitions
+from headwater.runtime.lifecycle import stopped_for_good
+from headwater.runtime.sites.deployment import present
+from headwater.runtime.sites.needs import Need, estimate, estimated, measured, rates_of
+
+PLANNING_SECONDS = 60.0
+SECONDS = 1.0
+"""How long planning one unit may take."""
+
+RESOURCES = ("cpu", "memory", "bandwidth in", "bandwidth out", "link")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A unit to be placed: its id, the logs that it reads, and what it takes."""
+
+    id: str
+    inputs: tuple[str, ...]
+    need: Need
+
+
+@dataclass(frozen=True)
+class System:
+    """The problem of a deployment and the plan by which it runs now.
+
+    Query n, and operator n, of the problem are unit n. `logs` are the logs of streams that come in or
+    are made by another unit, by their places; results of units have none.
+    """
+
+    problem: Problem
+    plan: Plan
+    units: tuple[Wanted, ...]
+    logs: Mapping[int, str]
+
+    def number(self, unit_id: str) -> int:
+        return [unit.id for unit in self.units].index(unit_id)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What planning again has changed: units that moved, and those that no site can run at present."""
+
+    moved: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass
+class _Draft:
+    """Streams of a problem, by their logs."""
+
+    streams: list[Stream] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, rate: float, site: int | None = None) -> int:
+        self.places[name] = len(self.streams)
+        sites = () if site is None else (site,)
+        self.streams.append(Stream(name, frozenset({name}), rate, sites))
+        return self.places[name]
+
+
+@dataclass(frozen=True)
+class Room:
+    """The sites of a state, what they run, and what they could run."""
+
+    catalog: Catalog
+    definitions: Definitions
+    deployment: Deployment
+
+    # ---- how it is
+
+    def there(self) -> set[str]:
+        """The sites that are there; all of them if none has ever come."""
+        return present(self.catalog) or {site.name for site in self.deployment.network.sites}
+
+    def system(
+        self,
+        there: Collection[str],
+        new: Sequence[Wanted] = (),
+        changed: Mapping[str, Need] | None = None,
+    ) -> System:
+        """The problem of all units that run, and of new ones, on the sites that are there, and how it
+        is at present. What some units take may be `changed`."""
+        network, now = self.deployment.network, self.catalog.assignment()
+        units = [
+            replace(unit, need=(changed or {}).get(unit.id, unit.need)) for unit in self._units()
+        ]
+        draft = _Draft()
+        self._base_streams(draft, there, now)
+        read = {log for unit in (*units, *new) for log in unit.inputs}
+        for unit in units:
+            if (log := unit_log(unit.id)) in read:
+                at = now.owners.get(log)
+                draft.add(log, unit.need.rate, network.place(at) if at in there and at else None)
+        logs = {place_: log for log, place_ in draft.places.items()}
+        results = [draft.add(f"the results of {u.id}", u.need.rate) for u in (*units, *new)]
+        operators = [
+            Operator(
+                tuple(draft.places[log] for log in unit.inputs if is_log(log)),
+                made,
+                unit.need.cpu,
+                unit.need.memory,
+            )
+            for unit, made in zip((*units, *new), results, strict=True)
+        ]
+        queries = [Query(u.id, made) for u, made in zip((*units, *new), results, strict=True)]
+        problem = Problem(
+            network.sites,
+            tuple(draft.streams),
+            tuple(operators),
+            tuple(queries),
+            links_of(network),
+        )
+        for number, site in enumerate(network.sites):
+            if site.name not in there:
+                problem = without_site(problem, number)
+        known = {site: network.place(site) for site in there}
+        at_present = [known.get(now.owners.get(unit_log(unit.id), "")) for unit in units]
+        placed = {n: site for n, site in enumerate(at_present) if site is not None}
+        plan = Plan(
+            frozenset(Run(site, n) for n, site in placed.items()),
+            frozenset(
+                Send(known[origin], known[site], draft.places[log])
+                for (log, site), origin in now.routes.items()
+                if log in draft.places and site in known and origin in known
+            ),
+            frozenset(Serve(site, results[n]) for n, site in placed.items()),
+            frozenset(placed),
+        )
+        return System(problem, plan, (*units, *new), logs)
+
+    def _units(self) -> list[Wanted]:
+        """The units that run, with what they take by now."""
+        statistics = self.catalog.all_statistics()
+        rates = rates_of(self.catalog, self.definitions, self.deployment)
+        by_log = {stream_log(name): rate for name, rate in rates.items()}
+        found = []
+        for row in self.catalog.units():
+            if not stopped_for_good(self.catalog, row):
+                values = statistics.get(row.id, {})
+                rows = sum(by_log.get(log, 0.0) for log in row.inputs)
+                need = measured(values, rows) or estimated(values)
+                found.append(Wanted(row.id, row.inputs, need))
+        return found
+
+    def _base_streams(self, draft: _Draft, there: Collection[str], now: Assignment) -> None:
+        """The declared streams, each where it is taken in."""
+        rates = rates_of(self.catalog, self.definitions, self.deployment)
+        for name, declared in self.definitions.streams.items():
+            width = sum(width_of(column.type, TEXT_WIDTH) for column in declared.stream.schema)
+            known = self.catalog.statistics(stream_log(name))
+            if "rows_rate" in known and known["rows_rate"].value > 0:
+                width = known["bytes_rate"].value / known["rows_rate"].value
+            home = self._home(name, there, now.owners.get(ingest_owner(name)))
+            site = None if home is None else self.deployment.network.place(home)
+            draft.add(stream_log(name), rates[name] * width, site)
+
+    def _home(self, stream: str, there: Collection[str], now: str | None) -> str | None:
+        """The site that takes in a stream: the first of those that are named for it and there; if none
+        is named the one that does already, or else the first."""
+        entry = self.deployment.streams.get(stream)
+        if entry is not None and entry.sites:
+            return next((site for site in entry.sites if site in there), None)
+        able = [site.name for site in self.deployment.network.sites if site.name in there]
+        return now if now in able else next(iter(able), None)
+
+    # ---- new units
+
+    def admit(self, name: str, unit: NewUnit, query: Asked) -> None:
+        """Find a site for a new unit and assign it; raises Refused, saying what is short."""
+        need = estimate(rates_of(self.catalog, self.definitions, self.deployment), query)
+        new = Wanted(unit.id, unit.inputs, need)
+        with planning(self.catalog) as lease:
+            system = self.system(self.there(), [new])
+            ledger = Ledger(system.problem, system.plan)
+            self._decide(name, system, ledger, new)
+            self._assign(lease, system, ledger, new)
+
+    def widen(self, name: str, unit_id: str, query: Asked) -> None:
+        """Let a unit do more for a query that joins it, where it runs or, if that is full, elsewhere;
+        raises Refused if that fits nowhere."""
+        need = estimate(rates_of(self.catalog, self.definitions, self.deployment), query)
+        with planning(self.catalog) as lease:
+            system = self.system(self.there(), changed={unit_id: need})
+            ledger, unit = Ledger(system.problem, system.plan), Wanted(unit_id, (), need)
+            if not ledger.fits() and system.number(unit_id) in ledger.admitted:
+                ledger.withdraw(system.number(unit_id))
+                ledger.settle()
+                self._decide(name, system, ledger, unit)
+            self._assign(lease, system, ledger, unit)
+
+    def _decide(self, name: str, system: System, ledger: Ledger, unit: Wanted) -> None:
+        (decision,) = Ladder()(ledger, [system.number(unit.id)], Budget(SECONDS))
+        if not decision.admitted:
+            raise Refused(refusal(name, unit.need, system, ledger, decision))
+
+    def _assign(self, lease: Lease, system: System, ledger: Ledger, unit: Wanted) -> None:
+        assignment = self.assignment(system, ledger.plan())
+        self.catalog.assign(assignment, lease, unit.need.statistics(unit.id))
+
+    def assignment(self, system: System, plan: Plan) -> Assignment:
+        """What a plan says that sites have to do; nothing is copied within one store."""
+        sites = [site.name for site in self.deployment.network.sites]
+        stores = [worker.store for worker in self.deployment.workers]
+        streams = system.problem.streams
+        owners = {unit_log(system.units[run.operator].id): sites[run.site] for run in plan.runs}
+        for number, log in system.logs.items():
+            kind, _, name = log.partition(":")
+            if kind == "stream" and streams[number].sites:
+                owners[ingest_owner(name)] = sites[streams[number].sites[0]]
+        routes = {
+            (system.logs[send.stream], sites[send.target]): sites[send.origin]
+            for send in plan.sends
+            if send.stream in system.logs  # results are read from where they were made
+            and stores[send.target] != stores[streams[send.stream].sites[0]]
+        }
+        return Assignment(owners, routes)
+
+    # ---- planning again
+
+    def replan(
+        self, there: Collection[str], suspects: Mapping[str, Need] | None = None, most: int = 1
+    ) -> Change:
+        """Assign all units to the sites that are there.
+
+        Nobody is dropped: what fits nowhere runs where it is least in the way, beyond what the site
+        can do, and waits only if what it reads cannot be had. Of the `suspects`, which strayed from
+        what was estimated, at most so many are moved; what they take counts as estimated from now on.
+        """
+        strays = suspects or {}
+        with planning(self.catalog) as lease:
+            system, before = self.system(there), self.catalog.assignment()
+            numbers = {unit.id: n for n, unit in enumerate(system.units)}
+            found = adapt(
+                system.problem,
+                system.plan,
+                Ladder(),
+                Budget(SECONDS),
+                set(numbers.values()) - system.plan.admitted,
+                [numbers[one] for one in strays if one in numbers],
+                most,
+            )
+            ledger = Ledger(system.problem, found.plan)
+            for query in sorted(found.waiting):
+                if place(ledger, system.problem.queries[query].stream, Taste(), limited=False):
+                    ledger.ask(query)
+            ledger.settle()
+            after = self.assignment(system, ledger.plan())
+            noted: dict[tuple[str, str], float] = {}
+            for unit, need in strays.items():
+                noted |= need.statistics(unit)
+            self.catalog.assign(after, lease, noted)
+        owners = {
+            unit: (before.owners.get(unit_log(unit)), after.owners.get(unit_log(unit)))
+            for unit in numbers
+        }
+        return Change(
+            tuple(unit for unit, (was, now) in owners.items() if was != now),
+            tuple(unit for unit, (_, now) in owners.items() if now is None),
+        )
+
+    def strayed(self) -> dict[str, Need]:
+        """The units that take more or less than was estimated, by more than a threshold, with what
+        they take; the farthest first."""
+        statistics = self.catalog.all_statistics()
+        found: list[tuple[float, str, Need]] = []
+        for unit in self._units():
+            assumed = estimated(statistics.get(unit.id, {})).cpu
+            apart = abs(unit.need.cpu - assumed) / assumed if assumed > 0 else 0.0
+            if apart > THRESHOLD:
+                found.append((-apart, unit.id, unit.need))
+        return {unit: need for _, unit, need in sorted(found, key=lambda one: one[:2])}
+
+
+@contextmanager
+def planning(catalog: Catalog) -> Iterator[Lease]:
+    """Be the only one that plans."""
+    begun = time.monotonic()
+    while (lease := catalog.acquire("plan", this_process(), PLANNING_SECONDS)) is None:
+        if time.monotonic() - begun > 2 * PLANNING_SECONDS:
+            raise PlanError("another process has been planning for minutes; try again")
+        time.sleep(0.05)
+    try:
+        yield lease
+    finally:
+        catalog.release(lease)
+
+
+# ---- refusals
+
+
+def refusal(name: str, need: Need, system: System, ledger: Ledger, decision: Decision) -> str:
+    """Why a query is not admitted, and what would help."""
+    short = "; ".join(map(str, decision.short)) or "no place was found"
+    proof = "" if decision.proven else " (not proven: with more time a place may be found)"
+    text = [
+        f"query {name} is refused: {short}{proof}",
+        f"  it takes {need.cpu:.3g} seconds of a core in a second and {need.memory:,.0f} bytes of "
+        f"memory, and makes {need.rate:,.0f} bytes a second, by estimate",
+    ]
+    (alone,) = Ladder()(Ledger(system.problem), [decision.query], Budget(SECONDS))
+    if not alone.admitted:
+        text.append("  it would not fit even if nothing else ran")
+    return "\n".join([*text, *_helps(decision.short, system, ledger)])
+
+
+def _helps(short: Sequence[Broken], system: System, ledger: Ledger) -> list[str]:
+    """What would make room: more of what is short, or less of what takes most."""
+    found = [
+        f"  would help: {one.by:,.3g} more {one.constraint} of {one.where}"
+        for one in short
+        if one.constraint in RESOURCES
+    ]
+    units = [system.units[n] for n in ledger.admitted]
+    largest = max(units, key=lambda unit: (unit.need.cpu, unit.need.rate), default=None)
+    if found and largest is not None:
+        found.append(
+            f"  or to drop the queries of unit {largest.id}: it takes {largest.need.cpu:.3g} of cpu "
+            f"and makes {largest.need.rate:,.0f} bytes a second"
+        )
+    return found

@@ -1,0 +1,97 @@
+"""`up`, `site`, `show sites` and `submit` where sites run the state, as far as no Spark is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import STREAM, Run
+
+from headwater.network.sites import read_deployment
+from headwater.runtime.api import open_state
+from headwater.runtime.sites.deployment import deploy
+
+SITES = '[[site]]\nname = "one"\ncpu = 0.5\n[[site]]\nname = "two"\ncpu = 0.5\nstore = "two"\n'
+QUERY = "SELECT a, COUNT(*) AS n FROM s [RANGE {n} SECONDS] GROUP BY a UNION ALL SELECT {n} AS a, 1 AS n FROM s [NOW]"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state that two sites run, with two queries at each."""
+    (tmp_path / "sites.toml").write_text(SITES)
+    with open_state(tmp_path / "state") as opened:
+        deploy(opened.catalog, read_deployment(tmp_path / "sites.toml"))
+        opened.execute(STREAM)
+        for n in range(1, 5):
+            opened.execute(f"CREATE QUERY q{n} AS {QUERY.format(n=n)}")
+    return tmp_path / "state"
+
+
+def test_show_sites_and_links(run: Run, state: Path) -> None:
+    done = run("show", "sites", "--state", state, "--format", "json")
+    one, two = map(json.loads, done.out.splitlines())
+    assert (one["site"], one["state"], one["queries"], two["queries"]) == ("one", "away", 2, 2)
+    assert one["streams"] == ["s"] and two["store"] == "two"
+    assert one["cpu"]["limit"] == 0.5 and 0.4 <= one["cpu"]["used"] <= 0.5
+    assert one["memory"]["limit"] is None
+    (link,) = map(json.loads, run("show", "links", "--state", state, "-f", "json").out.splitlines())
+    assert (link["link"], link["carries"], link["bytes"]) == ("one -> two", ["stream:s"], 0)
+    table = run("show", "sites", "--state", state).out
+    assert "0.4 of 0.5" in table and "away" in table
+    assert run("show", "sites", "three", "--state", state).err.endswith(
+        "there is no site three; there is: one, two\n"
+    )
+
+
+def test_a_state_without_sites_has_none_to_show(run: Run, tmp_path: Path) -> None:
+    with open_state(tmp_path / "state") as opened:
+        opened.execute(STREAM)
+    assert run("show", "sites", "--state", tmp_path / "state").out == "there are no sites\n"
+    done = run("site", "one", "--state", tmp_path / "state")
+    assert done.status == 2 and "is not run by sites: headwater up" in done.err
+
+
+def test_a_refusal_is_told_and_other_statements_are_carried_out(run: Run, state: Path) -> None:
+    text = f"CREATE QUERY q5 AS {QUERY.format(n=5)}; CREATE QUERY like_q1 AS {QUERY.format(n=1)}"
+    done = run("submit", "--state", state, "--execute", text)
+    assert done.status == 1
+    assert "query q5 is refused: cpu of" in done.err and "would help:" in done.err
+    assert "query like_q1 runs in unit" in done.out
+    names = [
+        json.loads(x)["query"]
+        for x in run("show", "queries", "--state", state, "-f", "json").out.splitlines()
+    ]
+    assert names == ["like_q1", "q1", "q2", "q3", "q4"]
+
+
+def test_explain_says_where(run: Run, state: Path) -> None:
+    said = run("explain", "q1", "--state", state).out
+    assert "site      one" in said and "reads stream:s, which is there" in said
+    assert "estimated: 0.2" in said and "measured" not in said
+    place = json.loads(run("explain", "q1", "--state", state, "--format", "json").out)["place"]
+    assert place["site"] == "one" and place["measured"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[site]]\nname = "a"\n[[site]]\nname = "a"\n', "sites.toml:4: a second site is called a"),
+        ('[[site]]\nname = "a"\ncpu = -2\n', "sites.toml:3: cpu is -2"),
+        ('[[site]]\nname = "a"\nmaster = "nowhere"\n', "sites.toml:3: nowhere is no master"),
+        ("", "there is no [[site]]"),
+    ],
+)
+def test_up_refuses_a_bad_file(run: Run, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "sites.toml").write_text(text)
+    done = run("up", tmp_path / "sites.toml", "--state", tmp_path / "state")
+    assert done.status != 0 and message in done.err
+    assert not (tmp_path / "state").exists()
+
+
+def test_up_and_site_know_the_names(run: Run, state: Path) -> None:
+    sites = state.parent / "sites.toml"
+    done = run("up", sites, "--only", "on", "--state", state)
+    assert done.status == 2 and "has no site on; did you mean one?" in done.err
+    done = run("site", "tow", "--state", state)
+    assert done.status == 2 and "there is no site tow; did you mean two?" in done.err
