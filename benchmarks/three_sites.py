@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from _common import Differ
-from headwater.algebra.times import format_timestamp
+from headwater.algebra.times import format_timestamp, to_micros
 from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
 from headwater.reference.values import normal_row, row_order
@@ -139,7 +139,7 @@ def deployed(folder: Path, count: int, size: int, killed: str = "b") -> Report:
     events = Events(folder)
     events.arrive(4, size)
     asked = queries(count)
-    texts = [f"CREATE QUERY {name} START AT EARLIEST AS {text};" for name, text in asked.items()]
+    texts = [f"CREATE QUERY {name} STARTING AT EARLIEST AS {text};" for name, text in asked.items()]
     (folder / "q.cql").write_text(STATEMENTS.format(folder=folder) + "\n".join(texts))
     state = folder / "state"
     with up(folder, state), open_state(state) as headwater:
@@ -178,7 +178,10 @@ def up(folder: Path, state: Path) -> Iterator[None]:
     with (folder / "up.log").open("wb") as output:
         process = subprocess.Popen([*command, "--quiet"], cwd=folder, stdout=output, stderr=output)
     try:
-        wait(lambda: (state / "site-a.log").exists(), 60, "headwater up")
+        begun = lambda: (state / "site-a.log").exists() or process.poll() is not None  # noqa: E731
+        wait(begun, 60, "headwater up")
+        if process.poll() is not None:
+            raise Differ((folder / "up.log").read_text())
         yield
     finally:
         process.terminate()
@@ -257,14 +260,11 @@ def check_rows(headwater: Headwater, asked: dict[str, str], events: Events) -> i
         assert isinstance(statement, CreateQuery)
         found = evaluate(statement.query, events.rows, {})
         wanted = sorted(((r.tau, *normal_row(r.values)) for r in found), key=row_order)
-        table = headwater.query(name).arrow()
         names = [column.name for column in statement.query.columns]
-        taus = table["_tau"].cast("int64").to_pylist()
-        columns = [table[column].to_pylist() for column in names]
         got = sorted(
             (
-                (tau, *normal_row(row))
-                for tau, row in zip(taus, zip(*columns, strict=True), strict=True)
+                (to_micros(row["_tau"]), *normal_row(tuple(row[column] for column in names)))
+                for row in headwater.query(name).results()
             ),
             key=row_order,
         )
