@@ -186,7 +186,7 @@ class Meter:
         parts: Mapping[str, float],
         rows_in: int,
         rows_out: int,
-        bytes_out: int,
+        bytes_out: int = 0,
     ) -> dict[str, float]:
         before = known.values
         total = sum(parts.values())
