@@ -125,7 +125,7 @@ def place(
     where = range(len(problem.sites)) if sites is None else sites
     held, free, capacity = holders(ledger, found), ledger.free, ledger.capacity
     if sites is not None:
-        held, free, capacity = (array.take(sites, 1) for array in (held, free, capacity))
+        held, free, capacity = held.take(sites, 1), free.take(sites, 1), capacity.take(sites, 1)
     barred = np.zeros(held.shape, np.int8)
     price = prices(free, capacity, problem.weights)
     start = starting(free, capacity, problem.weights)

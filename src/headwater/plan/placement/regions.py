@@ -20,7 +20,6 @@ from headwater.plan.placement.dynamic import (
     MADE,
     Table,
     Taste,
-    holders,
     place,
     prices,
     starting,
@@ -69,52 +68,63 @@ class Regions:
         if stream in ledger.served:
             return True
         if ledger.problem is not self._problem:
-            self._cut(ledger.problem)
+            self._cut(ledger)
         found = taste.table(ledger.problem, stream)
-        held = holders(ledger, found)
-        barred = np.zeros((len(found.streams), len(self.regions)), np.int8)
+        holders = [list(ledger.origins[s]) for s in found.streams]
+        barred = np.zeros((len(holders), len(self._regions)), np.int8)
         for _ in range(TRIES):
-            sites = self._choose(ledger, found, taste, held, barred)
-            if not sites:
+            chosen = self._choose(ledger, found, taste, holders, barred)
+            if not chosen:
                 break
+            inside = chain.from_iterable(self._regions[region] for region in chosen)
+            sites = sorted({*inside, *chain.from_iterable(holders)})
             if place(ledger, stream, taste, sites=sites):
                 return True
         return place(ledger, stream, taste)
 
-    def _cut(self, problem: Problem) -> None:
-        self._problem, self.regions = problem, cut(problem)
-        self._order = np.array(list(chain.from_iterable(self.regions)), np.int64)
-        sizes = np.array([len(region) for region in self.regions])
-        self._starts, self._sizes = np.cumsum(sizes) - sizes, sizes
+    def _cut(self, ledger: Ledger) -> None:
+        problem = self._problem = ledger.problem
+        self._regions = cut(problem)
+        sizes = np.array([len(region) for region in self._regions])
+        self._sizes, self._starts = sizes, np.cumsum(sizes) - sizes
+        self._order = np.array(list(chain.from_iterable(self._regions)), np.int64)
+        self._region = np.empty_like(self._order)
+        self._region[self._order] = np.repeat(np.arange(len(sizes)), sizes)
+        self._capacity = self._means(ledger.capacity.take(self._order, 1))
         self._links: Floats = np.empty((0, 0))
         if problem.tight_links:
-            region = {site: r for r, sites in enumerate(self.regions) for site in sites}
             self._links = np.full((len(sizes), len(sizes)), problem.links.usual)
             for (a, b), room in problem.links.other.items():
-                pair = region[a], region[b]
+                pair = int(self._region[a]), int(self._region[b])
                 self._links[pair] = max(room, self._links[pair])
+
+    def _means(self, ordered: Floats) -> Floats:
+        """The mean over the sites of each region."""
+        return np.asarray(np.add.reduceat(ordered, self._starts, 1) / self._sizes)
 
     def _choose(
         self,
         ledger: Ledger,
         found: Table,
         taste: Taste,
-        held: NDArray[np.bool_],
+        holders: list[list[int]],
         barred: NDArray[np.int8],
-    ) -> list[int]:
-        """The sites of the cheapest regions for a query; none if there are no such regions.
+    ) -> set[int]:
+        """The cheapest regions for a query; none if nothing would be made or sent in any.
 
-        A region offers as much as the site of it that has most left, at a price by what all its sites
-        have. Regions that would make something are barred for the next time.
+        A region offers as much as that of its sites which has most left, at a price by what all of
+        them have. Where something would be made, it is barred for the next time.
         """
-        free, capacity = (a.take(self._order, 1) for a in (ledger.free, ledger.capacity))
-        most = np.maximum.reduceat(free, self._starts, 1)
-        left, all_ = (np.add.reduceat(a, self._starts, 1) / self._sizes for a in (free, capacity))
+        free = ledger.free.take(self._order, 1)
+        most, left = np.maximum.reduceat(free, self._starts, 1), self._means(free)
+        held = np.zeros(barred.shape, np.bool_)
+        for row, sites in enumerate(holders):
+            held[row, self._region[sites]] = True
         weights = ledger.problem.weights
-        price = prices(left, all_, weights)
+        price = prices(left, self._capacity, weights)
         cost, how = cheapest(
             found.rates,
-            np.logical_or.reduceat(held.take(self._order, 1), self._starts, 1),
+            held,
             found.outputs,
             found.inputs,
             found.cpu,
@@ -122,31 +132,21 @@ class Regions:
             taste.favour(found),
             most,
             price,
-            starting(left, all_, weights),
+            starting(left, self._capacity, weights),
             barred,
             self._links,
         )
-        root = len(found.streams) - 1
-        able = most[3] >= found.rates[root]
-        last = np.where(able, cost[root] + found.rates[root] * price[3], np.inf)
-        first = int(last.argmin())
-        if last[first] == np.inf:
-            return []
-        whole: set[int] = set()
-        sites: set[int] = set()
-        waiting = [(root, first)]
-        while waiting:
+        root, rate = len(holders) - 1, found.rates[-1]
+        last = np.where(most[3] >= rate, cost[root] + rate * price[3], np.inf)
+        waiting, chosen = [(root, int(last.argmin()))], set[int]()
+        while waiting and last.min() < np.inf:
             stream, region = waiting.pop()
             way = int(how[stream, region])
-            if way == HELD:
-                sites.update(s for s in self.regions[region] if held[stream, s])
-                if len(self._links):
-                    whole.add(region)
-                continue
-            whole.add(region)
             if way >= 0:
+                chosen.add(region)
                 barred[:, region] |= MADE
                 waiting += [(int(i), region) for i in found.inputs[way] if i >= 0]
-            else:
+            elif way != HELD:
+                chosen |= {region, HELD - 1 - way}
                 waiting.append((stream, HELD - 1 - way))
-        return sorted(sites.union(*(self.regions[region] for region in whole)))
+        return chosen

@@ -22,6 +22,9 @@ OURS = "headwater"
 SECONDS = 2.0
 """For each query, where a planner can use them; SQPR's own limits are said in its figures."""
 
+BOUND_SECONDS = 10.0
+"""For each certified bound; it holds whenever it is stopped."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -89,6 +92,11 @@ def seeds_of(settings: Settings) -> range:
 def shrunk(setting: Setting, settings: Settings, part: int = 5) -> Setting:
     """A setting, or in a quick run a part of it that is as dense."""
     return scaled(setting, part) if settings.quick else setting
+
+
+def halved(setting: Setting, settings: Settings) -> Setting:
+    """Half of a setting, which takes ten minutes at most, or in a quick run a smaller part."""
+    return shrunk(setting, settings) if settings.quick else scaled(setting, 2)
 
 
 def scaled(setting: Setting, part: int) -> Setting:
