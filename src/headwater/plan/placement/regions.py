@@ -110,7 +110,7 @@ class Regions:
         holders: list[list[int]],
         barred: NDArray[np.int8],
     ) -> set[int]:
-        """The cheapest regions for a query; none if nothing would be made or sent in any.
+        """The cheapest regions for a query to be made in, and those on the way where links are a limit.
 
         A region offers as much as that of its sites which has most left, at a price by what all of
         them have. Where something would be made, it is barred for the next time.
@@ -142,11 +142,11 @@ class Regions:
         while waiting and last.min() < np.inf:
             stream, region = waiting.pop()
             way = int(how[stream, region])
-            if way >= 0:
+            if way != HELD or len(self._links):
                 chosen.add(region)
+            if way >= 0:
                 barred[:, region] |= MADE
                 waiting += [(int(i), region) for i in found.inputs[way] if i >= 0]
             elif way != HELD:
-                chosen |= {region, HELD - 1 - way}
                 waiting.append((stream, HELD - 1 - way))
         return chosen

@@ -22,9 +22,6 @@ OURS = "headwater"
 SECONDS = 2.0
 """For each query, where a planner can use them; SQPR's own limits are said in its figures."""
 
-BOUND_SECONDS = 10.0
-"""For each certified bound; it holds whenever it is stopped."""
-
 
 @dataclass(frozen=True)
 class Outcome:

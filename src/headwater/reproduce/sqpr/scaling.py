@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from headwater.plan.placement.bound import certified, optimistic
+from headwater.plan.placement.bound import optimistic
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.planners import PLANNERS
 from headwater.plan.placement.samples import PLENTY, TIGHT, Setting, sample
 from headwater.reproduce.figure import Cell, Claim, Line, Plot, Report, Settings, Table
-from headwater.reproduce.sqpr.runs import BOUND_SECONDS, OURS, halved, mean, seeds_of, submit
+from headwater.reproduce.sqpr.runs import OURS, halved, mean, seeds_of, submit
 
 PLANNED = (OURS, "heuristic")
 QUERIES_A_HOST = TIGHT.queries // TIGHT.hosts
@@ -22,12 +22,9 @@ PAPERS_LIMIT = 100.0
 
 
 def _admitted(setting: Setting, settings: Settings) -> dict[str, float]:
-    """Of each planner, of the paper's bound, and of the bound that cannot be beaten."""
     problems = [sample(setting, seed) for seed in seeds_of(settings)]
     found = {p: mean(submit(p, one).admitted() for one in problems) for p in PLANNED}
-    queries = range(setting.queries)
-    found["optimistic bound"] = mean(sum(optimistic(p, queries)) for p in problems)
-    found["certified bound"] = mean(certified(p, queries, BOUND_SECONDS) for p in problems)
+    found["optimistic bound"] = mean(sum(optimistic(p, range(setting.queries))) for p in problems)
     return found
 
 
@@ -41,8 +38,8 @@ def _table(title: str, what: str, found: dict[float, dict[str, float]], name: st
     return Report((Table(title, columns, rows),), (), (Plot(name, title, what, "admitted", lines),))
 
 
-def _near(found: dict[float, dict[str, float]], bound: str = "optimistic bound") -> list[float]:
-    return [values[OURS] / values[bound] for values in found.values()]
+def _near(found: dict[float, dict[str, float]]) -> list[float]:
+    return [values[OURS] / values["optimistic bound"] for values in found.values()]
 
 
 def _shares(near: Sequence[float]) -> str:
@@ -63,7 +60,7 @@ def hosts(settings: Settings) -> Report:
     }
     report = _table("Admitted by number of hosts", "hosts", found, "sqpr-fig5a")
     each = [values[OURS] / n for n, values in found.items()]
-    near, true = _near(found), _near(found, "certified bound")
+    near = _near(found)
     claims = (
         Claim(
             "admissions grow more than linearly with hosts",
@@ -77,7 +74,6 @@ def hosts(settings: Settings) -> Report:
             _shares(near),
             near[-1] < near[0],
         ),
-        Claim("share of the certified bound", "(ours)", _shares(true), None),
     )
     return replace(report, claims=claims)
 
@@ -96,10 +92,7 @@ def resources(settings: Settings) -> Report:
         _shares(near),
         min(near) > 0.9,
     )
-    ours = Claim(
-        "share of the certified bound", "(ours)", _shares(_near(found, "certified bound")), None
-    )
-    return replace(report, claims=(claim, ours))
+    return replace(report, claims=(claim,))
 
 
 def complexity(settings: Settings) -> Report:
@@ -109,7 +102,6 @@ def complexity(settings: Settings) -> Report:
     found = {float(w): _admitted(replace(base, ways=(w,)), settings) for w in ways}
     report = _table("Admitted by number of streams in a join", "streams", found, "sqpr-fig5c")
     counts, near = [values[OURS] for values in found.values()], _near(found)
-    true = _near(found, "certified bound")
     claims = (
         Claim(
             "larger queries: fewer admitted",
@@ -122,12 +114,6 @@ def complexity(settings: Settings) -> Report:
             "more or less",
             _shares(near),
             max(near) - min(near) < 0.15,
-        ),
-        Claim(
-            "the share of the certified bound hardly depends on it",
-            "(ours)",
-            _shares(true),
-            max(true) - min(true) < 0.15,
         ),
     )
     return replace(report, claims=claims)
