@@ -92,7 +92,7 @@ def shrunk(setting: Setting, settings: Settings, part: int = 5) -> Setting:
 
 
 def halved(setting: Setting, settings: Settings) -> Setting:
-    """Half of a setting, which takes ten minutes at most, or in a quick run a smaller part."""
+    """Half of a setting, for figures that are to take minutes, or in a quick run a smaller part."""
     return shrunk(setting, settings) if settings.quick else scaled(setting, 2)
 
 
