@@ -6,6 +6,10 @@ their answer it has to be the same; otherwise there is nothing to report. The pa
 LIMIT seconds, so the ratio is a lower bound.
 
     python benchmarks/placement.py [HOSTS [QUERIES [LIMIT]]]
+    python benchmarks/placement.py regions [HOSTS ...]
+
+The second compares regions first with the flat ladder: on an empty system, and on one that is so full
+that queries climb the whole ladder, both from the same plan.
 """
 
 from __future__ import annotations
@@ -17,13 +21,14 @@ from dataclasses import replace
 
 from headwater.plan.placement.check import check
 from headwater.plan.placement.compact import Compact
-from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.dynamic import Place, Taste, place
 from headwater.plan.placement.flows import Flows
 from headwater.plan.placement.ladder import Ladder
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import Plan, Problem, objective
-from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.planner import Budget, Decision
 from headwater.plan.placement.program import Solution, Status
+from headwater.plan.placement.regions import Regions
 from headwater.plan.placement.rest import Rest
 from headwater.plan.placement.samples import TIGHT, sample
 from headwater.plan.placement.solver import by_cp_sat, by_highs
@@ -31,12 +36,20 @@ from headwater.plan.placement.solver import by_cp_sat, by_highs
 FULL = 0.75
 GAP = 1e-4
 
+CROWDED = 0.95
+CLIMBING = 40
+"""So many queries climb the whole ladder when that share of the CPU is in use."""
+
 
 class Invalid(Exception):
     """A plan that is none, or two proofs that contradict each other."""
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["regions"]:
+        for size in map(int, sys.argv[2:] or ("200", "1000", "5000")):
+            regions(size)
+        return 0
     hosts, queries, limit = (*map(int, sys.argv[1:]), *(10, 5, 30)[len(sys.argv) - 1 :])
     try:
         for size in (50, 200, 1000):
@@ -71,6 +84,58 @@ def dynamic(hosts: int) -> None:
     times.sort()
     middle, late = times[len(times) // 2] * 1e3, times[len(times) * 95 // 100] * 1e3
     print(f"{hosts:5} hosts: {len(times)} placed, median {middle:.2f} ms, 95 % below {late:.2f} ms")
+
+
+def regions(hosts: int) -> None:
+    """Print the time for each query and the admissions of regions first, and of the flat ladder."""
+    setting = replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=12 * hosts)
+    problem = sample(setting, 1)
+    early = range(2 * hosts)
+    ways: tuple[tuple[str, Place], ...] = (("flat", place), ("regions", Regions()))
+    warm_up(problem, [way for _, way in ways])
+    times = {}
+    for name, way in ways:
+        ledger, planner = Ledger(problem), Ladder(("dynamic",), way)
+        decisions = list(planner(ledger, early, Budget()))
+        times[name] = told(f"{hosts} hosts, empty", name, decisions)
+        valid(problem, ledger.plan(), None)
+    print(f"ratio: regions first {times['flat'] / times['regions']:.2f}x as fast when empty")
+    query = len(early)
+    while query < len(problem.queries) - CLIMBING:
+        if ledger.free[0].sum() < (1 - CROWDED) * ledger.capacity[0].sum():
+            break
+        list(planner(ledger, [query], Budget()))
+        query += 1
+    plan = ledger.plan()
+    used = 1 - ledger.free[0].sum() / ledger.capacity[0].sum()
+    for name, way in ways:
+        ledger = Ledger(problem, plan)
+        ladder = Ladder(place=way, taste=Taste(seen=planner.taste.seen.copy()))
+        decisions = list(ladder(ledger, range(query, query + CLIMBING), Budget(seconds=10.0)))
+        times[name] = told(f"{hosts} hosts, {used:.0%} of the CPU in use", name, decisions)
+        valid(problem, ledger.plan(), plan)
+    print(f"ratio: regions first {times['flat'] / times['regions']:.2f}x as fast when full")
+
+
+def warm_up(problem: Problem, ways: list[Place]) -> None:
+    """Have everything compiled and loaded before time is taken."""
+    for way in ways:
+        way(Ledger(problem), problem.queries[0].stream, Taste())
+    small = sample(replace(TIGHT, hosts=2, base_streams=8, queries=1), 1)
+    list(Ladder(("exact",))(Ledger(small), [0], Budget()))
+
+
+def told(what: str, name: str, decisions: list[Decision]) -> float:
+    """Print one line; returns the mean time."""
+    times = sorted(d.seconds * 1e3 for d in decisions)
+    mean = statistics.mean(times)
+    print(
+        f"{what}: {name:8} admitted {sum(d.admitted for d in decisions)} of {len(decisions)}, mean "
+        f"{mean:.2f} ms, median {times[len(times) // 2]:.2f} ms, 95 % below "
+        f"{times[len(times) * 95 // 100]:.2f} ms, proven {sum(d.proven for d in decisions)}",
+        flush=True,
+    )
+    return mean
 
 
 def compare(

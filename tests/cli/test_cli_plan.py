@@ -40,7 +40,7 @@ def test_json_has_everything(run: Run) -> None:
     assert made.count("b1 * b2") == 1, "both queries use it"
 
 
-@pytest.mark.parametrize("planner", ["exact", "heuristic", "soda", "sqpr"])
+@pytest.mark.parametrize("planner", ["regions", "exact", "heuristic", "soda", "sqpr"])
 def test_other_planners_answer_too(run: Run, planner: str) -> None:
     done = run("plan", QUERIES, *FILES, "-q", "two_way", "--planner", planner, "--seconds", "2")
     assert done.status == 0

@@ -17,17 +17,10 @@ from headwater.plan.placement.model import Plan, Problem
 TOLERANCE = 1e-6
 """The share of a capacity by which sums of floating numbers may be beyond it."""
 
-CONSTRAINTS = (
-    "demand",
-    "availability",
-    "causality",
-    "cpu",
-    "memory",
-    "bandwidth in",
-    "bandwidth out",
-    "link",
-    "admitted",
-)
+RESOURCES = ("cpu", "memory", "bandwidth in", "bandwidth out")
+"""Of a site, in the order of a ledger's rows."""
+
+CONSTRAINTS = ("demand", "availability", "causality", *RESOURCES, "link", "admitted")
 
 
 @dataclass(frozen=True)
@@ -142,15 +135,16 @@ def _claimed(problem: Problem, plan: Plan, found: set[tuple[int, int]]) -> set[t
 
 def _resources(problem: Problem, plan: Plan) -> Iterator[Broken]:
     for site in site_loads(problem, plan):
-        yield from _within("cpu", site.site, site.cpu)
-        yield from _within("memory", site.site, site.memory)
-        yield from _within("bandwidth in", site.site, site.bandwidth_in)
-        yield from _within("bandwidth out", site.site, site.bandwidth_out)
+        yield from within("cpu", site.site, site.cpu)
+        yield from within("memory", site.site, site.memory)
+        yield from within("bandwidth in", site.site, site.bandwidth_in)
+        yield from within("bandwidth out", site.site, site.bandwidth_out)
     for link in link_loads(problem, plan):
-        yield from _within("link", f"{link.origin} -> {link.target}", link.bandwidth)
+        yield from within("link", f"{link.origin} -> {link.target}", link.bandwidth)
 
 
-def _within(constraint: str, where: str, load: Load) -> Iterable[Broken]:
+def within(constraint: str, where: str, load: Load) -> Iterable[Broken]:
+    """Nothing, or that a load is more than there is."""
     used, capacity = load.used, load.capacity
     if used <= capacity * (1 + TOLERANCE):
         return ()

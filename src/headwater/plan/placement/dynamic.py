@@ -9,6 +9,7 @@ then barred, and the query is tried again.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from headwater.plan.placement.kernel import HELD, NOT_AT_ALL, cheapest
 from headwater.plan.placement.ledger import Floats, Ledger
-from headwater.plan.placement.model import Problem
+from headwater.plan.placement.model import Problem, Weights
 
 STEEPNESS = 100.0
 POPULARITY = 0.2
@@ -91,36 +92,50 @@ class Taste:
         return np.asarray(1.0 / (1.0 + self.weight * np.log2(np.maximum(1.0, often))))
 
 
-def prices(ledger: Ledger) -> Floats:
-    """What a unit of each resource costs at each site, as full as it is now."""
-    weights = ledger.problem.weights
+Place = Callable[[Ledger, int, Taste], bool]
+"""A way to write a plan for a stream into a ledger; False, and nothing changed, if there is none."""
+
+
+def prices(free: Floats, capacity: Floats, weights: Weights) -> Floats:
+    """What a unit of each resource costs at each site, when so much of it is left."""
     steepness = STEEPNESS if weights.balance else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
-        used = np.clip(1.0 - ledger.free / ledger.capacity, 0.0, 1.0)
-        found = steepness**used / ledger.capacity
-    found = np.where(np.isinf(ledger.capacity), NOTHING, found)
-    return np.where(ledger.capacity > 0, found, FORBIDDEN)
+        used = np.clip(1.0 - free / capacity, 0.0, 1.0)
+        found = steepness**used / capacity
+    found = np.where(np.isinf(capacity), NOTHING, found)
+    return np.where(capacity > 0, found, FORBIDDEN)
 
 
-def place(ledger: Ledger, stream: int, taste: Taste, limited: bool = True) -> bool:
+def place(
+    ledger: Ledger,
+    stream: int,
+    taste: Taste,
+    limited: bool = True,
+    sites: Sequence[int] | None = None,
+) -> bool:
     """Write a plan for a stream into the ledger; False, and nothing changed, if none was found.
 
-    Not `limited`, it may take more than there is: that shows what is short.
+    Not `limited`, it may take more than there is: that shows what is short. With `sites` it uses
+    these alone.
     """
     if stream in ledger.served:
         return True
-    found = taste.table(ledger.problem, stream)
-    held = np.zeros((len(found.streams), len(ledger.problem.sites)), np.bool_)
-    for row, s in enumerate(found.streams):
-        for site in ledger.origins[s]:
-            held[row, site] = True
+    problem = ledger.problem
+    found = taste.table(problem, stream)
+    where = range(len(problem.sites)) if sites is None else sites
+    held, free, capacity = holders(ledger, found), ledger.free, ledger.capacity
+    if sites is not None:
+        held, free, capacity = held.take(sites, 1), free.take(sites, 1), capacity.take(sites, 1)
     barred = np.zeros(held.shape, np.int8)
-    price, favour, start = prices(ledger), taste.favour(found), starting(ledger)
-    links = room(ledger, limited) if ledger.problem.tight_links else np.empty((0, 0))
+    price = prices(free, capacity, problem.weights)
+    start = starting(free, capacity, problem.weights)
+    favour = taste.favour(found)
+    links = room(ledger, where, limited) if problem.tight_links else np.empty((0, 0))
+    if not limited:
+        free = np.full_like(free, np.inf)
     root = len(found.streams) - 1
     rate = found.rates[root]
     for _ in range(MOST_TRIES):
-        free = ledger.free if limited else np.full_like(ledger.free, np.inf)
         cost, how = cheapest(
             found.rates,
             held,
@@ -137,18 +152,26 @@ def place(ledger: Ledger, stream: int, taste: Taste, limited: bool = True) -> bo
         )
         able = (free[3] >= rate) & (barred[root] & SENT == 0)
         last = np.where(able, cost[root] + rate * price[3], np.inf)
-        site = int(last.argmin())
-        if last[site] == np.inf:
+        column = int(last.argmin())
+        if last[column] == np.inf:
             return False
         with ledger.attempt() as kept:
-            if write(ledger, found, how, root, site, barred, limited):
-                ledger.serve(stream, site)
-                if limited and ledger.overfull(3, site):
-                    barred[root, site] |= SENT
+            if write(ledger, found, how, root, column, barred, where, limited):
+                ledger.serve(stream, where[column])
+                if limited and ledger.overfull(3, where[column]):
+                    barred[root, column] |= SENT
                 else:
                     kept.append(True)
                     return True
     return False
+
+
+def holders(ledger: Ledger, found: Table) -> NDArray[np.bool_]:
+    """Which sites hold each stream of a table."""
+    held = np.zeros((len(found.streams), len(ledger.problem.sites)), np.bool_)
+    for row, s in enumerate(found.streams):
+        held[row, list(ledger.origins[s])] = True
+    return held
 
 
 def write(
@@ -156,52 +179,58 @@ def write(
     found: Table,
     how: NDArray[np.int32],
     stream: int,
-    site: int,
+    column: int,
     barred: NDArray[np.int8],
+    where: Sequence[int],
     limited: bool = True,
 ) -> bool:
-    """Have a stream at a site in the way that was found; False, with a bar set, if it is too much."""
-    s = found.streams[stream]
+    """Have a stream at a site in the way that was found; False, with a bar set, if it is too much.
+
+    Sites are columns, `where` says which.
+    """
+    s, site = found.streams[stream], where[column]
     if site in ledger.origins[s]:
         return True
-    way = int(how[stream, site])
+    way = int(how[stream, column])
     assert way not in (HELD, NOT_AT_ALL)
     if way >= 0:
-        for input in found.inputs[way]:
-            if input >= 0 and not write(ledger, found, how, int(input), site, barred, limited):
+        for i in found.inputs[way]:
+            if i >= 0 and not write(ledger, found, how, int(i), column, barred, where, limited):
                 return False
         ledger.run(found.operators[way], site)
         if limited and (ledger.overfull(0, site) or ledger.overfull(1, site)):
-            barred[stream, site] |= MADE
+            barred[stream, column] |= MADE
             return False
         return True
-    sender = HELD - 1 - way
-    if not write(ledger, found, how, stream, sender, barred, limited):
+    other = HELD - 1 - way
+    sender = where[other]
+    if not write(ledger, found, how, stream, other, barred, where, limited):
         return False
     ledger.send(s, sender, site)
     if limited and ledger.overfull(3, sender):
-        barred[stream, sender] |= SENT
+        barred[stream, other] |= SENT
         return False
     if limited and (ledger.overfull(2, site) or ledger.link_free(sender, site) < 0):
-        barred[stream, site] |= RECEIVED
+        barred[stream, column] |= RECEIVED
         return False
     return True
 
 
-def starting(ledger: Ledger) -> Floats:
+def starting(free: Floats, capacity: Floats, weights: Weights) -> Floats:
     """What it costs to use a site on which nothing runs yet."""
-    idle = ledger.free[0] >= ledger.capacity[0]
-    return np.where(idle, ledger.problem.weights.sites, 0.0)
+    return np.where(free[0] >= capacity[0], weights.sites, 0.0)
 
 
-def room(ledger: Ledger, limited: bool = True) -> Floats:
-    """What is left of the link between each two sites; anything, if it is not `limited`."""
-    count = len(ledger.problem.sites)
-    found = np.full((count, count), ledger.problem.links.usual)
-    for (a, b), capacity in ledger.problem.links.other.items():
-        found[a, b] = capacity
+def room(ledger: Ledger, where: Sequence[int], limited: bool = True) -> Floats:
+    """What is left of the link between each two of these sites; anything, if it is not `limited`."""
+    links, column = ledger.problem.links, {site: place for place, site in enumerate(where)}
+    found = np.full((len(where), len(where)), links.usual)
+    for (a, b), capacity in links.other.items():
+        if a in column and b in column:
+            found[column[a], column[b]] = capacity
     if not limited:
         return np.where(found > 0, np.inf, 0.0)
     for (a, b), used in ledger.sent.items():
-        found[a, b] -= used
+        if a in column and b in column:
+            found[column[a], column[b]] -= used
     return found

@@ -12,10 +12,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwater.plan.placement.check import Broken, check
+import numpy as np
+
+from headwater.plan.placement.check import RESOURCES, Broken, check, within
 from headwater.plan.placement.compact import Compact
-from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.dynamic import Place, Taste, place
 from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.loads import Load
 from headwater.plan.placement.model import Plan
 from headwater.plan.placement.planner import Budget, Clock, Decision, duplicate
 from headwater.plan.placement.program import Status
@@ -34,10 +37,11 @@ GAP = 0.05
 class Ladder:
     """The default planner. It remembers which streams queries wanted, to prefer popular ones.
 
-    `steps` are those to be taken after the first, in order.
+    `steps` are those to be taken after the first, in order; `place` is the dynamic program.
     """
 
     steps: tuple[str, ...] = ("dynamic", "recreate", "exact")
+    place: Place = place
     taste: Taste = field(default_factory=Taste)
 
     def __call__(
@@ -57,10 +61,10 @@ class Ladder:
         proven = False
         for step in self.steps:
             if step == "dynamic":
-                done = place(ledger, stream, self.taste)
+                done = self.place(ledger, stream, self.taste)
             elif step == "recreate":
                 dice = random.Random(f"{budget.seed} {query}")
-                done = recreate(ledger, stream, self.taste, dice, clock)
+                done = recreate(ledger, stream, self.taste, self.place, dice, clock)
             else:
                 done, proven = exact(ledger, [query], clock.left)
             if done:
@@ -113,5 +117,19 @@ def shortage(ledger: Ledger, query: int, taste: Taste) -> tuple[Broken, ...]:
         if not place(ledger, stream, taste, limited=False):
             name = problem.streams[stream].name
             return (Broken("availability", name, 1, "no site can come by all that it is made of"),)
-        ledger.ask(query)
-        return check(problem, ledger.plan())
+        return overfull(ledger)
+
+
+def overfull(ledger: Ledger) -> tuple[Broken, ...]:
+    """The sites and links of which a ledger takes more than they have."""
+    problem = ledger.problem
+    found: list[Broken] = []
+    for site, resource in np.argwhere(ledger.free.T < 0).tolist():
+        capacity = float(ledger.capacity[resource, site])
+        load = Load(capacity - float(ledger.free[resource, site]), capacity)
+        found += within(RESOURCES[resource], problem.sites[site].name, load)
+    if problem.tight_links:
+        for (a, b), used in sorted(ledger.sent.items()):
+            where = f"{problem.sites[a].name} -> {problem.sites[b].name}"
+            found += within("link", where, Load(used, problem.links[a, b]))
+    return tuple(found)

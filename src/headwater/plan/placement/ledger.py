@@ -285,4 +285,5 @@ class Ledger:
     def related(self, streams: Iterable[int]) -> list[int]:
         """The served streams of whose plans some of these streams may be part, in order."""
         wanted = set(streams)
-        return [s for s in sorted(self.served) if wanted & set(self.problem.scope(s).streams)]
+        scope = self.problem.scope
+        return [s for s in sorted(self.served) if not wanted.isdisjoint(scope(s).streams)]

@@ -8,10 +8,12 @@ from headwater.plan.placement.flows import sqpr
 from headwater.plan.placement.heuristic import heuristic
 from headwater.plan.placement.ladder import Ladder
 from headwater.plan.placement.planner import Planner
+from headwater.plan.placement.regions import Regions
 from headwater.plan.placement.soda import soda
 
 PLANNERS: Mapping[str, Callable[[], Planner]] = {
     "headwater": Ladder,
+    "regions": lambda: Ladder(place=Regions()),
     "dynamic": lambda: Ladder(steps=("dynamic",)),
     "exact": lambda: Ladder(steps=("exact",)),
     "sqpr": lambda: sqpr,

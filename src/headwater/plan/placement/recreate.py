@@ -11,7 +11,7 @@ import random
 
 import numpy as np
 
-from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.dynamic import Place, Taste
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import Clock
 
@@ -21,8 +21,13 @@ WORTH = 1e-6
 """The least saving for which queries are moved, as a share of all there is."""
 
 
-def recreate(ledger: Ledger, stream: int, taste: Taste, dice: random.Random, clock: Clock) -> bool:
-    """Make room for a stream; whether it is served now. Nobody else loses anything."""
+def recreate(
+    ledger: Ledger, stream: int, taste: Taste, place: Place, dice: random.Random, clock: Clock
+) -> bool:
+    """Make room for a stream; whether it is served now. Nobody else loses anything.
+
+    `place` is how streams are placed one by one.
+    """
     problem = ledger.problem
     base = [s for s in problem.scope(stream).streams if problem.streams[s].sites]
     related, everybody = ledger.related(base), sorted(ledger.served)
@@ -36,12 +41,14 @@ def recreate(ledger: Ledger, stream: int, taste: Taste, dice: random.Random, clo
             for one in gone:
                 ledger.take_away(one)
             with ledger.attempt() as with_it:
-                with_it.append(_all(ledger, [stream, *largest_first], taste))
+                together = [stream, *largest_first]
+                with_it.append(all(place(ledger, one, taste) for one in together))
             if any(with_it):
                 kept.append(True)
                 return True
             dice.shuffle(gone)
-            if _all(ledger, gone, taste) and load(ledger) < before - WORTH:
+            again = all(place(ledger, one, taste) for one in gone)
+            if again and load(ledger) < before - WORTH:
                 kept.append(True)
                 if place(ledger, stream, taste):
                     return True
@@ -57,10 +64,6 @@ def load(ledger: Ledger) -> float:
         if limited.any():
             found += 1.0 - float(free[limited].sum() / max(capacity[limited].sum(), 1e-300))
     return found
-
-
-def _all(ledger: Ledger, streams: list[int], taste: Taste) -> bool:
-    return all(place(ledger, stream, taste) for stream in streams)
 
 
 def _some(related: list[int], everybody: list[int], dice: random.Random) -> list[int]:

@@ -1,6 +1,7 @@
 """Figure 7: 15 hosts and 250 queries of two and three streams; SQPR against SODA.
 
-The paper ran this on a cluster; here it is planned with the same numbers, not run.
+The paper ran this on a cluster; here it is planned with the same numbers, not run. As there, the
+objective is to balance load; what else a plan takes only decides between equals.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.plan.placement.loads import site_loads
+from headwater.plan.placement.model import Weights
 from headwater.plan.placement.samples import CLUSTER, sample
 from headwater.reproduce.figure import Cell, Claim, Plot, Report, Settings, Table
 from headwater.reproduce.sqpr.runs import (
@@ -24,17 +26,21 @@ from headwater.reproduce.sqpr.runs import (
 )
 
 QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+BALANCE = Weights(network=0.01, cpu=0.01, balance=1.0)
 
 
 def _runs(settings: Settings, queries: int | None = None) -> dict[str, list[Outcome]]:
     setting = scaled(CLUSTER, 3) if settings.quick else CLUSTER
     count = queries or setting.queries
-    problems = [sample(replace(setting, queries=count), seed) for seed in seeds_of(settings)]
-    limit = 0.3 if settings.quick else 2.0
+    problems = [
+        replace(sample(replace(setting, queries=count), seed), weights=BALANCE)
+        for seed in seeds_of(settings)
+    ]
+    limit = 0.3 if settings.quick else 1.0
     return {
         "sqpr": [submit("sqpr", p, seconds=limit) for p in problems],
         OURS: [submit(OURS, p) for p in problems],
-        "soda": [submit("soda", p) for p in problems],
+        "soda": [submit("soda", p, seconds=limit) for p in problems],
     }
 
 
@@ -77,14 +83,17 @@ def _spread_of(settings: Settings, what: str) -> Report:
             rows.append((f"{name}-{queries}", *(round(100 * v, 1) for v in shown)))
             even[f"{name}-{queries}"] = shown[3] - shown[1]
     columns = ("planner-queries", "least %", "25 %", "median %", "75 %", "most %")
-    late = {n: v for n, v in even.items() if n.endswith(f"-{total * 3 // 5}")}
-    claim = Claim(
-        "both planners balance the load: middle half of the hosts within 25 points",
-        "yes",
-        ", ".join(f"{n}: {100 * v:.0f}" for n, v in late.items()),
-        max(late.values()) < 0.25,
+    late = {name: even[f"{name}-{total * 3 // 5}"] for name in ("sqpr", "soda", OURS)}
+    claims = tuple(
+        Claim(
+            f"{name} balances {what}: middle half of the hosts within 25 points",
+            "yes" if name != OURS else "(ours)",
+            f"{100 * apart:.0f} points",
+            apart < 0.25,
+        )
+        for name, apart in late.items()
     )
-    return Report((Table(f"{what} of hosts", columns, tuple(rows)),), (claim,))
+    return Report((Table(f"{what} of hosts", columns, tuple(rows)),), claims)
 
 
 def _share(outcome: Outcome, what: str) -> list[float]:

@@ -13,6 +13,7 @@ from headwater.reproduce.sqpr.runs import (
     Outcome,
     curve,
     flags,
+    halved,
     mean,
     samples,
     scaled,
@@ -31,10 +32,10 @@ PART = 10
 
 def admissions(settings: Settings) -> Report:
     """Figure 4a: submitted and admitted queries."""
-    limits = (0.5,) if settings.quick else (1.0, 5.0)
+    limits = (0.5,) if settings.quick else (0.5, 3.0)
     reports = [_small(scaled(TIGHT, PART), settings, limits)]
     for name, setting in (("tight", TIGHT), ("plenty", PLENTY)):
-        reports.append(_curves(name, shrunk(setting, settings), settings))
+        reports.append(_curves(name, halved(setting, settings), settings))
     return joined(reports)
 
 
@@ -48,15 +49,14 @@ def joined(reports: list[Report]) -> Report:
 
 
 def _curves(name: str, setting: Setting, settings: Settings) -> Report:
-    """Our planner and the baselines, with both bounds."""
+    """Our planner and the baselines, with the paper's bound; the certified one for the first half,
+    as it takes long and says little when twice as much is submitted as fits."""
     problems = samples(setting, settings)
     steps = steps_of(setting.queries)
     runs = {planner: [submit(planner, p) for p in problems] for planner in FAST}
     hopeful = [optimistic(p, range(setting.queries)) for p in problems]
-    most = [mean(certified(p, range(step)) for p in problems) for step in steps]
     lines = [curve(planner, [flags(o) for o in runs[planner]], steps) for planner in FAST]
     lines.append(curve("optimistic bound", hopeful, steps))
-    lines.append(replace(lines[0], name="certified bound", y=tuple(most)))
     rows = tuple((step, *(round(line.y[at], 1) for line in lines)) for at, step in enumerate(steps))
     title = f"{setting.hosts} hosts of {setting.bandwidth:g} Mbit/s ({name})"
     columns = ("submitted", *(line.name for line in lines))
@@ -100,10 +100,11 @@ def _detail(title: str, runs: dict[str, list[Outcome]]) -> Table:
     return Table(f"{title}: in detail, seed 1", columns, tuple(rows))
 
 
-def _more(what: str, one: list[Outcome], other: list[Outcome], paper: str = "yes") -> Claim:
-    pairs = [(a.admitted(), b.admitted()) for a, b in zip(one, other, strict=True)]
+def _more(what: str, one: list[Outcome], other: list[Outcome], of: int | None = None) -> Claim:
+    """Whether one admits more than the other of the first queries, or of all."""
+    pairs = [(a.admitted(of), b.admitted(of)) for a, b in zip(one, other, strict=True)]
     shown = ", ".join(f"{a} against {b}" for a, b in pairs)
-    return Claim(what, paper, shown, all(a > b for a, b in pairs))
+    return Claim(what, "yes", shown, all(a > b for a, b in pairs))
 
 
 def _small(setting: Setting, settings: Settings, limits: tuple[float, ...]) -> Report:
@@ -120,11 +121,17 @@ def _small(setting: Setting, settings: Settings, limits: tuple[float, ...]) -> R
     rows = tuple((step, *(round(x.y[at], 1) for x in lines)) for at, step in enumerate(steps))
     best = runs[f"sqpr {limits[-1]:g} s"]
     gaps = [100 * (1 - o.admitted() / max(1, sum(h))) for o, h in zip(best, hopeful, strict=True)]
+    half, longest = setting.queries // 2, f"SQPR with {limits[-1]:g} s"
     claims = [
-        _more(f"{title}: SQPR admits more than the heuristic", best, runs["heuristic"]),
-        _more(f"{title}: SQPR admits more than SODA", best, runs["soda"]),
+        _more(
+            f"{title}: {longest} admits more than the heuristic of the first {half}",
+            best,
+            runs["heuristic"],
+            half,
+        ),
+        _more(f"{title}: {longest} admits more than SODA", best, runs["soda"]),
         Claim(
-            f"{title}: SQPR below the optimistic bound",
+            f"{title}: {longest} below the optimistic bound",
             "< 25 %",
             spread(gaps, 1, " %"),
             max(gaps) < 25,
@@ -139,6 +146,9 @@ def _small(setting: Setting, settings: Settings, limits: tuple[float, ...]) -> R
             all(a.admitted() >= b.admitted() for a, b in zip(runs[OURS], best, strict=True)),
         ),
     ]
+    if queries > half:
+        beyond = f"{title}: the same of all {queries}, twice what fits"
+        claims.insert(1, _more(beyond, best, runs["heuristic"]))
     plot = Plot("sqpr-fig4a-form", title, "submitted", "admitted", tuple(lines))
     columns = ("submitted", *(line.name for line in lines))
     return Report((Table(title, columns, rows), _detail(title, runs)), tuple(claims), (plot,))
@@ -147,7 +157,7 @@ def _small(setting: Setting, settings: Settings, limits: tuple[float, ...]) -> R
 def batches(settings: Settings) -> Report:
     """Figure 4b: several queries planned together, with so many times the time."""
     setting = scaled(TIGHT, PART)
-    queries = 30 if settings.quick else setting.queries
+    queries = 30 if settings.quick else setting.queries // 2
     seconds = 0.3 if settings.quick else 2.0
     sizes = (1, 2, 5) if settings.quick else (1, 2, 5, 10)
     problems = samples(setting, settings)
@@ -183,7 +193,7 @@ def batches(settings: Settings) -> Report:
 
 def overlap(settings: Settings) -> Report:
     """Figure 4c: fewer base streams, or a steeper choice among them, let queries share more."""
-    setting = shrunk(TIGHT, settings)
+    setting = halved(TIGHT, settings)
     streams = [setting.base_streams * k // 2 for k in (1, 2, 4)]
     exponents = (0.0, 0.5, 1.0, 1.5)
     rows, found = [], {}

@@ -12,9 +12,13 @@ from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.planners import PLANNERS
 from headwater.plan.placement.samples import PLENTY, TIGHT, Setting, sample
 from headwater.reproduce.figure import Cell, Claim, Line, Plot, Report, Settings, Table
-from headwater.reproduce.sqpr.runs import OURS, mean, seeds_of, shrunk, submit
+from headwater.reproduce.sqpr.runs import OURS, halved, mean, seeds_of, submit
 
 PLANNED = (OURS, "heuristic")
+QUERIES_A_HOST = TIGHT.queries // TIGHT.hosts
+
+PAPERS_LIMIT = 100.0
+"""Seconds that SQPR had for a query in figure 6."""
 
 
 def _admitted(setting: Setting, settings: Settings) -> dict[str, float]:
@@ -38,12 +42,20 @@ def _near(found: dict[float, dict[str, float]]) -> list[float]:
     return [values[OURS] / values["optimistic bound"] for values in found.values()]
 
 
+def _shares(near: Sequence[float]) -> str:
+    return ", ".join(f"{100 * v:.0f} %" for v in near)
+
+
 def hosts(settings: Settings) -> Report:
-    """Figure 5a: more hosts over the same streams, and more queries than fit."""
-    sizes = (5, 10, 20) if settings.quick else (25, 50, 75, 100)
-    base = shrunk(TIGHT, settings)
+    """Figure 5a: more hosts over the same streams.
+
+    As many queries are submitted for each host: with the same number for all, small systems would
+    have more to choose from, and count more of the small queries.
+    """
+    sizes = (5, 10, 20) if settings.quick else (12, 25, 37, 50)
+    base = halved(TIGHT, settings)
     found = {
-        float(n): _admitted(replace(base, hosts=n, queries=base.queries * 2), settings)
+        float(n): _admitted(replace(base, hosts=n, queries=QUERIES_A_HOST * n), settings)
         for n in sizes
     }
     report = _table("Admitted by number of hosts", "hosts", found, "sqpr-fig5a")
@@ -59,7 +71,7 @@ def hosts(settings: Settings) -> Report:
         Claim(
             "the gap to the optimistic bound widens with hosts",
             "yes",
-            ", ".join(f"{100 * v:.0f} %" for v in near),
+            _shares(near),
             near[-1] < near[0],
         ),
     )
@@ -69,7 +81,7 @@ def hosts(settings: Settings) -> Report:
 def resources(settings: Settings) -> Report:
     """Figure 5b: 10 Gbit/s, and hosts with more CPU."""
     factors = (1.0, 2.0) if settings.quick else (1.0, 2.0, 3.0, 4.0)
-    base = replace(shrunk(PLENTY, settings), bandwidth=10_000.0, link=10_000.0)
+    base = replace(halved(PLENTY, settings), bandwidth=10_000.0, link=10_000.0)
     base = replace(base, queries=base.queries * 2)
     found = {f: _admitted(replace(base, cpu=base.cpu * f), settings) for f in factors}
     report = _table("Admitted by CPU of hosts", "times the CPU", found, "sqpr-fig5b")
@@ -77,7 +89,7 @@ def resources(settings: Settings) -> Report:
     claim = Claim(
         "near the optimistic bound at any CPU",
         "near optimal",
-        ", ".join(f"{100 * v:.0f} %" for v in near),
+        _shares(near),
         min(near) > 0.9,
     )
     return replace(report, claims=(claim,))
@@ -85,7 +97,7 @@ def resources(settings: Settings) -> Report:
 
 def complexity(settings: Settings) -> Report:
     """Figure 5c: all queries are joins of so many streams."""
-    base = shrunk(TIGHT, settings)
+    base = halved(TIGHT, settings)
     ways = (2, 3, 4) if settings.quick else (2, 3, 4, 5)
     found = {float(w): _admitted(replace(base, ways=(w,)), settings) for w in ways}
     report = _table("Admitted by number of streams in a join", "streams", found, "sqpr-fig5c")
@@ -100,7 +112,7 @@ def complexity(settings: Settings) -> Report:
         Claim(
             "the share of the optimistic bound hardly depends on it",
             "more or less",
-            ", ".join(f"{100 * v:.0f} %" for v in near),
+            _shares(near),
             max(near) - min(near) < 0.15,
         ),
     )
@@ -162,20 +174,20 @@ def _timing(
 
 def time_by_hosts(settings: Settings) -> Report:
     """Figure 6a: the time to plan a query when most of the CPU is in use."""
-    seconds, queries = (2.0, 3) if settings.quick else (30.0, 5)
+    seconds, queries = (2.0, 3) if settings.quick else (PAPERS_LIMIT, 2)
     sizes = (5, 10) if settings.quick else (5, 10, 25, 50, 100, 200)
     cases = [(float(n), _dense(n)) for n in sizes]
-    largest = 10.0 if settings.quick else 25.0
     title = f"Time to plan a query at 75 to 95 % of the CPU; SQPR's limit is {seconds:g} s"
-    table, times, in_time = _timing(title, "hosts", settings, cases, largest, seconds, queries)
+    table, times, in_time = _timing(title, "hosts", settings, cases, 10.0, seconds, queries)
     both = [x for x in times["sqpr"] if x in times[OURS]]
     ratio = [times["sqpr"][x] / times[OURS][x] for x in both]
+    missed = any(in_time[x] < queries for x in both) and seconds >= PAPERS_LIMIT
     claims = (
         Claim(
             "SQPR's form is solved to the optimum up to 100 hosts",
-            "yes, in 100 s",
+            f"yes, in {PAPERS_LIMIT:g} s",
             ", ".join(f"{x:g} hosts: {in_time[x]} of {queries} in {seconds:g} s" for x in both),
-            all(in_time[x] == queries for x in both) if largest >= 100 else None,
+            False if missed else None,
         ),
         Claim(
             f"{OURS} takes a fraction of the time",
@@ -189,9 +201,9 @@ def time_by_hosts(settings: Settings) -> Report:
 
 def time_by_ways(settings: Settings) -> Report:
     """Figure 6b: the same by number of streams in a join."""
-    seconds, queries = (2.0, 3) if settings.quick else (30.0, 5)
+    seconds, queries = (2.0, 3) if settings.quick else (30.0, 3)
     ways = (2, 3) if settings.quick else (2, 3, 4, 5)
-    size = 5 if settings.quick else 10
+    size = 5
     cases = [(float(w), replace(_dense(size), ways=(w,))) for w in ways]
     title = f"Time to plan a query on {size} hosts at 75 to 95 % of the CPU; limit {seconds:g} s"
     table, times, _ = _timing(title, "streams", settings, cases, 5.0, seconds, queries)
