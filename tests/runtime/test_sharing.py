@@ -13,7 +13,7 @@ from test_engine import sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
-from headwater.runtime import housekeeping
+from headwater.runtime import housekeeping, sharing
 from overlapping import random_group, random_join, random_nested, random_query
 from strategies import SOURCES
 
@@ -122,3 +122,50 @@ def test_a_join_of_three_reads_a_join_of_two(spark: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_random_queries_that_overlap_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, seed, size=50, query=random_query)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            "SELECT item, MIN(note) AS n FROM Bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item",
+            "SELECT item, SUM(price) AS n FROM Bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item",
+            "SELECT item, MAX(bidder) AS n FROM Bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item",
+            "SELECT item, COUNT(*) AS n FROM Bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item",
+        ],
+        [
+            "SELECT b.price FROM Bids [RANGE 4 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item",
+            "SELECT b.note FROM Bids [RANGE 3 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item AND b.price > 1",
+            "SELECT a.note FROM Bids [RANGE 4 SEC] b, Asks [RANGE 2 SEC] a WHERE b.item = a.item AND b.item = 1",
+            "SELECT b.item FROM Bids [RANGE 1 SEC] b, Asks [RANGE 1 SEC] a WHERE b.item = a.item AND b.item < 2",
+        ],
+    ],
+    ids=["groups", "joins"],
+)
+@pytest.mark.parametrize("gone", range(4))
+def test_another_process_goes_on_where_a_query_has_left(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str], gone: int
+) -> None:
+    """What a unit keeps for queries that left is known to the process that saw them leave alone."""
+    monkeypatch.setattr(sharing, "TIGHTENED_AT", 1)
+    queries = {f"q{n}": parse_query(text, SOURCES) for n, text in enumerate(texts)}
+    streams, tables = sample(7), as_csv_keeps(TABLES)
+    with opened(tmp_path / "state", spark) as headwater:
+        declare(headwater, tmp_path / "items", tables)
+        for name, query in queries.items():
+            submit(headwater, name, query)
+        assert len(headwater.catalog.units()) == 1
+        for name, rows in streams.items():
+            headwater.push(name, rows[:20])
+        settle(headwater)
+        headwater.execute(f"DROP QUERY q{gone}")
+        for name, rows in streams.items():
+            headwater.push(name, rows[20:30])
+        settle(headwater)
+    with opened(tmp_path / "state", spark) as headwater:
+        for name, rows in streams.items():
+            headwater.push(name, rows[30:])
+            headwater.execute(f"END STREAM {name}")
+        settle(headwater)
+        for name in sorted(set(queries) - {f"q{gone}"}):
+            assert told(headwater, name, queries[name]) == expected(queries[name], streams, tables)

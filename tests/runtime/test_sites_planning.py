@@ -246,12 +246,16 @@ def test_nothing_is_copied_within_a_store(tmp_path: Path) -> None:
         opened.execute(STREAMS)
         for n in range(6):
             opened.execute(apart(n))
-        routes = opened.catalog.assignment().routes
-        assert routes["stream:s", "b"] == "a"
-        assert routes["stream:s", "c"] == "b"  # from a store that is not where s is taken in
+        copies = [log for log in opened.catalog.log_ends() if log.startswith("copy:")]
+        assert copies == ["copy:b:stream:s", "copy:b:stream:t"]
+        assert site(opened, "c").reads("stream:s") == "copy:b:stream:s"
+        assert not site(opened, "c").incoming
         deploy(opened.catalog, read_deployment(write(tmp_path, store_c='store = "stores/a"')))
-        room(opened).replan({"a", "b", "c"})
-        assert ("stream:s", "c") not in opened.catalog.assignment().routes
+        change = room(opened).replan({"a", "b", "c"})
+        assert not change.moved and not change.waiting
+        assert (
+            site(opened, "c").reads("stream:s") == "copy:c:stream:s"
+        )  # by b, which has its own store
 
 
 def test_units_leave_a_site_that_is_away_and_nobody_is_dropped(headwater: Headwater) -> None:
@@ -392,7 +396,9 @@ def test_whatever_happens_nobody_is_dropped(
     folder = tmp_path_factory.mktemp("sites")
     rng = random.Random(seed)
     with open_state(folder / "state") as opened:
-        deploy(opened.catalog, read_deployment(write(folder, cpu=rng.choice([0.45, 0.9]))))
+        store = rng.choice(["", 'store = "stores/a"', 'store = "stores/b"', "# that of the state"])
+        file = write(folder, cpu=rng.choice([0.45, 0.9]), store_c=store)
+        deploy(opened.catalog, read_deployment(file))
         opened.execute(STREAMS)
         for name in "abc":
             opened.catalog.see_site(name)

@@ -328,12 +328,11 @@ class Engine:
             for row in rows
             if row.name in mine
         ]
-        for row in rows if self.site is not None else ():
-            if self.site is not None and self.site.reads(stream_log(row.name)) != stream_log(
-                row.name
-            ):
-                folder = stream_folder(self.store, row.name)
-                logs.append(Kept(row, self.site.reads(stream_log(row.name)), folder))
+        copied = [] if self.site is None else self.site.incoming
+        for row in rows:
+            if self.site is not None and stream_log(row.name) in copied:
+                copy = self.site.reads(stream_log(row.name))
+                logs.append(Kept(row, copy, stream_folder(self.store, row.name)))
         return logs
 
     def _cursors(self, row: UnitRow) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, copy_log, stream_log
+from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, is_copy, stream_log
 from headwater.runtime.compile import (
     TIME,
     Delta,
@@ -233,9 +233,11 @@ def compact(
 
 def _copied_to(catalog: Catalog, log: str) -> list[int]:
     """The last numbers of a log that its copies hold."""
-    sites = [site for copied, site in catalog.assignment().routes if copied == log]
-    ends = catalog.log_ends() if sites else {}
-    return [ends[copy_log(log, site)].seq for site in sites if copy_log(log, site) in ends]
+    return [
+        end.seq
+        for name, end in catalog.log_ends().items()
+        if is_copy(name) and name.endswith(f":{log}")
+    ]
 
 
 def _remove_pieces(

@@ -97,6 +97,8 @@ class Unit:
     """The joins of its first query, if they were asked for."""
     growth: float = 1.0
     """Rows out for a row in, of late."""
+    adopted: bool = False
+    """Whether what is written down of its queries is known to be what its plan says."""
     watch: Watch = field(default_factory=Watch)
     ran: list[Any] = field(default_factory=list)
     """The plans that Spark ran in this step, if they are to be measured."""
@@ -250,7 +252,7 @@ class Stepper:
     def _adopt(self, unit: Unit, plan: Shared | SharedPanes, known: _Known) -> Step | None:
         """Write down what rows are to the queries of a unit, if these have changed."""
         cursor = known.cursors.get(MEMBERS)
-        if cursor is not None and cursor["version"] == unit.row.version:
+        if cursor is not None and self._is_adopted(unit, plan, cursor):
             return None
         step = Step({})
         version = 0 if cursor is None else cursor["seq"]
@@ -264,6 +266,20 @@ class Stepper:
         self._write_members(unit, step, plan.members)
         step.cursors[unit.row.id, MEMBERS] = now
         return step
+
+    def _is_adopted(
+        self, unit: Unit, plan: Shared | SharedPanes, cursor: Mapping[str, Any]
+    ) -> bool:
+        """Whether what is written down are the queries of this plan. A process that saw queries leave
+        may have kept more for their sake than one that makes the plan anew."""
+        if cursor["version"] != unit.row.version:
+            return False
+        if isinstance(plan, SharedPanes) and cursor["layout"] != plan.members.layout:
+            return False
+        if not unit.adopted:
+            written = members_at(self.catalog, unit.row.id, cursor["seq"])
+            unit.adopted = dict(written) == dict(plan.members.members)
+        return unit.adopted
 
     def _make_anew(self, unit: Unit, plan: SharedPanes, known: _Known, step: Step) -> None:
         """Panes as the queries need them now, from the tuples that were taken in before."""

@@ -6,7 +6,7 @@ number in one of them can go on in any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
 from typing import Any
 
@@ -26,7 +26,6 @@ from headwater.runtime.catalog.rows import (
     Segment,
     Site,
     Statistics,
-    copy_log,
     is_copy,
 )
 
@@ -87,11 +86,12 @@ class Sites(Log):
     def assign(
         self,
         assignment: Assignment,
+        copies: Set[str] = frozenset(),
         lease: Lease | None = None,
         statistics: Statistics | None = None,
     ) -> None:
-        """Say anew what each site has to do; copies that are no longer asked for are forgotten, and
-        their files are then orphans. Raises LeaseLost if the lease has passed to another."""
+        """Say anew what each site has to do; copies of logs other than these are forgotten, and their
+        files are then orphans. Raises LeaseLost if the lease has passed to another."""
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             for table in (schema.assignments, schema.routes):
@@ -103,7 +103,7 @@ class Sites(Log):
             ]
             upsert(transaction.connection, schema.assignments, owners, "owner")
             upsert(transaction.connection, schema.routes, routes, "log", "site")
-            _keep_logs(transaction, {copy_log(*route) for route in assignment.routes})
+            _keep_logs(transaction, copies)
             keep_statistics(transaction, statistics or {})
 
     def keep_copies(
@@ -150,7 +150,7 @@ class Sites(Log):
 _COPIED = [field.name for field in fields(NewSegment) if field.name not in ("key", "on_disk")]
 
 
-def _keep_logs(transaction: Transaction, copies: set[str]) -> None:
+def _keep_logs(transaction: Transaction, copies: Set[str]) -> None:
     """Of logs that are copies, these alone."""
     known = {
         log for log in transaction.connection.scalars(sa.select(schema.logs.c.log)) if is_copy(log)

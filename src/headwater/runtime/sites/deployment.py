@@ -7,7 +7,7 @@ import socket
 from urllib.parse import urlsplit
 
 from headwater.network.sites import Deployment, deployment_of
-from headwater.runtime.catalog import Catalog
+from headwater.runtime.catalog import Assignment, Catalog, copy_log
 
 DEPLOYMENT = "deployment"
 """Whose profile in the catalog the deployment is."""
@@ -31,6 +31,17 @@ def deploy(catalog: Catalog, deployment: Deployment) -> None:
         catalog.forget_site(gone)
     for name in set(names) - present(catalog):
         catalog.record_site(name, {}, seen=False)
+
+
+def held_as(deployment: Deployment, assignment: Assignment, log: str, site: str) -> str:
+    """The log that is read at a site for a log: itself where it is written, or a copy. Sites of one
+    store have one copy."""
+    origin = assignment.routes.get((log, site))
+    if origin is None:
+        return log
+    if deployment.worker(origin).store == deployment.worker(site).store:
+        return held_as(deployment, assignment, log, origin)
+    return copy_log(log, site)
 
 
 def present(catalog: Catalog) -> set[str]:

@@ -29,6 +29,7 @@ from headwater.runtime.catalog import (
     link_owner,
 )
 from headwater.runtime.measure import arrived
+from headwater.runtime.sites.deployment import held_as
 
 SEEN_EVERY = 2.0
 """Seconds between two signs of life of a site."""
@@ -90,13 +91,13 @@ class Here:
 
     @property
     def incoming(self) -> list[str]:
-        """The logs of which it holds copies."""
-        return [log for log, site in self.assignment.routes if site == self.name]
+        """The logs of which it makes copies."""
+        routed = [log for log, site in self.assignment.routes if site == self.name]
+        return [log for log in routed if self.reads(log) == copy_log(log, self.name)]
 
     def reads(self, log: str) -> str:
         """The log to be read here for a log: its copy, if there is one."""
-        is_copied = (log, self.name) in self.assignment.routes
-        return copy_log(log, self.name) if is_copied else log
+        return held_as(self.deployment, self.assignment, log, self.name)
 
     def has_inputs(self, unit: UnitRow) -> bool:
         """Whether copies have all that a unit has taken in already, so that it finds its windows."""
@@ -117,8 +118,8 @@ class Here:
         origin = self.assignment.routes.get((log, self.name))
         if origin is None or time.monotonic() < self._free_at.get(origin, 0.0):
             return False
-        is_relayed = (log, origin) in self.assignment.routes
-        source, mine = copy_log(log, origin) if is_relayed else log, copy_log(log, self.name)
+        source = held_as(self.deployment, self.assignment, log, origin)
+        mine = copy_log(log, self.name)
         ends = self.catalog.log_ends()
         if source not in ends or mine not in ends or ends[source].seq <= ends[mine].seq:
             return False

@@ -39,6 +39,7 @@ from headwater.runtime.catalog import (
     Lease,
     NewUnit,
     ingest_owner,
+    is_copy,
     is_log,
     stream_log,
     unit_log,
@@ -46,7 +47,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.claims import this_process
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import stopped_for_good
-from headwater.runtime.sites.deployment import present
+from headwater.runtime.sites.deployment import held_as, present
 from headwater.runtime.sites.needs import Need, estimate, estimated, measured, rates_of
 
 PLANNING_SECONDS = 60.0
@@ -241,12 +242,12 @@ class Room:
 
     def _assign(self, lease: Lease, system: System, ledger: Ledger, unit: Wanted) -> None:
         assignment = self.assignment(system, ledger.plan())
-        self.catalog.assign(assignment, lease, unit.need.statistics(unit.id))
+        copies = self._copies(assignment)
+        self.catalog.assign(assignment, copies, lease, unit.need.statistics(unit.id))
 
     def assignment(self, system: System, plan: Plan) -> Assignment:
-        """What a plan says that sites have to do; nothing is copied within one store."""
+        """What a plan says that sites have to do."""
         sites = [site.name for site in self.deployment.network.sites]
-        stores = [worker.store for worker in self.deployment.workers]
         streams = system.problem.streams
         owners = {unit_log(system.units[run.operator].id): sites[run.site] for run in plan.runs}
         for number, log in system.logs.items():
@@ -257,9 +258,13 @@ class Room:
             (system.logs[send.stream], sites[send.target]): sites[send.origin]
             for send in plan.sends
             if send.stream in system.logs  # results are read from where they were made
-            and stores[send.target] != stores[streams[send.stream].sites[0]]
         }
         return Assignment(owners, routes)
+
+    def _copies(self, assignment: Assignment) -> set[str]:
+        """The copies of logs that an assignment asks for."""
+        held = {held_as(self.deployment, assignment, *route) for route in assignment.routes}
+        return {log for log in held if is_copy(log)}
 
     # ---- planning again
 
@@ -294,7 +299,7 @@ class Room:
             noted: dict[tuple[str, str], float] = {}
             for unit, need in strays.items():
                 noted |= need.statistics(unit)
-            self.catalog.assign(after, lease, noted)
+            self.catalog.assign(after, self._copies(after), lease, noted)
         owners = {
             unit: (before.owners.get(unit_log(unit)), after.owners.get(unit_log(unit)))
             for unit in numbers
