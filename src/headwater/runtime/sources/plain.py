@@ -17,7 +17,10 @@ from headwater.algebra.types import Schema
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.sparksql import arrow_type
 
-TYPES = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP")
+TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL"),
+    *("STRING", "TIMESTAMP"),
+)
 """The types whose values in JSON both readers take for the same."""
 
 COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
