@@ -16,6 +16,9 @@ from scipy.sparse import csr_array
 
 from headwater.plan.placement.program import Arrays, Floats, Program, Solution, Status
 
+SMALLEST = 1e-200
+"""Less than this counts as nothing, so that its opposite is still a number."""
+
 DIGITS = 1e9
 PRICES = 1e9
 """The largest factor of what is minimised, in whole numbers."""
@@ -116,7 +119,7 @@ def _whole(arrays: Arrays, starts: Floats) -> tuple[list[int], list[int], list[i
         finite = np.isfinite(bound)
         fraction |= finite & (np.where(finite, bound, 0) != np.rint(np.where(finite, bound, 0)))
         largest = np.maximum(largest, np.where(finite, np.abs(bound), 0.0))
-    scale = np.where(fraction, DIGITS / np.maximum(largest, 1e-300), 1.0)
+    scale = np.where(fraction, DIGITS / np.maximum(largest, SMALLEST), 1.0)
     exact = arrays.factors * scale[arrays.rows]
     factors = np.rint(exact).astype(np.int64)
     spare = np.zeros(count)
