@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runtime_states import Made, make
 
-from headwater.cli.run import signals
+from headwater.cli.run import _terminable, signals
 from headwater.cli.steering import SteeredEngine
 from headwater.errors import HeadwaterError
 from headwater.runtime.engine import Engine, Limits, Unit
@@ -152,3 +153,12 @@ with signals(threading.Event()):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert "the next run goes on" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_a_library_passes_over_still_stops_the_start(number: int) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), _terminable(), suppress(BaseException):
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+    assert signal.getsignal(number) == before

@@ -246,16 +246,22 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A TERM signal while Spark starts is a Ctrl-C."""
+    """An INT or TERM signal while Spark starts is a Ctrl-C, also if a library passed over it."""
+    told = Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
+        told.set()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, handle)
+    watched = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, handle) for number in watched]
     try:
         yield
+        if told.is_set():
+            raise KeyboardInterrupt
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(watched, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

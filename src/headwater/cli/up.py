@@ -7,6 +7,8 @@ be started by `up`, or by hand on another machine.
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
 import sys
 import time
@@ -22,7 +24,7 @@ from headwater.cli.files import FAILED, WRONG, Source, fail
 from headwater.cli.formats import counted
 from headwater.cli.run import ENGINE_LOG, held, logged, signals, summary
 from headwater.cli.view import shown
-from headwater.errors import nearest
+from headwater.errors import CatalogUnavailable, nearest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
@@ -32,6 +34,8 @@ from headwater.runtime.sites.controller import Controller
 from headwater.runtime.sites.deployment import deploy, deployed, trouble_of
 from headwater.runtime.sites.here import Here
 from headwater.runtime.sites.planning import Change, Room
+
+log = logging.getLogger("headwater")
 
 LOOK_SECONDS = 0.5
 COMING_SECONDS = 120.0
@@ -115,17 +119,19 @@ class Workers:
             self._stop()
 
     def _start(self, name: str) -> None:
-        place = ["--state", str(self.asked.state.resolve())]
-        if self.asked.catalog is not None:
-            place += ["--catalog", self.asked.catalog]
+        state = str(self.asked.state.resolve())
         drain = ["--drain"] if self.asked.until_idle else []
-        command = [sys.executable, "-m", "headwater", "site", name, *place, *drain]
+        command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *drain]
+        environment = dict(os.environ)
+        if self.asked.catalog is not None:  # it may hold a password, which others could see
+            environment["HEADWATER_CATALOG"] = self.asked.catalog
         with (self.asked.state / f"site-{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env=environment,
                 start_new_session=True,
             )
 
@@ -160,15 +166,19 @@ def _control(controller: Controller, workers: Workers, asked: Up, stop: Event) -
     """Look after sites and units, until told to stop or all is done."""
     gone: set[str] = set()
     while not stop.wait(LOOK_SECONDS):
-        change = controller.tick()
+        try:
+            change = controller.tick()
+        except CatalogUnavailable as error:
+            log.warning("%s; waiting", error)
+            continue
         if change is not None:
             _say_change(controller, change, asked)
         for name, status in workers.ended().items():
             if name not in gone:
                 gone.add(name)
                 controller.catalog.leave_site(name)
-                log = asked.state / f"site-{name}.log"
-                typer.echo(f"headwater: site {name} has ended ({status}); see {log}", err=True)
+                words = asked.state / f"site-{name}.log"
+                typer.echo(f"headwater: site {name} has ended ({status}); see {words}", err=True)
         if len(gone) == len(workers.names) and workers.names and not controller.there:
             fail("no site is left", FAILED)
         if asked.until_idle and _is_done(controller.catalog):

@@ -69,7 +69,8 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             others, number = catalog.companions(row, 3)
             also = f", shared with {', '.join(others)}" if others else ""
             more = f" and {number - len(others):,} more" if number > len(others) else ""
-            return f"query {row.spelled} runs in unit {row.unit_id}{also}{more}"
+            where = _where(catalog, row.unit_id)
+            return f"query {row.spelled} runs in unit {row.unit_id}{where}{also}{more}"
         case DropQuery():
             drop(catalog, statement.name)
             return f"query {statement.name} dropped"
@@ -91,6 +92,15 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
         case SetOption():
             return _set(catalog, statement)
     raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
+
+
+def _where(catalog: Catalog, unit_id: str) -> str:
+    """The site of a unit and what it is estimated to take there; nothing if there are no sites."""
+    site = catalog.assignment().owners.get(unit_log(unit_id))
+    cpu = catalog.statistic(unit_id, "estimated_cpu")
+    if site is None or cpu is None:
+        return ""
+    return f" at site {site}, which takes {cpu.value:.2g} of a core there"
 
 
 def _set(catalog: Catalog, statement: SetOption) -> str:
