@@ -85,7 +85,7 @@ class Events:
         folder.mkdir(parents=True, exist_ok=True)
         columns = ("item", "price" if name == "bids" else "cost", "ts")
         lines = [
-            json.dumps(dict(zip(columns, (*row[:2], format_timestamp(row[2])), strict=True)))  # type: ignore[arg-type]
+            json.dumps(dict(zip(columns, (*row[:2], format_timestamp(row[2])), strict=True)))
             for row in rows
         ]
         hidden = folder / f".{self.at}.json"
