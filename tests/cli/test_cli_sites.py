@@ -96,3 +96,11 @@ def test_up_and_site_know_the_names(run: Run, state: Path) -> None:
     assert done.status == 2 and "has no site on; did you mean one?" in done.err
     done = run("site", "tow", "--state", state)
     assert done.status == 2 and "there is no site tow; did you mean two?" in done.err
+
+
+def test_up_makes_nothing_of_a_text_that_is_wrong(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sites.toml").write_text(SITES)
+    (tmp_path / "bad.cql").write_text("CREATE QUERY x AS SELEC 1;")
+    done = run("up", tmp_path / "sites.toml", tmp_path / "bad.cql", "--state", tmp_path / "state")
+    assert done.status == 1 and "did you mean SELECT?" in done.err
+    assert not (tmp_path / "state").exists()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.claims import is_dead, this_process
+from headwater.runtime.claims import is_dead, repeated, this_process
 from headwater.runtime.limits import Setting
 from headwater.runtime.overview import Observer, holders
 from headwater.runtime.scripts import Outcome, execute
@@ -157,20 +157,15 @@ def held(catalog: Catalog, name: str) -> Iterator[None]:
     mine = catalog.acquire(name, this_process(), CLAIM_SECONDS)
     if mine is None:
         fail(f"another process has just claimed {name} of this state: stop it first")
-    done = Event()
 
     def renew() -> None:
-        while not done.wait(CLAIM_SECONDS / 3):
-            with suppress(HeadwaterError):
-                catalog.renew(mine, CLAIM_SECONDS)
+        with suppress(HeadwaterError):
+            catalog.renew(mine, CLAIM_SECONDS)
 
-    thread = Thread(target=renew, daemon=True)
-    thread.start()
     try:
-        yield
+        with repeated(renew, CLAIM_SECONDS / 3, name):
+            yield
     finally:
-        done.set()
-        thread.join()
         catalog.release(mine)
 
 

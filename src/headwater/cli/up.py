@@ -20,10 +20,12 @@ from threading import Event
 
 import typer
 
+from headwater.cli import state as states
 from headwater.cli.files import FAILED, WRONG, Source, fail
 from headwater.cli.formats import counted
 from headwater.cli.run import ENGINE_LOG, held, logged, signals, summary
 from headwater.cli.view import shown
+from headwater.cql import parse
 from headwater.errors import CatalogUnavailable, nearest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
@@ -68,6 +70,8 @@ def up(asked: Up) -> None:
     for name in asked.only or ():
         if name not in names:
             fail(f"{asked.sites} has no site {name}; {nearest(name, names)}")
+    if asked.source is not None and not states.exists(asked.state, asked.catalog):
+        parse(asked.source.text)  # before anything is made
     opened = open_state(asked.state, catalog=asked.catalog)
     with opened as headwater, held(headwater.catalog, "run"), logged(asked.state):
         deploy(headwater.catalog, deployment)

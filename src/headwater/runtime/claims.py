@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Event, Lock, Thread
 
 from headwater.errors import CatalogError, LeaseLost
@@ -37,6 +37,24 @@ def is_dead(holder: str) -> bool:
     except OSError:
         return False
     return False
+
+
+@contextmanager
+def repeated(do: Callable[[], object], every: float, name: str) -> Iterator[None]:
+    """Do something every so many seconds in the background, until the block ends."""
+    done = Event()
+
+    def work() -> None:
+        while not done.wait(every):
+            do()
+
+    thread = Thread(target=work, daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 class Claims:
@@ -96,24 +114,15 @@ class Claims:
             found, self._others = self._others, {}
             return found
 
-    @contextmanager
-    def kept_alive(self) -> Iterator[None]:
+    def kept_alive(self) -> AbstractContextManager[None]:
         """Renew what is held until the block ends, as a step may take longer than a lease lasts."""
-        done = Event()
-        thread = Thread(target=self._keep, args=(done,), daemon=True, name="leases")
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+        return repeated(self._keep, self._seconds / 4, "leases")
 
-    def _keep(self, done: Event) -> None:
-        while not done.wait(self._seconds / 4):
-            with self._lock:
-                due = list(self._held.values())
-            for lease in due:
-                self._renew(lease)
+    def _keep(self) -> None:
+        with self._lock:
+            due = list(self._held.values())
+        for lease in due:
+            self._renew(lease)
 
     def _renew(self, lease: Lease) -> None:
         try:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock
 
 from headwater.errors import CatalogError
 from headwater.network.sites import Deployment
@@ -28,6 +28,7 @@ from headwater.runtime.catalog import (
     is_log,
     link_owner,
 )
+from headwater.runtime.claims import repeated
 from headwater.runtime.measure import arrived
 from headwater.runtime.sites.deployment import held_as
 
@@ -69,21 +70,14 @@ class Here:
     @contextmanager
     def seen(self) -> Iterator[None]:
         """Give a sign of life now and then, until the block ends."""
-        done = Event()
 
         def tell() -> None:
-            while not done.wait(SEEN_EVERY):
-                with suppress(CatalogError):
-                    self.catalog.see_site(self.name)
+            with suppress(CatalogError):
+                self.catalog.see_site(self.name)
 
         self.catalog.see_site(self.name)
-        thread = Thread(target=tell, daemon=True, name="signs of life")
-        thread.start()
-        try:
+        with repeated(tell, SEEN_EVERY, "signs of life"):
             yield
-        finally:
-            done.set()
-            thread.join()
 
     def has(self, owner: str) -> bool:
         """Whether that work is this site's."""
