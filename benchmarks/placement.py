@@ -7,9 +7,11 @@ LIMIT seconds, so the ratio is a lower bound.
 
     python benchmarks/placement.py [HOSTS [QUERIES [LIMIT]]]
     python benchmarks/placement.py regions [HOSTS ...]
+    python benchmarks/placement.py admissions [HOSTS [LIMIT]]
 
 The second compares regions first with the flat ladder: on an empty system, and on one that is so full
-that queries climb the whole ladder, both from the same plan.
+that queries climb the whole ladder, both from the same plan. The third submits 20 queries for each host to
+every planner, one by one, the paper's form with its LIMIT for each of them, and counts admissions.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from headwater.plan.placement.regions import Regions
 from headwater.plan.placement.rest import Rest
 from headwater.plan.placement.samples import TIGHT, sample
 from headwater.plan.placement.solver import by_cp_sat, by_highs
+from headwater.reproduce.sqpr.runs import SECONDS, submit
 
 FULL = 0.75
 GAP = 1e-4
@@ -49,6 +52,10 @@ def main() -> int:
     if sys.argv[1:2] == ["regions"]:
         for size in map(int, sys.argv[2:] or ("200", "1000", "5000")):
             regions(size)
+        return 0
+    if sys.argv[1:2] == ["admissions"]:
+        hosts, limit = (*map(int, sys.argv[2:]), *(10, 30)[len(sys.argv) - 2 :])
+        admissions(hosts, float(limit))
         return 0
     hosts, queries, limit = (*map(int, sys.argv[1:]), *(10, 5, 30)[len(sys.argv) - 1 :])
     try:
@@ -115,6 +122,28 @@ def regions(hosts: int) -> None:
         times[name] = told(f"{hosts} hosts, {used:.0%} of the CPU in use", name, decisions)
         valid(problem, ledger.plan(), plan)
     print(f"ratio: regions first {times['flat'] / times['regions']:.2f}x as fast when full")
+
+
+def admissions(hosts: int, limit: float) -> None:
+    """Print how many queries each planner admits, the paper's form with its limit of time."""
+    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1)
+    found = {}
+    for name in ("headwater", "heuristic", "soda", "sqpr"):
+        found[name] = submit(name, problem, seconds=limit if name == "sqpr" else SECONDS)
+        one = found[name]
+        ways = ", ".join(f"{w}-way {yes}/{of}" for w, (yes, of) in one.by_ways().items())
+        first = one.first_refusal
+        print(
+            f"{name:10} admitted {one.admitted(10 * hosts)} of {10 * hosts}, {one.admitted()} of "
+            f"{20 * hosts} ({ways}), first refused {first}, mean {one.mean_seconds:.3f} s",
+            flush=True,
+        )
+    ours, theirs = found["headwater"], found["sqpr"]
+    ratio = ours.admitted(10 * hosts) / theirs.admitted(10 * hosts)
+    print(
+        f"ratio: of the first half ours admits {ratio:.2f}x the paper's form, "
+        f"{theirs.mean_seconds / ours.mean_seconds:,.0f}x as fast"
+    )
 
 
 def warm_up(problem: Problem, ways: list[Place]) -> None:

@@ -44,6 +44,10 @@ class Outcome:
         """The time per query that so large a share of queries does not exceed."""
         return float(np.quantile([d.seconds for d in self.decisions], share))
 
+    @property
+    def mean_seconds(self) -> float:
+        return mean(d.seconds for d in self.decisions)
+
     def by_ways(self, of: int | None = None) -> dict[int, tuple[int, int]]:
         """For joins of so many streams: how many were admitted, and submitted."""
         found: dict[int, tuple[int, int]] = {}
