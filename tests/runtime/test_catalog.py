@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import pytest
 from catalog_helpers import Clock, S, accept, segment
 
-from headwater.errors import CatalogError, LeaseLost
+from headwater.errors import CatalogError, LeaseLost, Overtaken
 from headwater.runtime.catalog import (
     Catalog,
     Event,
@@ -92,6 +93,28 @@ class TestSources:
             catalog.drop_table("t")
 
 
+class TestSnapshot:
+    def test_all_that_is_read_in_it_is_of_one_moment(self, catalog: Catalog) -> None:
+        def declare(name: str) -> list[str]:
+            catalog.declare_stream(name, "")
+            return [row.name for row in catalog.streams()]
+
+        with ThreadPoolExecutor(1) as other:
+            with catalog.snapshot():
+                assert catalog.declarations() == {}
+                assert other.submit(declare, "s").result() == ["s"]
+                with catalog.snapshot():
+                    assert catalog.streams() == []
+                assert catalog.stream("s") is None and catalog.declarations() == {}
+            assert catalog.declarations() == {"s": ""}
+
+    def test_one_does_not_write_in_it(self, catalog: Catalog) -> None:
+        with pytest.raises(AssertionError, match="a snapshot would not see this"):  # noqa: SIM117
+            with catalog.snapshot():
+                catalog.declare_stream("s", "")
+        catalog.declare_stream("s", "")
+
+
 class TestQueries:
     def test_accepting_a_query_makes_its_unit_and_sets_cursors(self, catalog: Catalog) -> None:
         catalog.declare_stream("s", "")
@@ -106,6 +129,27 @@ class TestQueries:
         assert catalog.units() == [expected] and catalog.unit("u1") == expected
         assert catalog.cursor("u1", S) == {"seq": 0}
         assert catalog.log_ends()[unit_log("u1")] == LogEnd(0, None)
+
+    def test_a_query_that_joins_makes_its_unit_run(self, catalog: Catalog) -> None:
+        accept(catalog, "q", "u")
+        catalog.set_unit_state("u", "parked", error="no disk", retries=3, not_before=9.5)
+        accept(catalog, "r", "u")
+        found = catalog.unit("u")
+        assert found is not None and (found.state, found.version) == ("running", 2)
+        assert (found.error, found.retries, found.not_before) == ("", 0, 0.0)
+
+    def test_a_query_joins_the_version_of_a_unit_that_it_has_seen(self, catalog: Catalog) -> None:
+        accept(catalog, "q", "u")
+        new = NewQuery("r", "SELECT", "d", noted={"why": "near"})
+        with pytest.raises(Overtaken, match="unit u has version 1, not 2"):
+            catalog.accept_query(new, "u", definition="wider", version=2)
+        unit = catalog.unit("u")
+        assert unit is not None and (unit.version, unit.definition) == (1, "SELECT")
+        assert catalog.query("r") is None and catalog.events() == []
+        catalog.accept_query(new, "u", definition="wider", version=1)
+        unit = catalog.unit("u")
+        assert unit is not None and (unit.version, unit.definition) == (2, "wider")
+        assert catalog.events() == [Event(1, 1_000, "query placed", "r", {"why": "near"})]
 
     def test_units_get_different_ids(self) -> None:
         assert NewUnit("d", "").id != NewUnit("d", "").id

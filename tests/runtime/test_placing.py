@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import Catalog, UnitRow
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.placing import Places, places
 
 STREAMS = """
@@ -82,3 +83,27 @@ def test_who_submits_alone_never_reads_all_units(
             text = TEMPLATES[number % len(TEMPLATES)].format(n=1 + number % 3, m=number)
             headwater.execute(f"CREATE QUERY q{number} AS {text}")
     assert not reads
+
+
+def test_who_was_overtaken_by_another_chooses_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both relax the same unit; neither may lose what it needs."""
+    text = "CREATE QUERY {} AS SELECT item FROM bids [NOW] WHERE price > {}"
+    with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
+        one.execute(STREAMS + text.format("first", 9))
+        accept = one.catalog.accept_query
+
+        def overtaken(*args: Any, **named: Any) -> QueryRow:
+            monkeypatch.setattr(one.catalog, "accept_query", accept)
+            other.execute(text.format("theirs", 3))
+            return accept(*args, **named)
+
+        monkeypatch.setattr(one.catalog, "accept_query", overtaken)
+        one.execute(text.format("mine", 6))
+        (unit,) = one.catalog.units()
+        assert "4" in unit.definition and unit.version == 3
+        assert one.query("mine").placement()["relation"] == "contained"
+        assert one.query("theirs").placement()["relation"] == "overlapping"
+        check(one)
+        check(other)

@@ -44,15 +44,16 @@ class Definitions:
         changes = self._catalog.changes()
         if changes == self._seen:
             return
-        texts = {row.name: row.definition for row in self._catalog.streams()}
-        texts |= {row.name: row.definition for row in self._catalog.tables()}
-        for name in {*self._streams, *self._tables} - set(texts):
+        texts = self._catalog.declarations()
+        others = [
+            name for name in {*self._texts, *texts} if self._texts.get(name) != texts.get(name)
+        ]
+        for name in others:
             self._streams.pop(name, None)
             self._tables.pop(name, None)
-        for name, text in texts.items():
-            if self._texts.get(name) == text:
+            if name not in texts:
                 continue
-            (statement,) = parse(text)
+            (statement,) = parse(texts[name])
             if isinstance(statement, CreateStream):
                 self._streams[name] = statement
             elif isinstance(statement, CreateTable):

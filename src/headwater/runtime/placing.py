@@ -6,7 +6,7 @@ again when others have changed them, and what is placed from here is put in its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.canonical import Canonical, canonicalize
@@ -61,10 +61,15 @@ class Places:
                 self._read(row)
             self._know(row)
 
-    def placed(self, unit_id: str, choice: Choice | str | None) -> None:
-        """A query went to that unit, by that choice; if others changed it too, it is read later."""
-        row, known = self.catalog.unit(unit_id), self._versions.get(unit_id)
-        if row is None or (known is not None and row.version != known.version + 1):
+    def version(self, unit_id: str) -> int:
+        """The version of a unit of which `choose` has spoken."""
+        return self._versions[unit_id].version
+
+    def placed(self, unit_id: str, choice: Choice | str | None, relaxed: str | None = None) -> None:
+        """A query went to that unit, by that choice, and relaxed it so."""
+        known = self._versions.get(unit_id)
+        row = self.catalog.unit(unit_id) if known is None else _next(known, relaxed)
+        if row is None:
             return
         if isinstance(choice, Choice):
             self.lattice.insert(unit_id, choice.operator)
@@ -185,11 +190,9 @@ class Places:
         return looks_back(form, streams)
 
     def _prices(self, form: Form) -> Prices:
-        rates = {}
-        for scan in form.scans:
-            measured = self.catalog.statistics(stream_log(scan.stream)).get("rows_rate")
-            rates[scan.stream.lower()] = 0.0 if measured is None else measured.value
-        return Prices(rates=rates)
+        names = {scan.stream.lower() for scan in form.scans}
+        rates = self.catalog.statistic_of([stream_log(name) for name in names], "rows_rate")
+        return Prices(rates={name: rates.get(stream_log(name), 0.0) for name in names})
 
 
 FOREVER_AGO = -(2**62)
@@ -204,6 +207,11 @@ class Built:
     form: Form
     choice: Choice
     start: int | None
+
+
+def _next(unit: UnitRow, definition: str | None) -> UnitRow:
+    """A unit that a query more has joined."""
+    return replace(unit, version=unit.version + 1, definition=definition or unit.definition)
 
 
 def _is_built(unit: UnitRow) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
-from headwater.algebra.canonical import canonicalize
+from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse, unparse
 from headwater.cql.statements import (
@@ -65,20 +65,23 @@ def execute(
     is refused keeps no other from being admitted.
     """
     place = (folder or Path()).resolve()
-    parsed = parse(text, _names_from_outside(text, definitions.names))
-    statements = [_located(statement, place) for statement in parsed]
-    needed = _checked(catalog, statements)
+    with catalog.snapshot():
+        parsed = parse(text, _names_from_outside(text, definitions.names))
+        statements = [_located(statement, place) for statement in parsed]
+        checked = _checked(catalog, statements)
     return [
-        _carried_out(catalog, definitions, statement)
+        _carried_out(catalog, definitions, statement, canonical)
         if new
         else Outcome(statement, f"{_title(statement)} is there already", new=False)
-        for statement, new in zip(statements, needed, strict=True)
+        for statement, (new, canonical) in zip(statements, checked, strict=True)
     ]
 
 
-def _carried_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> Outcome:
+def _carried_out(
+    catalog: Catalog, definitions: Definitions, statement: Statement, canonical: Canonical | None
+) -> Outcome:
     try:
-        return Outcome(statement, carry_out(catalog, definitions, statement))
+        return Outcome(statement, carry_out(catalog, definitions, statement, canonical))
     except Refused as refusal:
         return Outcome(statement, str(refusal), new=False, refused=True)
 
@@ -106,17 +109,19 @@ def _names_from_outside(text: str, known: Namespace) -> Namespace:
 # ---- checking
 
 
-def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
-    """For each statement whether anything is left to do; raises HeadwaterError if it cannot be."""
+def _checked(
+    catalog: Catalog, statements: Sequence[Statement]
+) -> list[tuple[bool, Canonical | None]]:
+    """For each statement whether anything is left to do, and a query's canonical form; raises
+    HeadwaterError if it cannot be done."""
     sources: dict[str, str] = {}
     if not all(isinstance(statement, OF_QUERY) for statement in statements):
-        sources = {row.name: row.definition for row in catalog.streams()}
-        sources |= {row.name: row.definition for row in catalog.tables()}
+        sources = catalog.declarations()
     named = {statement.name.lower() for statement in statements if isinstance(statement, OF_QUERY)}
     queries = {row.name: row.definition for row in catalog.queries(named=named)}
-    needed = []
+    checked: list[tuple[bool, Canonical | None]] = []
     for statement in statements:
-        new = True
+        new, canonical = True, None
         match statement:
             case CreateStream():
                 new = _declares(statement, sources)
@@ -127,7 +132,7 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
             case CreateQuery():
                 new = _declares(statement, queries)
                 check_sink(statement.sink)
-                _check_that_it_runs(statement)
+                canonical = _form_that_runs(statement)
             case DropStream(name) | DropTable(name):
                 _need("stream or table", name, sources)
                 del sources[name.lower()]
@@ -150,8 +155,8 @@ def _checked(catalog: Catalog, statements: Sequence[Statement]) -> list[bool]:
                 check_option(name, getattr(Limits(), name, 1) if value is None else value)
             case _:
                 assert_never(statement)
-        needed.append(new)
-    return needed
+        checked.append((new, canonical))
+    return checked
 
 
 def _declares(statement: CreateStream | CreateTable | CreateQuery, known: dict[str, str]) -> bool:
@@ -169,9 +174,11 @@ def _declares(statement: CreateStream | CreateTable | CreateQuery, known: dict[s
     return before is None
 
 
-def _check_that_it_runs(statement: CreateQuery) -> None:
+def _form_that_runs(statement: CreateQuery) -> Canonical:
     try:
-        compiled(canonicalize(statement.query))
+        canonical = canonicalize(statement.query)
+        compiled(canonical)
+        return canonical
     except HeadwaterError as error:
         raise HeadwaterError(f"query {statement.name}: {error}") from error
 

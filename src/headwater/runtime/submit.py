@@ -6,7 +6,7 @@ Nothing here needs Spark, so any process that reaches the catalog may submit to 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Stream
@@ -32,6 +32,7 @@ from headwater.reuse.decide import Choice
 from headwater.reuse.form import leaves_of, source_name
 from headwater.runtime.catalog import (
     Catalog,
+    Json,
     NewQuery,
     NewUnit,
     QueryRow,
@@ -52,8 +53,14 @@ TRIES = 100
 """How often a query is placed anew because its unit went on meanwhile."""
 
 
-def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) -> str:
-    """Do what a statement says; returns one sentence about it. Raises HeadwaterError."""
+def carry_out(
+    catalog: Catalog,
+    definitions: Definitions,
+    statement: Statement,
+    canonical: Canonical | None = None,
+) -> str:
+    """Do what a statement says; returns one sentence about it. The canonical form of a query is
+    made unless it is given. Raises HeadwaterError."""
     match statement:
         case CreateStream():
             stream = statement.stream
@@ -65,11 +72,12 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
             catalog.declare_table(statement.table.name, unparse(statement))
             return f"table {statement.table.name} declared"
         case CreateQuery():
-            row = submit(catalog, definitions, statement)
-            others, number = catalog.companions(row, 3)
+            row = submit(catalog, definitions, statement, canonical)
+            with catalog.snapshot():
+                others, number = catalog.companions(row, 3)
+                where = _where(catalog, row.unit_id)
             also = f", shared with {', '.join(others)}" if others else ""
             more = f" and {number - len(others):,} more" if number > len(others) else ""
-            where = _where(catalog, row.unit_id)
             return f"query {row.spelled} runs in unit {row.unit_id}{where}{also}{more}"
         case DropQuery():
             drop(catalog, statement.name)
@@ -96,8 +104,8 @@ def carry_out(catalog: Catalog, definitions: Definitions, statement: Statement) 
 
 def _where(catalog: Catalog, unit_id: str) -> str:
     """The site of a unit and what it is estimated to take there; nothing if there are no sites."""
-    site = catalog.assignment().owners.get(unit_log(unit_id))
     cpu = catalog.statistic(unit_id, "estimated_cpu")
+    site = None if cpu is None else catalog.assignment().owners.get(unit_log(unit_id))
     if site is None or cpu is None:
         return ""
     return f" at site {site}, which takes {cpu.value:.2g} of a core there"
@@ -112,14 +120,14 @@ def _set(catalog: Catalog, statement: SetOption) -> str:
     return f"{statement.name} = {value}"
 
 
-def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -> QueryRow:
+def submit(
+    catalog: Catalog,
+    definitions: Definitions,
+    statement: CreateQuery,
+    canonical: Canonical | None = None,
+) -> QueryRow:
     """Accept a query: into the unit that answers it already, or one of its own."""
-    canonical = canonicalize(statement.query)
-    plan = compiled(canonical)
-    start = _start(catalog, plan, statement.start)
-    end = None
-    if statement.lifetime is not None and start is not None:
-        end = start + statement.lifetime
+    canonical = canonical or canonicalize(statement.query)
     query = NewQuery(
         name=statement.name,
         definition=unparse(statement),
@@ -127,56 +135,93 @@ def submit(catalog: Catalog, definitions: Definitions, statement: CreateQuery) -
         lifetime=statement.lifetime,
         columns=[[name, at] for name, at in canonical.columns],
         sink=_sink(statement.sink),
-        start_at=start,
-        end_at=end,
     )
-    form = form_of(canonical)
+    plan, form = compiled(canonical), form_of(canonical)
     for _ in range(TRIES):
         with suppress(Overtaken):
-            return _placed(catalog, definitions, canonical, form, query)
-        start = _start(catalog, plan, statement.start)
-        end = None if statement.lifetime is None or start is None else start + statement.lifetime
-        query = replace(query, start_at=start, end_at=end)
+            with catalog.snapshot():
+                starting = _starting(catalog, plan, statement.start, query)
+                place = _place(catalog, definitions, form, starting)
+            if isinstance(place, Joining):
+                return _joined(catalog, definitions, form, starting, place)
+            return _founded(catalog, definitions, canonical, form, starting, place)
     raise HeadwaterError(f"{statement.name} was overtaken {TRIES} times by its unit; try again")
 
 
-def _placed(
-    catalog: Catalog, definitions: Definitions, canonical: Canonical, form: Form, query: NewQuery
-) -> QueryRow:
-    start = query.start_at
+@dataclass(frozen=True)
+class Joining:
+    """The unit that a query joins, why, its version, whether it has to begin earlier, and whether
+    it must not have told results of the query's time."""
+
+    unit_id: str
+    choice: Choice | str
+    version: int
+    earlier: int | None
+    untold: bool
+
+
+def _place(
+    catalog: Catalog, definitions: Definitions, form: Form, query: NewQuery
+) -> Joining | Choice | None:
+    """The unit that a query joins; or why it gets one of its own, if there was anything to choose."""
     known = places(catalog, definitions)
-    choice = known.choose(form, start)
+    choice = known.choose(form, query.start_at)
     unit_id = choice.name if isinstance(choice, Choice) else choice
-    sites = deployed(catalog)
-    if unit_id is None:
-        unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
-        part = None
-        if isinstance(choice, Choice) and looks_back(form, _streams(definitions)):
-            part = known.part(form, start, choice.alone)
-        if part is not None:
-            unit = replace(unit, inputs=_inputs_behind(part, form))
-        if sites is not None:
-            from headwater.runtime.sites.planning import Room
+    if choice is None or unit_id is None:
+        assert not isinstance(choice, str)
+        return choice
+    earlier = _earlier(catalog.cursor(unit_id, "start"), query.start_at)
+    untold = form.kind is Kind.GROUP and not catalog.members_of_digest(unit_id, form.digest)
+    return Joining(unit_id, choice, known.version(unit_id), earlier, untold)
 
-            Room(catalog, definitions, sites).admit(query.name, unit, canonical.query)
-        if part is not None:
-            _ask_part(catalog, part, unit)
-        row = catalog.accept_query(query, unit, _started(unit.id, start))
-    else:
-        relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
-        if sites is not None and relaxed is not None:
-            from headwater.runtime.sites.planning import Room
 
-            Room(catalog, definitions, sites).widen(query.name, unit_id, definitions.query(relaxed))
-        earlier = _earlier(catalog.cursor(unit_id, "start"), start)
-        alike = catalog.members_of_digest(unit_id, form.digest)
-        untold = form.kind is Kind.GROUP and not alike
-        cursors = _started(unit_id, earlier)
-        row = catalog.accept_query(query, unit_id, cursors, relaxed, untold)
-        settle(catalog, row.unit_id)
-    known.placed(row.unit_id, choice)
-    if isinstance(choice, Choice):
-        _note(catalog, row, choice)
+def _founded(
+    catalog: Catalog,
+    definitions: Definitions,
+    canonical: Canonical,
+    form: Form,
+    query: NewQuery,
+    choice: Choice | None,
+) -> QueryRow:
+    """A query in a unit of its own, which may read what another one joins already."""
+    known = places(catalog, definitions)
+    unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
+    part = None
+    if choice is not None and looks_back(form, _streams(definitions)):
+        part = known.part(form, query.start_at, choice.alone)
+    if part is not None:
+        unit = replace(unit, inputs=_inputs_behind(part, form))
+    if (sites := deployed(catalog)) is not None:
+        from headwater.runtime.sites.planning import Room
+
+        Room(catalog, definitions, sites).admit(query.name, unit, canonical.query)
+    if part is not None:
+        _ask_part(catalog, part, unit)
+    noted = replace(query, noted=_note(unit.id, choice))
+    row = catalog.accept_query(noted, unit, _started(unit.id, query.start_at))
+    known.placed(unit.id, choice)
+    return row
+
+
+def _joined(
+    catalog: Catalog, definitions: Definitions, form: Form, query: NewQuery, place: Joining
+) -> QueryRow:
+    """A query as one more of a unit that is there."""
+    unit_id, choice = place.unit_id, place.choice
+    relaxed = relaxed_definition(choice, form) if isinstance(choice, Choice) else None
+    if relaxed is not None and (sites := deployed(catalog)) is not None:
+        from headwater.runtime.sites.planning import Room
+
+        Room(catalog, definitions, sites).widen(query.name, unit_id, definitions.query(relaxed))
+    row = catalog.accept_query(
+        replace(query, noted=_note(unit_id, choice)),
+        unit_id,
+        _started(unit_id, place.earlier),
+        relaxed,
+        place.untold,
+        place.version,
+    )
+    places(catalog, definitions).placed(unit_id, choice, relaxed)
     return row
 
 
@@ -203,7 +248,6 @@ def _ask_part(catalog: Catalog, part: Built, unit: NewUnit) -> None:
     earlier = _earlier(catalog.cursor(upstream, "start"), part.start)
     relaxed = relaxed_definition(part.choice, part.form)
     catalog.accept_query(asked, upstream, _started(upstream, earlier), relaxed)
-    settle(catalog, upstream)
 
 
 def _streams(definitions: Definitions) -> dict[str, Stream]:
@@ -221,17 +265,17 @@ def _earlier(unit_start: int | None, start: int | None) -> int | None:
     return FOREVER_AGO if start is None else start
 
 
-def _note(catalog: Catalog, row: QueryRow, choice: Choice) -> None:
-    """Keep why a query is where it is, for those who ask."""
-    catalog.record_event(
-        "query placed",
-        row.name,
-        unit=row.unit_id,
-        relation="new" if choice.relation is None else choice.relation.value,
-        relaxed=list(choice.relaxed),
-        added=choice.added,
-        alone=choice.alone,
-    )
+def _note(unit_id: str, choice: Choice | str | None) -> Json:
+    """Why a query is where it is, for those who ask."""
+    if not isinstance(choice, Choice):
+        return None
+    return {
+        "unit": unit_id,
+        "relation": "new" if choice.relation is None else choice.relation.value,
+        "relaxed": list(choice.relaxed),
+        "added": choice.added,
+        "alone": choice.alone,
+    }
 
 
 def drop(catalog: Catalog, name: str) -> list[str]:
@@ -261,18 +305,23 @@ def _settle_unit_of(catalog: Catalog, name: str) -> None:
         settle(catalog, row.unit_id)
 
 
+def _starting(catalog: Catalog, plan: Plan, start: Start | None, query: NewQuery) -> NewQuery:
+    """A query with its start, and if it has a lifetime its end, in event time."""
+    begin = _start(catalog, plan, start)
+    end = None if query.lifetime is None or begin is None else begin + query.lifetime
+    return replace(query, start_at=begin, end_at=end)
+
+
 def _start(catalog: Catalog, plan: Plan, start: Start | None) -> int | None:
     """The query's start in event time; None for all of the input."""
     if start is not None and start.kind == "EARLIEST":
         return None
     if start is not None and start.micros is not None:
         return start.micros
-    marks = []
-    for name in {scan.stream.lower() for _, scan in plan.scans}:
-        row = catalog.stream(name)
-        marks.append(None if row is None else row.watermark)
+    names = {scan.stream.lower() for _, scan in plan.scans}
+    marks = [row.watermark for row in catalog.streams(names)]
     known = [mark for mark in marks if mark is not None]
-    return min(known) if known and len(known) == len(marks) else None
+    return min(known) if known and len(known) == len(names) else None
 
 
 def _inputs(canonical: Canonical) -> tuple[str, ...]:

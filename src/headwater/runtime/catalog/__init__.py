@@ -8,6 +8,7 @@ any number of threads and processes may use one catalog.
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
@@ -103,6 +104,8 @@ __all__ = [
     "unit_log",
 ]
 
+_CHANGES = sa.select(meta.c.changes)
+
 
 class Catalog(Sources, Queries, Sites, Leases, Journal):
     """An open catalog; a context manager that closes it."""
@@ -142,7 +145,12 @@ class Catalog(Sources, Queries, Sites, Leases, Journal):
         Renewals of leases, signs of life, statistics and events are not counted.
         """
         with self._database.read() as connection:
-            return int(connection.execute(sa.select(meta.c.changes)).scalar_one())
+            return int(connection.execute(_CHANGES).scalar_one())
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Within it, all that this thread reads is of one moment, and quicker to read; it must not
+        write there."""
+        return self._database.snapshot()
 
     def watch(self, seen: int, timeout: float, poll: float = 0.05) -> int:
         """Wait until `changes()` differs from what was seen, or time is up; returns it."""

@@ -35,6 +35,8 @@ _Row = TypeVar("_Row")
 _OLDEST_SQLITE = (3, 35, 0)
 _MIGRATING = 0x68656164  # the key of PostgreSQL's advisory lock: any number that is only ours
 
+_COUNT = sa.update(meta).values(changes=meta.c.changes + 1)
+
 
 @dataclass(frozen=True)
 class Transaction:
@@ -51,6 +53,7 @@ class Database:
         self.timeout = timeout
         self._clock = clock
         self._writer = threading.Lock()
+        self._mine = threading.local()
         if "://" in str(where) and not isinstance(where, Path):
             url, self._schema = _parsed(str(where))
         else:
@@ -177,9 +180,25 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the catalog throughout."""
+        """A transaction that sees one state of the catalog throughout: that of the thread's
+        snapshot, if there is one."""
+        shared: Connection | None = getattr(self._mine, "snapshot", None)
+        if shared is not None:
+            yield shared
+            return
         with self._faults(), self._reading.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all that this thread reads inside see one state; it must not write there."""
+        with self.read() as connection:
+            outer = getattr(self._mine, "snapshot", None)
+            self._mine.snapshot = connection
+            try:
+                yield
+            finally:
+                self._mine.snapshot = outer
 
     @contextmanager
     def write(self, quiet: bool = False) -> Iterator[Transaction]:
@@ -187,20 +206,21 @@ class Database:
 
         A quiet one does not count as a change, so that no loop wakes up for it.
         """
+        assert getattr(self._mine, "snapshot", None) is None, "a snapshot would not see this write"
         with self._faults(), self._gate(), self._writing.begin() as connection:
             yield Transaction(connection, self._claim(connection, quiet))
 
     def _claim(self, connection: Connection, quiet: bool) -> float:
         if self.path is not None:
             if not quiet:
-                connection.execute(sa.update(meta).values(changes=meta.c.changes + 1))
+                connection.execute(_COUNT)
             return (self._clock or time.time)()
         clock: sa.ColumnElement[Any] = sa.extract("epoch", sa.func.clock_timestamp())
         if quiet:
             connection.execute(sa.select(meta.c.changes).with_for_update())
             claim: Executable = sa.select(clock)
         else:
-            claim = sa.update(meta).values(changes=meta.c.changes + 1).returning(clock)
+            claim = _COUNT.returning(clock)
         now = float(connection.execute(claim).scalar_one())
         return self._clock() if self._clock else now
 
@@ -281,13 +301,17 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _rows(self, kind: Callable[..., _Row], statement: sa.Select[Any]) -> list[_Row]:
+    def _rows(
+        self, kind: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
+    ) -> list[_Row]:
         """What the statement selects, each row as the arguments of `kind`."""
         with self._database.read() as connection:
-            return rows(connection, kind, statement)
+            return rows(connection, kind, statement, parameters)
 
-    def _row(self, kind: Callable[..., _Row], statement: sa.Select[Any]) -> _Row | None:
-        found = self._rows(kind, statement)
+    def _row(
+        self, kind: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
+    ) -> _Row | None:
+        found = self._rows(kind, statement, **parameters)
         return found[0] if found else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -27,6 +27,15 @@ KEPT_CHARACTERS = 8_192
 
 KEPT_EVENTS = 100_000
 
+_S, _P, _E = schema.statistics, schema.profiles, schema.events
+_STATISTICS = sa.select(_S).where(_S.c.owner == sa.bindparam("owner"))
+_STATISTIC_OF = sa.select(_S.c.owner, _S.c.value).where(
+    _S.c.owner.in_(sa.bindparam("owners", expanding=True)), _S.c.name == sa.bindparam("name")
+)
+_PROFILE = sa.select(_P.c.profile, _P.c.updated_at).where(_P.c.owner == sa.bindparam("owner"))
+_ADD_EVENT = sa.insert(_E).returning(_E.c.id)
+_FORGET_EVENTS = sa.delete(_E).where(_E.c.id <= sa.bindparam("last"))
+
 
 class Journal(Store):
     """Statistics, events, rejects and options."""
@@ -37,10 +46,15 @@ class Journal(Store):
 
     def statistics(self, owner: str) -> dict[str, Statistic]:
         """All values of one owner, by name."""
-        table = schema.statistics
         with self._database.read() as connection:
-            found = connection.execute(sa.select(table).where(table.c.owner == owner))
+            found = connection.execute(_STATISTICS, {"owner": owner})
             return {row.name: Statistic(row.value, row.updated_at) for row in found}
+
+    def statistic_of(self, owners: Collection[str], name: str) -> dict[str, float]:
+        """One value of several owners, by owner; those that have none are left out."""
+        with self._database.read() as connection:
+            found = connection.execute(_STATISTIC_OF, {"owners": sorted(owners), "name": name})
+            return {row.owner: row.value for row in found}
 
     def set_statistics(self, values: Statistics) -> None:
         """Write values over those of the same owner and name; smoothing is the caller's."""
@@ -49,9 +63,7 @@ class Journal(Store):
 
     def profile(self, owner: str) -> Profile | None:
         """What was last measured of an owner in detail, or None."""
-        table = schema.profiles
-        same = sa.select(table.c.profile, table.c.updated_at).where(table.c.owner == owner)
-        return self._row(Profile, same)
+        return self._row(Profile, _PROFILE, owner=owner)
 
     def set_profile(self, owner: str, profile: Json) -> None:
         """Write a profile over that of the same owner."""
@@ -136,12 +148,9 @@ def keep_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> Non
 
 def keep_event(transaction: Transaction, kind: str, subject: str, detail: Json) -> Event:
     """Add to the events, of which the newest are kept."""
-    table = schema.events
     values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
-    statement = sa.insert(table).values(values).returning(table.c.id)
-    number = transaction.connection.execute(statement).scalar_one()
-    old = table.c.id <= number - KEPT_EVENTS
-    transaction.connection.execute(sa.delete(table).where(old))
+    number = transaction.connection.execute(_ADD_EVENT, values).scalar_one()
+    transaction.connection.execute(_FORGET_EVENTS, {"last": number - KEPT_EVENTS})
     return Event(number, transaction.now, kind, subject, detail)
 
 

@@ -91,6 +91,10 @@ _ARRIVALS = (
     .order_by(_S.c.seq)
 )
 
+_CURSORS = sa.select(schema.cursors.c.input, schema.cursors.c.position).where(
+    schema.cursors.c.owner == sa.bindparam("owner")
+)
+
 
 class Log(Store):
     """Segments and cursors."""
@@ -299,11 +303,8 @@ class Log(Store):
 
     def cursors(self, owner: str) -> dict[str, Json]:
         """How far the owner has come, by input."""
-        table = schema.cursors
         with self._database.read() as connection:
-            found = connection.execute(
-                sa.select(table.c.input, table.c.position).where(table.c.owner == owner)
-            )
+            found = connection.execute(_CURSORS, {"owner": owner})
             return {row.input: row.position for row in found}
 
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from headwater.errors import CatalogError, Overtaken, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows
-from headwater.runtime.catalog.journal import keep_events
+from headwater.runtime.catalog.journal import keep_event, keep_events
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
     HIDDEN,
@@ -39,6 +39,29 @@ _Q, _U, _M = schema.queries, schema.units, schema.members
 MOST_NAMED = 1_000
 """With more names than that, all queries are read."""
 
+_UNIT = sa.select(_U).where(_U.c.id == sa.bindparam("unit_id"))
+_UNITS_MARK = sa.select(
+    sa.func.count(), sa.func.sum(_U.c.version), sa.func.max(_U.c.created_at)
+).where(_U.c.state != "dropped")
+_ALL_QUERIES = sa.select(_Q).where(sa.not_(_Q.c.name.startswith(HIDDEN))).order_by(_Q.c.name)
+_QUERIES = _ALL_QUERIES.where(_Q.c.state != "dropped")
+_AMONG = _Q.c.name.in_(sa.bindparam("names", expanding=True))
+_NAMED = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == sa.bindparam("name"))
+_ADD_QUERY, _ADD_MEMBER = sa.insert(_Q), sa.insert(_M)
+_OF_DIGEST = sa.select(_Q).where(
+    _Q.c.digest == sa.bindparam("digest"),
+    sa.exists().where(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query == _Q.c.name),
+)
+_IN_UNIT = sa.and_(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query != sa.bindparam("name"))
+_OTHERS = (
+    sa.select(_Q.c.spelled)
+    .join(_M, _M.c.query == _Q.c.name)
+    .where(_IN_UNIT)
+    .order_by(_M.c.query)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_NUMBER_OF_OTHERS = sa.select(sa.func.count()).select_from(_M).where(_IN_UNIT)
+
 
 class Queries(Store):
     """Queries, units and members."""
@@ -50,17 +73,20 @@ class Queries(Store):
         cursors: Cursors | None = None,
         definition: str | None = None,
         untold: bool = False,
+        version: int | None = None,
     ) -> QueryRow:
-        """Add a running query to a new unit, or to the one with this id, and set cursors; a unit
-        that is relaxed for it gets another definition. If results after its start have to be
-        `untold`, and the unit has evaluated such an instant, Overtaken is raised.
+        """Add a running query to a new unit, or to the one with this id, which then runs, and set
+        cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
+        after its start have to be `untold`, and the unit has evaluated such an instant, or if the
+        unit has another `version` than the one that was seen.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
         with self._database.write() as transaction:
             _check_free(transaction, query.name)
             unit_id = unit if isinstance(unit, str) else _create_unit(transaction, unit)
-            _check_unit(transaction, unit_id)
+            if isinstance(unit, str):
+                _join(transaction, unit, definition, version)
             if untold:
                 _check_untold(transaction, unit_id, query.start_at)
             row = QueryRow(
@@ -78,13 +104,12 @@ class Queries(Store):
                 accepted_at=transaction.now,
                 lifetime=query.lifetime,
             )
-            transaction.connection.execute(sa.insert(_Q), vars(row))
-            member = {"unit_id": unit_id, "query": row.name}
-            transaction.connection.execute(sa.insert(_M), member)
+            transaction.connection.execute(_ADD_QUERY, vars(row))
+            transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
             move_cursors(transaction, cursors or {})
-            if isinstance(unit, str):
-                _change_members(transaction, unit, definition)
-            return _query(transaction, query.name)
+            if query.noted is not None:
+                keep_event(transaction, "query placed", row.name, query.noted)
+            return row
 
     def queries(
         self,
@@ -95,12 +120,12 @@ class Queries(Store):
     ) -> list[QueryRow]:
         """The queries by name, or those with a sink, or of these names in lower case; those that
         were dropped only if asked for."""
-        chosen = _known(_Q, dropped).where(sa.not_(_Q.c.name.startswith(HIDDEN)))
+        chosen = _ALL_QUERIES if dropped else _QUERIES
         if with_sink:
             chosen = chosen.where(_Q.c.sink.is_not(None))
-        if named is not None and len(named) <= MOST_NAMED:
-            chosen = chosen.where(_Q.c.name.in_(sorted(named)))
-        return self._rows(QueryRow, chosen.order_by(_Q.c.name))
+        if named is None or len(named) > MOST_NAMED:
+            return self._rows(QueryRow, chosen)
+        return self._rows(QueryRow, chosen.where(_AMONG), names=sorted(named))
 
     def query(self, name: str) -> QueryRow | None:
         """One query, dropped or not, or None."""
@@ -173,14 +198,13 @@ class Queries(Store):
     def units_mark(self) -> tuple[int, int, float]:
         """Differs when units were made or dropped, or got other queries: how many there are, their
         versions added up, and when the newest was made."""
-        live = sa.select(sa.func.count(), sa.func.sum(_U.c.version), sa.func.max(_U.c.created_at))
         with self._database.read() as connection:
-            number, versions, newest = connection.execute(live.where(_U.c.state != "dropped")).one()
+            number, versions, newest = connection.execute(_UNITS_MARK).one()
         return int(number), int(versions or 0), float(newest or 0.0)
 
     def unit(self, unit_id: str) -> UnitRow | None:
         """One unit, dropped or not, or None."""
-        return self._row(UnitRow, sa.select(_U).where(_U.c.id == unit_id))
+        return self._row(UnitRow, _UNIT, unit_id=unit_id)
 
     def set_unit_state(
         self,
@@ -197,7 +221,7 @@ class Queries(Store):
         """
         _check_state(state, get_args(UnitState))
         with self._database.write() as transaction:
-            _check_unit(transaction, unit_id)
+            _live_unit(transaction, unit_id)
             transaction.connection.execute(
                 sa.update(_U)
                 .where(_U.c.id == unit_id)
@@ -242,19 +266,16 @@ class Queries(Store):
     def members_of_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
         """The queries of that digest that the unit answers; found by the digest, as a unit may
         answer thousands."""
-        mine = sa.exists().where(_M.c.unit_id == unit_id, _M.c.query == _Q.c.name)
-        return self._rows(QueryRow, sa.select(_Q).where(_Q.c.digest == digest, mine))
+        return self._rows(QueryRow, _OF_DIGEST, unit_id=unit_id, digest=digest)
 
     def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
         """The first few of the other queries of a query's unit, as spelled, and how many there are."""
-        others = sa.and_(_M.c.unit_id == query.unit_id, _M.c.query != query.name)
-        spelled = sa.select(_Q.c.spelled).join(_M, _M.c.query == _Q.c.name).where(others)
+        of_unit = {"unit_id": query.unit_id, "name": query.name}
         with self._database.read() as connection:
-            names = list(connection.scalars(spelled.order_by(_M.c.query).limit(most)))
+            names = list(connection.scalars(_OTHERS, of_unit | {"most": most}))
             if len(names) < most:
                 return names, len(names)
-            count = sa.select(sa.func.count()).select_from(_M).where(others)
-            return names, int(connection.execute(count).scalar_one())
+            return names, int(connection.execute(_NUMBER_OF_OTHERS, of_unit).scalar_one())
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
@@ -298,8 +319,7 @@ def _check_state(state: str, states: tuple[str, ...]) -> None:
 
 def _check_free(transaction: Transaction, name: str) -> None:
     """A dropped query of that name makes place."""
-    known = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == name.lower())
-    found = transaction.connection.execute(known).first()
+    found = transaction.connection.execute(_NAMED, {"name": name.lower()}).first()
     if found is None:
         return
     if found.state != "dropped":
@@ -319,12 +339,28 @@ def _query(transaction: Transaction, name: str) -> QueryRow:
     return found[0]
 
 
-def _check_unit(transaction: Transaction, unit_id: str) -> None:
-    state = transaction.connection.scalar(sa.select(_U.c.state).where(_U.c.id == unit_id))
-    if state is None:
+def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
+    found = rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
+    if not found:
         raise CatalogError(f"there is no unit {unit_id}")
-    if state == "dropped":
+    if found[0].state == "dropped":
         raise CatalogError(f"unit {unit_id} was dropped")
+    return found[0]
+
+
+def _join(
+    transaction: Transaction, unit_id: str, definition: str | None, version: int | None
+) -> None:
+    """Have a unit run for a query more."""
+    known = _live_unit(transaction, unit_id)
+    if version not in (None, known.version):
+        raise Overtaken(f"unit {unit_id} has version {known.version}, not {version}")
+    values: dict[str, Any] = {}
+    if definition is not None:
+        values["definition"] = definition
+    if known.state != "running":
+        values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
+    _change_members(transaction, unit_id, **values)
 
 
 def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
@@ -358,12 +394,10 @@ def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> 
         raise Overtaken(f"unit {unit_id} has told {instant} already")
 
 
-def _change_members(transaction: Transaction, unit_id: str, definition: str | None = None) -> None:
-    """Note that the queries of a unit are others now."""
-    values: dict[str, Any] = {"version": _U.c.version + 1}
-    if definition is not None:
-        values["definition"] = definition
-    transaction.connection.execute(sa.update(_U).where(_U.c.id == unit_id).values(values))
+def _change_members(transaction: Transaction, unit_id: str, **values: Any) -> None:
+    """Note that the queries of a unit are others now, and what else is."""
+    change = sa.update(_U).where(_U.c.id == unit_id)
+    transaction.connection.execute(change.values(version=_U.c.version + 1, **values))
 
 
 def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
@@ -371,7 +405,7 @@ def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
     dropped = []
     while units:
         unit_id = units.pop(0)
-        found = rows(transaction.connection, UnitRow, sa.select(_U).where(_U.c.id == unit_id))
+        found = rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
         if found[0].state == "dropped" or _needed(transaction, unit_id):
             continue
         transaction.connection.execute(

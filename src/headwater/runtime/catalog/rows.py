@@ -168,7 +168,8 @@ class UnitRow:
 
 @dataclass(frozen=True)
 class NewQuery:
-    """A query to accept. No start means all of the input, no end means for ever."""
+    """A query to accept. No start means all of the input, no end means for ever; why it is where it
+    is can be `noted`, as the detail of an event."""
 
     name: str
     definition: str
@@ -178,6 +179,7 @@ class NewQuery:
     start_at: int | None = None
     end_at: int | None = None
     lifetime: int | None = None
+    noted: Json = None
 
 
 @dataclass(frozen=True)

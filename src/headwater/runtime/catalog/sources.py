@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +12,19 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction
 from headwater.runtime.catalog.log import create_log, drop_log
 from headwater.runtime.catalog.rows import StreamRow, TableRow, stream_log, table_input
+
+
+def _streams() -> sa.Select[Any]:
+    table, logs = schema.streams, schema.logs
+    joined = table.join(logs, logs.c.log == "stream:" + table.c.name)
+    return sa.select(table, logs.c.next_seq).select_from(joined).order_by(table.c.name)
+
+
+_STREAMS = _streams()
+_STREAMS_NAMED = _STREAMS.where(schema.streams.c.name.in_(sa.bindparam("names", expanding=True)))
+_DECLARED = sa.union_all(
+    *(sa.select(table.c.name, table.c.definition) for table in (schema.streams, schema.tables))
+)
 
 
 class Sources(Store):
@@ -42,14 +56,20 @@ class Sources(Store):
             create_log(transaction, stream_log(name))
             return row
 
-    def streams(self) -> list[StreamRow]:
-        """Every stream, by name."""
-        return self._rows(StreamRow, _select_streams())
+    def declarations(self) -> dict[str, str]:
+        """The definition of every stream and table, by name."""
+        with self._database.read() as connection:
+            return {row.name: row.definition for row in connection.execute(_DECLARED)}
+
+    def streams(self, named: Collection[str] | None = None) -> list[StreamRow]:
+        """Every stream, or those of these names in lower case, by name."""
+        if named is None:
+            return self._rows(StreamRow, _STREAMS)
+        return self._rows(StreamRow, _STREAMS_NAMED, names=sorted(named))
 
     def stream(self, name: str) -> StreamRow | None:
         """One stream, or None."""
-        same = schema.streams.c.name == name.lower()
-        return self._row(StreamRow, _select_streams().where(same))
+        return self._row(StreamRow, _STREAMS_NAMED, names=[name.lower()])
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream and all that belongs to it; its files are then orphans.
@@ -161,12 +181,6 @@ def units_reading(transaction: Transaction, wanted: str) -> list[str]:
     live = sa.select(table.c.id, table.c.inputs).where(table.c.state != "dropped")
     found = transaction.connection.execute(live.order_by(table.c.id))
     return [row.id for row in found if wanted in row.inputs]
-
-
-def _select_streams() -> sa.Select[Any]:
-    table, logs = schema.streams, schema.logs
-    joined = table.join(logs, logs.c.log == "stream:" + table.c.name)
-    return sa.select(table, logs.c.next_seq).select_from(joined).order_by(table.c.name)
 
 
 def _check_free(transaction: Transaction, name: str) -> None:
