@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
         ((reason, record),) = rejects(headwater)
         assert reason.startswith("unreadable file: ") and said in reason
         assert record == str(bad)
-        (trouble,) = headwater.engine.troubles()
+        (trouble,) = headwater.engine.intake.troubles()
         assert f"stream s stays open: {bad} cannot be read; repair or remove it" in trouble
         headwater.run(until_idle=True, interval=0.01)
         assert len(rejects(headwater)) == 1, "it is tried once as it is"
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
         bad.write_bytes(gzip.compress(good) if name.endswith(".gz") else good)
         headwater.run(until_idle=True, interval=0.01)
         assert items(headwater) == [1, 2, 3]
-        assert headwater.engine.troubles() == []
+        assert headwater.engine.intake.troubles() == []
         stream = headwater.catalog.stream("s")
         assert stream is not None and stream.ended
 
@@ -115,10 +115,10 @@ def test_a_file_that_was_set_aside_may_be_removed(spark: Any, tmp_path: Path) ->
         declare(headwater, inbox, "parquet")
         (inbox / "1.parquet").write_bytes(b"nothing")
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.troubles()
+        assert headwater.engine.intake.troubles()
         (inbox / "1.parquet").unlink()
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.troubles() == []
+        assert headwater.engine.intake.troubles() == []
         stream = headwater.catalog.stream("s")
         assert stream is not None and stream.ended
 
@@ -170,15 +170,15 @@ def test_a_file_that_goes_between_listing_and_reading(spark: Any, tmp_path: Path
         declare(headwater, inbox, "csv")
         for number in (1, 2, 3):
             (inbox / f"{number}.csv").write_bytes(content("csv", number))
-        source = headwater.engine._source("s")
+        source = headwater.engine.intake.source("s")
         declared = headwater.definitions.streams["s"]
         hasty = Hasty(source.options, source.schema)
-        headwater.engine._sources._open["s"] = (declared, hasty)
+        headwater.engine.intake.sources._open["s"] = (declared, hasty)
         assert not headwater.engine.tick()
-        assert "2.csv" in headwater.engine.troubles()[0]
+        assert "2.csv" in headwater.engine.intake.troubles()[0]
         settle(headwater)
         assert items(headwater) == [1, 3]
-        assert headwater.engine.troubles() == [] == rejects(headwater)
+        assert headwater.engine.intake.troubles() == [] == rejects(headwater)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -271,10 +271,10 @@ def test_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> None:
         ballast = fill(state / "log")
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         headwater.run(until_idle=True, interval=0.01)
-        assert "the disk is full: free some space" in headwater.engine.troubles()[0]
+        assert "the disk is full: free some space" in headwater.engine.intake.troubles()[0]
         assert rejects(headwater) == [], "the file is not to blame"
         ballast.unlink()
-        assert headwater.engine.ingest("s")
+        assert headwater.engine.intake.take("s")
 
         ballast = fill(state / "log")
         headwater.run(until_idle=True, interval=0.01)
@@ -299,7 +299,7 @@ def test_a_catalog_on_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> N
         ballast = fill(state)
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         with running(headwater):
-            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.troubles()))
+            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.intake.troubles()))
             ballast.unlink()
             until(lambda: len(items(headwater)) == 50)
         assert items(headwater) == list(range(50))
@@ -377,10 +377,10 @@ def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path)
     with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
         headwater.execute(text.format(tmp_path / "in", "csv"))
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.troubles()
+        assert headwater.engine.intake.troubles()
         headwater.execute("DROP QUERY q; DROP STREAM s")
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.troubles() == []
+        assert headwater.engine.intake.troubles() == []
         headwater.execute(text.format(tmp_path / "in", "json"))
         headwater.run(until_idle=True, interval=0.01)
         assert items(headwater) == [1]

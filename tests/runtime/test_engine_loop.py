@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_listed(headwater: Headwater, tmp_path: Path) ->
     assert ended(headwater)
     row = headwater.catalog.stream("t")
     assert row is not None and not row.ended
-    (trouble,) = headwater.engine.troubles()
+    (trouble,) = headwater.engine.intake.troubles()
     assert "stream t: " in trouble and "File name too long" in trouble
 
 

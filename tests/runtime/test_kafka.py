@@ -205,7 +205,7 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
             f"FROM kafka(servers => '{kafka.servers}', topic => 'none')"
         )
         with pytest.raises(InputError, match=f"no topic none at {kafka.servers}"):
-            headwater.engine.ingest("none")
+            headwater.engine.intake.take("none")
         tick_until(headwater, lambda: taken_in(headwater) == 4)
         into.send(0, lines(data[4:]))
         into.forget(0, 7)
@@ -223,7 +223,7 @@ def test_a_server_that_never_answers(kafka: Broker, spark: Any, tmp_path: Path) 
         servers = f"127.0.0.1:{mute.getsockname()[1]}"
         declare_bids(headwater, "kafka", servers=servers, topic="t")
         with pytest.raises(InputError, match=f"Kafka at {servers} gave no answer within"):
-            headwater.engine.ingest("bids")
+            headwater.engine.intake.take("bids")
 
 
 def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
         with opened(tmp_path / "state", spark) as headwater:
             at = {"servers": kafka.servers, "topic": into.name}
             declare_bids(headwater, "kafka", start="latest", **at)
-            headwater.engine.ingest("bids")
+            headwater.engine.intake.take("bids")
             into.send(1, lines(data[4:7]))
             settle(headwater)
     with opened(tmp_path / "state", spark) as headwater:

@@ -100,18 +100,18 @@ def test_a_stream_waits_for_its_slowest_unit(spark: Any, tmp_path: Path) -> None
             found = catalog.statistic(stream_log("s"), WAITS)
             return None if found is None else found.value
 
-        assert engine.ingest("s")
-        assert not engine.ingest("s")
+        assert engine.intake.take("s")
+        assert not engine.intake.take("s")
         assert waits() == 1
-        assert not engine.end_finite_streams(), "there is more to take in"
+        assert not engine.intake.end_finite(), "there is more to take in"
         assert engine.step(units[0])
-        assert not engine.ingest("s"), "the other unit is still behind"
+        assert not engine.intake.take("s"), "the other unit is still behind"
         assert engine.step(units[1])
-        assert engine.ingest("s")
+        assert engine.intake.take("s")
         assert waits() == 0
-        assert not engine.ingest("s")
+        assert not engine.intake.take("s")
         headwater.execute("PAUSE QUERY q; PAUSE QUERY r")
-        assert engine.ingest("s"), "units that rest hold up nobody"
+        assert engine.intake.take("s"), "units that rest hold up nobody"
         headwater.execute("RESUME QUERY q; RESUME QUERY r")
         settle(headwater)
         assert sorted(row["v"] for row in headwater.query("q").results()) == sorted([*range(5)] * 3)

@@ -296,4 +296,4 @@ def test_no_broker_is_told_at_once(spark: Any, tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=r"no Kafka broker answers|without the Kafka connector"
         ):
-            headwater.engine.ingest("bids")
+            headwater.engine.intake.take("bids")

@@ -318,7 +318,7 @@ def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -
             f"{counted(view.row.retries, 'failure')}: {view.row.error}",
             err=True,
         )
-    troubles = engine.troubles()
+    troubles = engine.intake.troubles()
     for trouble in troubles:
         typer.echo(f"headwater: {trouble}", err=True)
     if failed or troubles:

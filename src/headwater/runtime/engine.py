@@ -21,17 +21,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater.cost.operators import CostTable, read_costs
-from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken, RuntimeFailure
+from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     Lease,
     QueryRow,
-    Rejects,
     StreamRow,
     UnitRow,
     copy_log,
-    ingest_owner,
     panes_log,
     part_name,
     stream_log,
@@ -41,29 +39,20 @@ from headwater.runtime.claims import Claims, this_process
 from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
-from headwater.runtime.faults import is_full, is_gone, reason
+from headwater.runtime.faults import check, is_full, reason
 from headwater.runtime.housekeeping import Kept, Reader, compact, readers_of, retain, sweep
-from headwater.runtime.ingest import taken_in
-from headwater.runtime.lifecycle import (
-    finish,
-    inputs_of,
-    reopen,
-    settle_ends,
-    stopped_for_good,
-)
+from headwater.runtime.intake import Intake
+from headwater.runtime.lifecycle import finish, inputs_of, settle_ends, stopped_for_good
 from headwater.runtime.limits import Limits, Setting, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.overview import count_rows
-from headwater.runtime.pacing import WAITS, slowest
-from headwater.runtime.push import append, stream_folder
+from headwater.runtime.push import stream_folder
 from headwater.runtime.rounds import PATIENCE, Round
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
 from headwater.runtime.sharing import MEMBERS, Sharing, tells
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sites.here import Here
-from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.stepping import Step, Stepper, Unit
-from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 from headwater.schedule import policy_named
 
 log = logging.getLogger("headwater")
@@ -76,14 +65,6 @@ COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 KEPT_DROPPED = 1_000
 """How many dropped queries and units are remembered."""
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Why a stream could not be read, and how many times in a row."""
-
-    message: str
-    failures: int
 
 
 @dataclass
@@ -120,14 +101,21 @@ class Engine:
         )
         self.claims = Claims(self.catalog, self.holder, self.limits.lease_seconds)
         self._units: dict[str, Unit] = {}
-        self._sources = Sources()
+        self.intake = Intake(
+            self.catalog,
+            self.definitions,
+            self.spark,
+            self.claims,
+            self.store,
+            self.limits,
+            self._at_point,
+            self.site,
+        )
         self.sinks = Sinks(self.catalog, self.definitions, self.spark, self._at_point)
-        self._unread: dict[str, Unread] = {}
         self._round_at = 0.0
         self._patience = COLD_PATIENCE
         self.waiting_for: dict[str, str] = {}
         self._base = self.limits
-        self._waiting: dict[str, bool] = {}
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -140,10 +128,6 @@ class Engine:
     def _is_mine(self, owner: str) -> bool:
         """Whether some work is this process's to do, by the name of its lease."""
         return self.site is None or self.site.has(owner)
-
-    def _streams(self) -> list[StreamRow]:
-        """The streams that are taken in here."""
-        return [row for row in self.catalog.streams() if self._is_mine(ingest_owner(row.name))]
 
     # ---- the loop
 
@@ -211,10 +195,7 @@ class Engine:
     def _waits(self) -> bool:
         """Whether there may be more to do without any new input: a source is to bring more,
         another process is at work, or what failed is to be tried again."""
-        unended = {row.name for row in self._streams() if not row.ended}
-        if self._sources.waiting(unended) or self.sinks.undelivered() or self._others_work():
-            return True
-        if any(unread.failures <= self.limits.retries for unread in self._unread.values()):
+        if self.intake.waits() or self.sinks.undelivered() or self._others_work():
             return True
         return any(
             row.state == "running"
@@ -241,13 +222,12 @@ class Engine:
         self._round_at = time.time()
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
+        self.intake.limits = self.limits
         if self.site is not None and self.site.refresh():
             self.claims.release()  # of what went to others
-        streams = [name for name in self.definitions.streams if self._is_mine(ingest_owner(name))]
-        self._unread = {name: why for name, why in self._unread.items() if name in streams}
-        self._sources.keep(set(streams))
+        streams = self.intake.refresh()
         settle_ends(self.catalog)
-        self._reopen_streams()
+        self.intake.reopen()
         worked = self._round(streams)
         ready = [partial(self.deliver, query) for query in self.sinks.ready(self._is_mine)]
         return Round(ready).run(self.limits.at_once) or worked
@@ -278,7 +258,7 @@ class Engine:
             return worked
 
         before = self.scheduler.last
-        jobs = [partial(self._try_ingest, name) for name in streams]
+        jobs = [partial(self.ingest, name) for name in streams]
         if self.site is not None:
             jobs += [partial(self._try_ship, self.site, log) for log in self.site.incoming]
         round = Round(jobs, set(rows), turns.choose, step, patience=self._patience)
@@ -287,6 +267,14 @@ class Engine:
         if self.scheduler.last is not None and self.scheduler.last is not before:
             self.catalog.set_profile(SCHEDULE, self.scheduler.last.as_data())
         return worked
+
+    def ingest(self, name: str) -> bool:
+        """Let a stream take in one batch; returns whether there was one."""
+        return self.intake.try_to_take(name)
+
+    def end_finite_streams(self) -> bool:
+        """Declare ended what cannot bring more; returns whether that changed anything."""
+        return self.intake.end_finite()
 
     def deliver(self, query: str) -> bool:
         """Send a query's new results to its sink; returns whether there were any."""
@@ -322,7 +310,7 @@ class Engine:
     def _kept(self) -> list[Kept]:
         """The logs of streams that are looked after here: those taken in here, and copies."""
         rows = self.catalog.streams()
-        mine = {row.name for row in self._streams()}
+        mine = {row.name for row in self.intake.rows()}
         logs = [
             Kept(row, stream_log(row.name), stream_folder(self.store, row.name))
             for row in rows
@@ -351,127 +339,9 @@ class Engine:
         self.meter.forget_all_but(units)
         self.scheduler.forget_all_but(units)
         self.sharing.forget_all_but({row.digest for row in self.catalog.queries()})
-        for name in set(self._waiting) - set(self.definitions.streams):
-            del self._waiting[name]
         self.claims.forget(lambda name: name.startswith("unit:") and name[5:] not in units)
 
-    def end_finite_streams(self) -> bool:
-        """Declare ended what cannot bring more; returns whether that changed anything.
-
-        A stream that could not be read, or of which a file was set aside, is left open.
-        """
-        changed = False
-        for row in self._streams():
-            source = self._source(row.name)
-            waits = self._waiting.get(row.name, False)
-            if row.ended or waits or source is None or not source.finite:
-                continue
-            lease = None if row.name in self._unread else self._lease(ingest_owner(row.name))
-            if lease is None or self._aside(row.name):
-                continue
-            self.catalog.end_stream(row.name, reopens=True)
-            changed = True
-        return changed
-
-    # ---- streams
-
-    def _reopen_streams(self) -> None:
-        """Open the streams that were taken as ended and have more.
-
-        No unit that reads them may step meanwhile, as if they had not; so its lease is held.
-        """
-        for row in self._streams():
-            if not (row.ended and row.reopens and self._has_more(row.name)):
-                continue
-            log = stream_log(row.name)
-            readers = [unit.id for unit in self.catalog.units() if log in unit.inputs]
-            if all(self._lease(f"unit:{unit}") is not None for unit in readers):
-                reopen(self.catalog, row)
-
-    def _has_more(self, name: str) -> bool:
-        """Whether a source has a batch; one that cannot be read is left to those who tell it."""
-        source = self._source(name)
-        if source is None or self._lease(ingest_owner(name)) is None:
-            return False
-        try:
-            position = self.catalog.cursor(ingest_owner(name), "source") or {}
-            return source.poll(self.spark, position) is not None
-        except CatalogUnavailable:
-            raise
-        except Exception:
-            return False
-
-    def _try_ingest(self, name: str) -> bool:
-        """Take in one batch; what cannot be read is told, and the other streams go on."""
-        try:
-            taken = self.ingest(name)
-            self._unread.pop(name, None)
-            return taken
-        except CatalogUnavailable:
-            raise
-        except LeaseLost:
-            self.claims.lost(ingest_owner(name))
-            return False
-        except Exception as error:
-            self._check_spark(error)
-            return self._set_aside(name) or self._not_read(name, error)
-
-    def _not_read(self, name: str, error: Exception) -> bool:
-        message = reason(error)
-        before = self._unread.get(name)
-        if before is None or before.message != message:
-            log.error("stream %s cannot be read: %s", name, message, exc_info=error)
-            self.catalog.record_event("stream unread", name, error=message)
-        self._unread[name] = Unread(message, before.failures + 1 if before else 1)
-        return False
-
-    def _set_aside(self, name: str) -> bool:
-        """Pass over the files of a stream that cannot be read; returns whether there are any.
-
-        They stay where they are and are named in the reject log; one that is changed is read.
-        """
-        source, lease = self._source(name), self._lease(ingest_owner(name))
-        if not isinstance(source, Files) or lease is None:
-            return False
-        owner = ingest_owner(name)
-        found = unreadable(self.spark, source, self.catalog.cursor(owner, "source") or {})
-        if found is None:
-            return False
-        self._tell_unreadable(name, found)
-        self.catalog.commit(
-            lease,
-            cursors={(owner, "source"): found.position},
-            rejects=[Rejects(name, len(found.reasons), 0, found.records)],
-        )
-        return True
-
-    def _tell_unreadable(self, name: str, found: Unreadable) -> None:
-        for path, why in found.reasons.items():
-            log.error("stream %s: %s cannot be read and is set aside: %s", name, path, why)
-            self.catalog.record_event("file set aside", name, path=path, error=why)
-
-    def _aside(self, name: str) -> list[str]:
-        """The files of a stream that were set aside and are there as they were."""
-        return left_aside(self.catalog.cursor(ingest_owner(name), "source") or {})
-
-    def troubles(self) -> list[str]:
-        """What of the input could not be read, in a sentence each."""
-        found = [f"stream {name}: {unread.message}" for name, unread in self._unread.items()]
-        for row in self.catalog.streams():
-            if aside := self._aside(row.name):
-                more = f" and {len(aside) - 1} more" if len(aside) > 1 else ""
-                found.append(
-                    f"stream {row.spelled} stays open: {aside[0]}{more} cannot be read; repair or "
-                    "remove it and run again (headwater show rejects says what is wrong)"
-                )
-        return found
-
-    def _check_spark(self, error: Exception) -> None:
-        """Raises RuntimeFailure if a failure is that of Spark itself, and no unit's or stream's."""
-        if is_gone(self.spark):
-            raise RuntimeFailure(
-                f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
-            ) from error
+    # ---- copies of streams
 
     def _try_ship(self, site: Here, log: str) -> bool:
         """Copy what is new of a log to this site; what fails is told, and tried again."""
@@ -487,61 +357,6 @@ class Engine:
         except (OSError, CatalogError) as error:
             self._tell(owner, f"{log} cannot be copied to {site.name}: {error}")
             return False
-
-    def _adopt(self, name: str) -> None:
-        """Have all of a stream that is taken in here in the own store; clients write elsewhere."""
-        owner = ingest_owner(name)
-        lease = None if self.site is None else self._lease(owner)
-        if self.site is not None and lease is not None:
-            from_clients = self.definitions.streams[name].source is None
-            self.site.adopt(owner, stream_log(name), lease, again=from_clients)
-
-    def ingest(self, name: str) -> bool:
-        """Take in one batch of a stream; returns whether there was one."""
-        self._adopt(name)
-        source = self._source(name)
-        if source is None or not self._open(name):
-            return False
-        owner = ingest_owner(name)
-        lease = self._lease(owner)
-        row = self._open(name)  # as it is under the lease
-        if lease is None or row is None or self._runs_ahead(name):
-            return False
-        position = self.catalog.cursor(owner, "source") or {}
-        if isinstance(source, Files):
-            source = replace(source, rows_per_step=self.limits.rows_per_step)
-        batch = source.poll(self.spark, position)
-        if batch is None:
-            return False
-        if batch.is_empty:
-            self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
-            return True
-        if row.ended:
-            return True  # it is reopened with the next round
-        stream = self.definitions.streams[row.name].stream
-        folder = stream_folder(self.store, row.name)
-        written, refused = taken_in(batch, stream, row.watermark, folder)
-        self.at_point("ingest: written")
-        append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
-        self.at_point("ingest: committed")
-        return True
-
-    def _open(self, name: str) -> StreamRow | None:
-        """The stream as it stands, unless it has ended for good or was dropped."""
-        row = self.catalog.stream(name)
-        return None if row is None or (row.ended and not row.reopens) else row
-
-    def _runs_ahead(self, name: str) -> bool:
-        """Whether a stream has to wait for a unit; that it does is noted for all to see."""
-        behind = slowest(self.catalog, name)
-        waits = behind is not None and behind.rows > self.limits.rows_ahead
-        if self._waiting.get(name) != waits:
-            self._waiting[name] = waits
-            self.catalog.set_statistics({(stream_log(name), WAITS): float(waits)})
-        return waits
-
-    def _source(self, name: str) -> Source | None:
-        return self._sources.of(name, self.definitions.streams[name])
 
     # ---- units
 
@@ -570,7 +385,7 @@ class Engine:
             self.claims.lost(f"unit:{row.id}")
             return False
         except Exception as error:
-            self._check_spark(error)
+            check(self.spark, error)
             return self._failed(row, error)
 
     def _failed(self, row: UnitRow, error: Exception) -> bool:
@@ -683,7 +498,7 @@ class Engine:
 
     def release(self) -> None:
         """Give back all leases, so that another process may go on at once, and close the sources."""
-        self._sources.keep(set())
+        self.intake.close()
         self.claims.release()
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headwater.errors import RuntimeFailure
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LENGTH = 500
 
@@ -43,3 +45,11 @@ def is_gone(spark: SparkSession | None) -> bool:
         return bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:  # Java does not answer
         return True
+
+
+def check(spark: SparkSession, error: Exception) -> None:
+    """Raises RuntimeFailure if a failure is that of Spark itself, and no unit's or stream's."""
+    if is_gone(spark):
+        raise RuntimeFailure(
+            f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
+        ) from error
