@@ -20,7 +20,9 @@ from headwater.reproduce.streamreuse.planner import (
     VARIANTS,
     Stay,
     Step,
+    Strategy,
     deploy,
+    nothing,
     plan,
 )
 from headwater.reproduce.streamreuse.question import Question, question
@@ -122,6 +124,24 @@ def test_without_reuse_no_left_deep_plan_is_cheaper(sink: int, join: float) -> N
     state = empty(small(), prices)
     deploy(state, 0, stay, plan(state, stay, STRATEGIES[NO_REUSE]))
     assert cost(state, stay) == pytest.approx(cheapest(stay, prices))
+
+
+@pytest.mark.parametrize("other", ["baggage", "check_ins"])
+def test_with_foresight_a_join_that_others_ask_for_comes_first(other: str) -> None:
+    """All three streams of the query could be joined with flights first."""
+    foresight = Strategy(nothing, nothing, foresight=1e6)
+    pair = f"""SELECT fl.gate FROM flights [RANGE 5 MIN] AS fl, {other} [RANGE 1 MIN] AS x
+        WHERE fl.num = x.flight AND fl.num = 9"""
+    state = empty(small())
+    for number in range(4):
+        stay = Stay(ask(pair), 4, 0.0, 7200.0)
+        deploy(state, number, stay, plan(state, stay, foresight))
+    joined = frozenset({"flights", other})
+    assert state.likely(joined) == 4 and state.likely(frozenset({"flights", "weather"})) == 0
+    state.leave(0)
+    assert state.likely(joined) == 3
+    step = plan(state, Stay(ask(gate_query(7)), 4, 0.0, 7200.0), foresight)
+    assert joined in {one.streams for one in step.inputs}
 
 
 # ---- what is shared

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from catalog_helpers import S, accept, segment
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwater.errors import CatalogError, LeaseLost
 from headwater.runtime.catalog import (
@@ -19,6 +21,7 @@ from headwater.runtime.catalog import (
     Rejects,
     Segment,
     Statistic,
+    first_segments,
     log,
     unit_log,
 )
@@ -280,3 +283,26 @@ class TestFiles:
         file.touch()
         stream.commit(None, segments=[written])
         assert stream.unnamed([str(file)], os.remove) == [] and file.exists()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6),
+    st.integers(0, 20),
+    st.integers(0, 20),
+)
+def test_the_first_segments_fit_and_one_more_would_not(
+    sizes: list[tuple[int, int]], rows: int, size: int
+) -> None:
+    segments = [
+        Segment(n, S, n, n, "", r, b, None, None, None, None, None, 0, None, 0.0)
+        for n, (r, b) in enumerate(sizes)
+    ]
+    chosen = first_segments(segments, rows=rows, size=size)
+    assert chosen == segments[: len(chosen)] and bool(chosen) == bool(segments)
+
+    def fits(number: int) -> bool:
+        some = sizes[:number]
+        return sum(r for r, _ in some) <= rows and sum(b for _, b in some) <= size
+
+    assert len(chosen) <= 1 or fits(len(chosen))
+    assert len(chosen) == len(segments) or not fits(len(chosen) + 1)

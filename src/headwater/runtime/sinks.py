@@ -30,7 +30,7 @@ from headwater.errors import CatalogUnavailable, InputError, LeaseLost
 from headwater.reference import Result
 from headwater.reference.data import csv_line, to_json, to_text
 from headwater.runtime import results
-from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, unit_log
+from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, first_segments, unit_log
 from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
@@ -84,7 +84,8 @@ class Sinks:
 
     def _deliver(self, query: QueryRow, lease: Lease) -> bool:
         sent = delivery(self.catalog, query)
-        chosen = _first(self.catalog.segments(unit_log(query.unit_id), sent.seq))
+        waiting = self.catalog.segments(unit_log(query.unit_id), sent.seq)
+        chosen = first_segments(waiting, rows=ROWS_AT_ONCE)
         if not chosen:
             return False
         pieces = [
@@ -146,18 +147,6 @@ class Piece:
 
     def rows(self, columns: Sequence[Column]) -> list[Result]:
         return results.typed(self.table, columns)
-
-
-def _first(segments: Sequence[Segment]) -> list[Segment]:
-    """The first segments, as many as are sent at once."""
-    chosen: list[Segment] = []
-    rows = 0
-    for segment in segments:
-        rows += segment.rows
-        if chosen and rows > ROWS_AT_ONCE:
-            break
-        chosen.append(segment)
-    return chosen
 
 
 # ---- forms

@@ -25,6 +25,7 @@ from headwater.runtime.catalog import (
     QueryRow,
     Segment,
     UnitRow,
+    first_segments,
     members_log,
     panes_log,
     stream_log,
@@ -228,7 +229,9 @@ class Stepper:
         cursors = self.catalog.cursors(unit.row.id)
         reached = {name: cursors.get(name, {"seq": 0, "watermark": None}) for name in unit.inputs}
         fresh = {
-            name: self._within_limit(self._input(name, reached[name]["seq"]))
+            name: first_segments(
+                self._input(name, reached[name]["seq"]), rows=self.limits.rows_per_step
+            )
             for name in unit.inputs
         }
         return _Known(cursors, reached, fresh)
@@ -236,16 +239,6 @@ class Stepper:
     def _input(self, log: str, after: int, up_to: int | None = None) -> list[Segment]:
         """The segments of an input after a number and up to another."""
         return self.catalog.segments(self.reads(log), after, up_to)
-
-    def _within_limit(self, segments: Sequence[Segment]) -> list[Segment]:
-        chosen: list[Segment] = []
-        rows = 0
-        for found in segments:
-            rows += found.rows
-            if chosen and rows > self.limits.rows_per_step:
-                break
-            chosen.append(found)
-        return chosen
 
     # ---- queries that come and go
 

@@ -204,8 +204,13 @@ def overlap(settings: Settings) -> Report:
             found[count, zipf] = mean(o.admitted() for o in runs)
             rows.append((count, zipf, found[count, zipf]))
     title = f"{setting.hosts} hosts, {setting.queries} queries submitted"
-    by_zipf = all(found[c, a] <= found[c, b] for c in streams for a, b in pairwise(exponents))
-    by_streams = all(found[a, z] >= found[b, z] for z in exponents for a, b in pairwise(streams))
+    chance = setting.queries / 100  # so many more or less are no trend
+    by_zipf = all(
+        found[c, a] <= found[c, b] + chance for c in streams for a, b in pairwise(exponents)
+    )
+    by_streams = all(
+        found[a, z] + chance >= found[b, z] for z in exponents for a, b in pairwise(streams)
+    )
     claims = (
         Claim(
             "a steeper choice of streams: more admitted",

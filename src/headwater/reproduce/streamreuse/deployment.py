@@ -8,6 +8,7 @@ part travels on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,12 +94,18 @@ class Deployment:
         self._running: dict[str, Running] = {}
         self._lattice = Lattice()
         self._count = 0
+        self._asked: Counter[Streams] = Counter()
+        self._submitted = 0
 
     # ---- questions
 
     def candidates(self, form: Form, near: int) -> list[Running]:
         """The operators that could serve a form, in the regions of a bit vector."""
         return [self._running[name] for name in self._lattice.candidates(form, near)]
+
+    def likely(self, streams: Streams) -> float:
+        """How many queries would have that part if those that run were as all that came so far."""
+        return len(self.queries) * self._asked[streams] / max(1, self._submitted)
 
     def rate(self, operator: Operator, streams: Streams | None = None) -> float:
         """What an operator gives, or the part of it that reads some of its streams."""
@@ -188,6 +195,8 @@ class Deployment:
     ) -> None:
         """Let a query read an operator that serves it."""
         self.queries[number] = Deployed(source, sink, asked.rates[asked.streams], until)
+        self._asked.update(asked.joins)
+        self._submitted += 1
         for one in source.tree:
             one.members[number] = asked.parts[one.streams]
             one.until = max(one.until, until)

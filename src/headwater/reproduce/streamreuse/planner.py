@@ -95,10 +95,15 @@ Offer = Callable[[Search, Streams], list[Reuse]]
 
 @dataclass(frozen=True)
 class Strategy:
-    """What a new query may reuse: joins, and feeds."""
+    """What a new query may reuse: joins, and feeds.
+
+    With `foresight` a join that nobody else is likely to ask for is dearer by this share: of two
+    orders that cost the same, the one with joins that others will want is the better.
+    """
 
     joins: Offer
     feeds: Offer
+    foresight: float = 0.0
 
 
 def nothing(search: Search, streams: Streams) -> list[Reuse]:
@@ -124,12 +129,13 @@ HEADWATER = "Headwater"
 STRATEGIES = {
     NO_REUSE: Strategy(nothing, nothing),
     NO_REWRITING: Strategy(equal, nothing),
-    HEADWATER: Strategy(overlapping, overlapping),
+    HEADWATER: Strategy(overlapping, overlapping, foresight=0.3),
 }
 
 VARIANTS = {
     "exact matches, equal streams sent once": Strategy(equal, equal),
-    "Headwater, every join with streams of its own": Strategy(overlapping, nothing),
+    "Headwater, every join with streams of its own": Strategy(overlapping, nothing, foresight=0.3),
+    "Headwater, whatever others are likely to ask for": Strategy(overlapping, overlapping),
 }
 """Strategies in between, which show what each kind of reuse contributes."""
 
@@ -158,7 +164,9 @@ def plan(state: Deployment, stay: Stay, strategy: Strategy) -> Step:
         arriving = sent[streams] * world.transit[world.source[stream], world.places]
         table.feed(streams, arriving, strategy.feeds(search, streams))
     for streams in asked.joins:
-        table.join(streams, strategy.joins(search, streams), state.prices.join * lifetime)
+        dearer = 1 + strategy.foresight / (1 + state.likely(streams))
+        price = dearer * state.prices.join * lifetime
+        table.join(streams, strategy.joins(search, streams), price)
     to_sink = world.transit[world.places, stay.sink] * sent[asked.streams]
     return table.cheapest(asked.streams, to_sink)
 

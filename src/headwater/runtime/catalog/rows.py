@@ -7,8 +7,9 @@ spans are microseconds; wall-clock times (`created_at`, `expires_at`, ...) are s
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, TypeAlias
 
 from headwater.errors import CatalogError
@@ -269,6 +270,20 @@ class Segment:
     pieces: int
     compacted_into: int | None
     created_at: float
+
+
+def first_segments(
+    segments: Iterable[Segment], *, rows: float = inf, size: float = inf
+) -> list[Segment]:
+    """The first of some segments, as many as together have no more rows and bytes; at least one."""
+    chosen: list[Segment] = []
+    for segment in segments:
+        rows -= segment.rows
+        size -= segment.bytes
+        if chosen and min(rows, size) < 0:
+            break
+        chosen.append(segment)
+    return chosen
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from headwater.runtime.catalog import (
     Segment,
     UnitRow,
     copy_log,
+    first_segments,
     is_log,
     link_owner,
 )
@@ -118,24 +119,13 @@ class Here:
         if source not in ends or mine not in ends or ends[source].seq <= ends[mine].seq:
             return False
         due = self.catalog.segments(source, ends[mine].seq)
-        chosen = self._within(origin, due)
+        chosen = first_segments(due, size=self._bandwidth(origin) * AT_ONCE_SECONDS)
         up_to = ends[source].seq if len(chosen) == len(due) else chosen[-1].seq
         copies, sent = self._copied(chosen, {segment.id: origin for segment in chosen})
         at_point("ship: written")
         self.catalog.keep_copies(lease, mine, copies, up_to, self._counted(sent))
         at_point("ship: committed")
         return True
-
-    def _within(self, origin: str, segments: Sequence[Segment]) -> list[Segment]:
-        most = self._bandwidth(origin) * AT_ONCE_SECONDS
-        chosen: list[Segment] = []
-        size = 0
-        for segment in segments:
-            size += segment.bytes
-            if chosen and size > most:
-                break
-            chosen.append(segment)
-        return chosen
 
     def _bandwidth(self, origin: str) -> float:
         network = self.deployment.network
