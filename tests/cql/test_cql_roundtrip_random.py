@@ -17,7 +17,7 @@ from headwater.algebra.windows import Range, Rows, Window
 from headwater.cql import expr_text, parse, parse_query, unparse
 from strategies import MIXED, PLAIN, SOURCES, conditions, queries
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(QUICK, max_examples=5_000)
 
 

@@ -129,12 +129,12 @@ HEADWATER = "Headwater"
 STRATEGIES = {
     NO_REUSE: Strategy(nothing, nothing),
     NO_REWRITING: Strategy(equal, nothing),
-    HEADWATER: Strategy(overlapping, overlapping, foresight=0.3),
+    HEADWATER: Strategy(overlapping, overlapping, foresight=0.15),
 }
 
 VARIANTS = {
     "exact matches, equal streams sent once": Strategy(equal, equal),
-    "Headwater, every join with streams of its own": Strategy(overlapping, nothing, foresight=0.3),
+    "Headwater, every join with streams of its own": Strategy(overlapping, nothing, foresight=0.15),
     "Headwater, whatever others are likely to ask for": Strategy(overlapping, overlapping),
 }
 """Strategies in between, which show what each kind of reuse contributes."""
