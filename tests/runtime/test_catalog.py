@@ -151,6 +151,19 @@ class TestQueries:
         assert unit is not None and (unit.version, unit.definition) == (2, "wider")
         assert catalog.events() == [Event(1, 1_000, "query placed", "r", {"why": "near"})]
 
+    def test_a_new_unit_is_made_only_if_no_newer_one_is_there(
+        self, catalog: Catalog, clock: Clock
+    ) -> None:
+        accept(catalog, "q", "u")
+        clock.now += 1
+        for newest, made in ((999.0, False), (1_000.0, True), (1_000.5, False), (None, True)):
+            unit = NewUnit("d", "SELECT")
+            try:
+                catalog.accept_query(NewQuery(unit.id, "", "d"), unit, newest=newest)
+            except Overtaken as error:
+                assert str(error) == "a unit was made meanwhile" and not made
+            assert (catalog.unit(unit.id) is not None) == made
+
     def test_units_get_different_ids(self) -> None:
         assert NewUnit("d", "").id != NewUnit("d", "").id
 

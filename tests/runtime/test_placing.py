@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headwater.algebra.canonical import canonicalize
+from headwater.cql import CreateQuery, parse
+from headwater.reuse import Kind, Relation, form_of, relation
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.placing import Places, places
@@ -107,3 +111,35 @@ def test_who_was_overtaken_by_another_chooses_anew(
         assert one.query("theirs").placement()["relation"] == "overlapping"
         check(one)
         check(other)
+
+
+def test_several_who_submit_at_once(tmp_path: Path) -> None:
+    """Every query is accepted, the operators cover them all, and what is equal has one unit."""
+    path = tmp_path / "state"
+    with open_state(path) as first:
+        first.execute(STREAMS)
+
+    def submit(who: int) -> None:
+        rng = random.Random(who)
+        with open_state(path) as headwater:
+            for number in range(12):
+                text = rng.choice(TEMPLATES).format(n=rng.randint(1, 3), m=rng.randint(1, 9))
+                headwater.execute(f"CREATE QUERY q{who}_{number} AS {text}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(submit, range(4)))
+    with open_state(path) as headwater:
+        check(headwater)
+        queries = headwater.catalog.queries()
+        assert len(queries) == 48
+        units: dict[str, set[str]] = {}
+        for query in queries:
+            units.setdefault(query.digest, set()).add(query.unit_id)
+        assert all(len(found) == 1 for found in units.values())
+        for query in queries:
+            (statement,) = parse(query.definition, headwater.definitions.names)
+            assert isinstance(statement, CreateQuery)
+            form = form_of(canonicalize(statement.query))
+            if form.kind is not Kind.WHOLE:
+                operator = known(headwater).lattice.operator(query.unit_id)
+                assert relation(form, operator) in (Relation.EQUAL, Relation.CONTAINED)

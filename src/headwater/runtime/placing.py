@@ -61,6 +61,11 @@ class Places:
                 self._read(row)
             self._know(row)
 
+    @property
+    def newest(self) -> float:
+        """When the newest unit was made of which `choose` knew."""
+        return self._newest
+
     def version(self, unit_id: str) -> int:
         """The version of a unit of which `choose` has spoken."""
         return self._versions[unit_id].version

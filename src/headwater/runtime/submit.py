@@ -191,14 +191,17 @@ def _founded(
         part = known.part(form, query.start_at, choice.alone)
     if part is not None:
         unit = replace(unit, inputs=_inputs_behind(part, form))
+    newest: float | None = known.newest
     if (sites := deployed(catalog)) is not None:
         from headwater.runtime.sites.planning import Room
 
         Room(catalog, definitions, sites).admit(query.name, unit, canonical.query)
+        newest = None  # what was asked of others stands, whoever came meanwhile
     if part is not None:
         _ask_part(catalog, part, unit)
+        newest = None
     noted = replace(query, noted=_note(unit.id, choice))
-    row = catalog.accept_query(noted, unit, _started(unit.id, query.start_at))
+    row = catalog.accept_query(noted, unit, _started(unit.id, query.start_at), newest=newest)
     known.placed(unit.id, choice)
     return row
 
@@ -219,7 +222,7 @@ def _joined(
         _started(unit_id, place.earlier),
         relaxed,
         place.untold,
-        place.version,
+        None if relaxed is None else place.version,
     )
     places(catalog, definitions).placed(unit_id, choice, relaxed)
     return row

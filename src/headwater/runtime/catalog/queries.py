@@ -74,19 +74,24 @@ class Queries(Store):
         definition: str | None = None,
         untold: bool = False,
         version: int | None = None,
+        newest: float | None = None,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the one with this id, which then runs, and set
         cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
-        after its start have to be `untold`, and the unit has evaluated such an instant, or if the
-        unit has another `version` than the one that was seen.
+        after its start have to be `untold`, and the unit has evaluated such an instant, if the unit
+        has another `version` than the one that was seen, or if for a new unit there is one that was
+        made after the `newest` that was seen.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
         with self._database.write() as transaction:
             _check_free(transaction, query.name)
-            unit_id = unit if isinstance(unit, str) else _create_unit(transaction, unit)
             if isinstance(unit, str):
+                unit_id = unit
                 _join(transaction, unit, definition, version)
+            else:
+                _check_newest(transaction, newest)
+                unit_id = _create_unit(transaction, unit)
             if untold:
                 _check_untold(transaction, unit_id, query.start_at)
             row = QueryRow(
@@ -384,6 +389,14 @@ def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
     create_log(transaction, panes_log(unit.id))
     create_log(transaction, members_log(unit.id))
     return unit.id
+
+
+def _check_newest(transaction: Transaction, newest: float | None) -> None:
+    if newest is None:
+        return
+    _, _, now = transaction.connection.execute(_UNITS_MARK).one()
+    if now is not None and now > newest:
+        raise Overtaken("a unit was made meanwhile")
 
 
 def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> None:
