@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import Kind, Relation, form_of, relation
+from headwater.runtime import placing, scripts
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.placing import Places, places
@@ -113,6 +116,26 @@ def test_who_was_overtaken_by_another_chooses_anew(
         check(other)
 
 
+def test_who_joins_a_unit_that_is_dropped_meanwhile_gets_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "CREATE QUERY {} AS SELECT item FROM bids [NOW] WHERE price > 9"
+    with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
+        one.execute(STREAMS + text.format("first"))
+        accept = one.catalog.accept_query
+
+        def overtaken(*args: Any, **named: Any) -> QueryRow:
+            monkeypatch.setattr(one.catalog, "accept_query", accept)
+            other.execute("DROP QUERY first")
+            return accept(*args, **named)
+
+        monkeypatch.setattr(one.catalog, "accept_query", overtaken)
+        one.execute(text.format("mine"))
+        (unit,) = one.catalog.units()
+        assert [query.name for query in one.catalog.members(unit.id)] == ["mine"]
+        check(one)
+
+
 def test_several_who_submit_at_once(tmp_path: Path) -> None:
     """Every query is accepted, the operators cover them all, and what is equal has one unit."""
     path = tmp_path / "state"
@@ -143,3 +166,24 @@ def test_several_who_submit_at_once(tmp_path: Path) -> None:
             if form.kind is not Kind.WHOLE:
                 operator = known(headwater).lattice.operator(query.unit_id)
                 assert relation(form, operator) in (Relation.EQUAL, Relation.CONTAINED)
+
+
+@pytest.mark.parametrize("work", [(scripts, "parse"), (placing, "canonicalize")])
+def test_no_transaction_is_open_during_long_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: tuple[ModuleType, str]
+) -> None:
+    """Reading a long text, or all units, takes longer than a database lets a transaction rest."""
+    module, name = work
+    with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
+        one.execute(STREAMS + "CREATE QUERY first AS SELECT item FROM bids [NOW]")
+        done: Callable[..., Any] = getattr(module, name)
+        written = []
+
+        def writing(*args: Any) -> Any:
+            other.catalog.set_option(f"o{len(written)}", "1")  # refused inside a snapshot
+            written.append(name)
+            return done(*args)
+
+        monkeypatch.setattr(module, name, writing)
+        other.execute("CREATE QUERY second AS SELECT item FROM bids [NOW] WHERE price > 3")
+        assert written

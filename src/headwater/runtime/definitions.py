@@ -41,10 +41,11 @@ class Definitions:
         return parse_query(text, self.names)
 
     def _refresh(self) -> None:
-        changes = self._catalog.changes()
-        if changes == self._seen:
-            return
-        texts = self._catalog.declarations()
+        with self._catalog.snapshot():
+            changes = self._catalog.changes()
+            if changes == self._seen:
+                return
+            texts = self._catalog.declarations()
         others = [
             name for name in {*self._texts, *texts} if self._texts.get(name) != texts.get(name)
         ]

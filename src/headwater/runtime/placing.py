@@ -112,8 +112,11 @@ class Places:
 
     def choose(self, form: Form, start: int | None) -> Choice | str | None:
         """Where a query with that start goes: the unit that tells it already, or the best choice of
-        those that could; None for a new unit of a query that shares with its equals alone."""
-        self.refresh()
+        those that could; None for a new unit of a query that shares with its equals alone.
+
+        Units are taken as they were when they were last read; who accepts the query finds out if they
+        are others by then.
+        """
         if form.kind is Kind.WHOLE:
             for unit_id in sorted(self._whole.get(form.digest, ())):
                 if self._takes(unit_id, form, start):

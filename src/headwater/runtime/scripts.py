@@ -65,10 +65,9 @@ def execute(
     is refused keeps no other from being admitted.
     """
     place = (folder or Path()).resolve()
-    with catalog.snapshot():
-        parsed = parse(text, _names_from_outside(text, definitions.names))
-        statements = [_located(statement, place) for statement in parsed]
-        checked = _checked(catalog, statements)
+    parsed = parse(text, _names_from_outside(text, definitions.names))
+    statements = [_located(statement, place) for statement in parsed]
+    checked = _checked(catalog, statements)
     return [
         _carried_out(catalog, definitions, statement, canonical)
         if new

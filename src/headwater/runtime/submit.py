@@ -139,6 +139,7 @@ def submit(
     plan, form = compiled(canonical), form_of(canonical)
     for _ in range(TRIES):
         with suppress(Overtaken):
+            places(catalog, definitions).refresh()
             with catalog.snapshot():
                 starting = _starting(catalog, plan, statement.start, query)
                 place = _place(catalog, definitions, form, starting)

@@ -349,7 +349,7 @@ def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
     if not found:
         raise CatalogError(f"there is no unit {unit_id}")
     if found[0].state == "dropped":
-        raise CatalogError(f"unit {unit_id} was dropped")
+        raise Overtaken(f"unit {unit_id} was dropped")
     return found[0]
 
 
