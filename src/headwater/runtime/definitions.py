@@ -46,10 +46,8 @@ class Definitions:
             if changes == self._seen:
                 return
             texts = self._catalog.declarations()
-        others = [
-            name for name in {*self._texts, *texts} if self._texts.get(name) != texts.get(name)
-        ]
-        for name in others:
+        others = {*self._texts.items()} ^ {*texts.items()}
+        for name in sorted({name for name, _ in others}):
             self._streams.pop(name, None)
             self._tables.pop(name, None)
             if name not in texts:
