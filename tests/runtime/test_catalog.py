@@ -10,6 +10,7 @@ from catalog_helpers import Clock, S, accept, segment
 
 from headwater.errors import CatalogError, LeaseLost, Overtaken
 from headwater.runtime.catalog import (
+    LONGEST_LEASE,
     Catalog,
     Event,
     Lease,
@@ -324,11 +325,13 @@ class TestLeases:
             with pytest.raises(LeaseLost, match="it was given up"):
                 stream.commit(gone)
 
-    @pytest.mark.parametrize(("holder", "ttl"), [("", 1.0), ("a", 0.0), ("a", -1.0)])
-    def test_a_claim_of_nobody_or_for_no_time(
+    @pytest.mark.parametrize(
+        ("holder", "ttl"), [("", 1.0), ("a", 0.0), ("a", -1.0), ("a", LONGEST_LEASE + 1)]
+    )
+    def test_a_claim_of_nobody_or_for_no_time_or_too_long(
         self, catalog: Catalog, holder: str, ttl: float
     ) -> None:
-        with pytest.raises(CatalogError, match="needs a holder and a time to live"):
+        with pytest.raises(CatalogError, match=r"needs a holder|needs a time to live"):
             catalog.acquire("x", holder, ttl)
 
 

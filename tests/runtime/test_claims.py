@@ -51,9 +51,9 @@ def test_the_lease_of_a_dead_process_is_free_at_once(catalog: Catalog) -> None:
     dead = f"{socket.gethostname()}:{process.pid}"
     assert is_dead(dead) and not is_dead(this_process())
     assert not is_dead(f"elsewhere:{process.pid}") and not is_dead("somebody")
-    catalog.acquire("unit:u", dead, 3_600)
+    catalog.acquire("unit:u", dead, 600)
     assert Claims(catalog, this_process(), 60).take("unit:u") is not None
-    catalog.acquire("unit:v", this_process(), 3_600)
+    catalog.acquire("unit:v", this_process(), 600)
     assert Claims(catalog, "other:1", 60).take("unit:v") is None, "this process lives"
 
 

@@ -67,7 +67,7 @@ def test_nobody_declares_a_stream_ended_while_another_works(
 ) -> None:
     (unit,) = headwater.catalog.units()
     wanted = name if name == "ingest:s" else f"unit:{unit.id}"
-    other = headwater.catalog.acquire(wanted, "elsewhere:77", 3_600)
+    other = headwater.catalog.acquire(wanted, "elsewhere:77", 600)
     assert other is not None
     with running(headwater) as thread:
         until(lambda: bool(headwater.engine.waiting_for.get("others")))

@@ -139,7 +139,7 @@ def claimed(catalog: Catalog) -> Iterator[None]:
     The claims of processes of this machine that died are freed.
     """
     for lease in catalog.leases():
-        if lease.expires_at > time.time() and is_dead(lease.holder):
+        if is_dead(lease.holder):
             catalog.release(lease)
     for holder, left in holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")

@@ -58,22 +58,31 @@ def repeated(do: Callable[[], object], every: float, name: str) -> Iterator[None
 
 
 class Claims:
-    """What one holder has claimed; may be shared by threads."""
+    """What one holder has claimed; may be shared by threads. A claim is used for half of its time,
+    then asked for again: by the clock of the process, which nobody can set."""
 
-    def __init__(self, catalog: Catalog, holder: str, seconds: float) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        holder: str,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._catalog = catalog
         self._holder = holder
         self._seconds = seconds
-        self._held: dict[str, Lease] = {}
+        self._clock = clock
+        self._held: dict[str, tuple[Lease, float]] = {}
         self._others: dict[str, str] = {}
         self._lock = Lock()
 
     def take(self, name: str) -> Lease | None:
         """The lease of that name, held already or taken now; None while another holds it."""
         with self._lock:
-            held = self._held.get(name)
-            if held is not None and held.expires_at > time.time() + self._seconds / 2:
+            held, fresh_until = self._held.get(name, (None, 0.0))
+            if held is not None and fresh_until > self._clock():
                 return held
+        asked = self._clock()
         lease = self._catalog.acquire(name, self._holder, self._seconds)
         if lease is None and self._free(name):
             lease = self._catalog.acquire(name, self._holder, self._seconds)
@@ -82,7 +91,7 @@ class Claims:
                 self._held.pop(name, None)
                 self._others.setdefault(name, "another process")
             else:
-                self._held[name] = lease
+                self._held[name] = lease, asked + self._seconds / 2
                 self._others.pop(name, None)
         return lease
 
@@ -98,7 +107,7 @@ class Claims:
     def forget(self, gone: Callable[[str], bool]) -> None:
         """Give back the leases whose names are of things that are gone."""
         with self._lock:
-            leases = [self._held.pop(name) for name in list(self._held) if gone(name)]
+            leases = [self._held.pop(name)[0] for name in list(self._held) if gone(name)]
         for lease in leases:
             self._catalog.release(lease)
 
@@ -120,11 +129,12 @@ class Claims:
 
     def _keep(self) -> None:
         with self._lock:
-            due = list(self._held.values())
+            due = [lease for lease, _ in self._held.values()]
         for lease in due:
             self._renew(lease)
 
     def _renew(self, lease: Lease) -> None:
+        asked = self._clock()
         try:
             renewed = self._catalog.renew(lease, self._seconds)
         except LeaseLost:
@@ -135,16 +145,16 @@ class Claims:
         else:
             with self._lock:
                 if self._holds(lease):
-                    self._held[lease.name] = renewed
+                    self._held[lease.name] = renewed, asked + self._seconds / 2
 
     def _holds(self, lease: Lease) -> bool:
-        held = self._held.get(lease.name)
+        held, _ = self._held.get(lease.name, (None, 0.0))
         return held is not None and held.token == lease.token
 
     def release(self) -> None:
         """Give back all leases, so that another process may go on at once."""
         with self._lock:
-            held, self._held = list(self._held.values()), {}
+            held, self._held = [lease for lease, _ in self._held.values()], {}
         for lease in held:
             with suppress(CatalogError):
                 self._catalog.release(lease)

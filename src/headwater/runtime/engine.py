@@ -30,6 +30,7 @@ from headwater.runtime.catalog import (
     StreamRow,
     UnitRow,
     copy_log,
+    is_ahead,
     panes_log,
     part_name,
     stream_log,
@@ -80,6 +81,8 @@ class Engine:
     holder: str = field(default_factory=this_process)
     at_point: Callable[[str], None] = lambda point: None
     """Called at each named point of a step, so that a test can stop the process there."""
+    clock: Callable[[], float] = time.time
+    """The time of day, by which failed steps are tried again."""
     site: Here | None = None
     """The site that this process runs, if there are several; else all there is to do is done here."""
 
@@ -111,7 +114,9 @@ class Engine:
             self._at_point,
             self.site,
         )
-        self.sinks = Sinks(self.catalog, self.definitions, self.spark, self._at_point)
+        self.sinks = Sinks(
+            self.catalog, self.definitions, self.spark, self._at_point, clock=self.clock
+        )
         self._round_at = 0.0
         self._patience = COLD_PATIENCE
         self.waiting_for: dict[str, str] = {}
@@ -199,7 +204,7 @@ class Engine:
             return True
         return any(
             row.state == "running"
-            and row.not_before > self._round_at
+            and is_ahead(row.not_before, self._round_at, LONGEST_BACKOFF)
             and row.retries <= self.limits.retries
             for row in self.catalog.units()
             if self._is_mine(f"unit:{row.id}")
@@ -219,7 +224,7 @@ class Engine:
     def tick(self) -> bool:
         """One round: every stream takes in while every unit steps, then every sink gets what is new.
         Returns whether anything was done."""
-        self._round_at = time.time()
+        self._round_at = self.clock()
         self.limits = effective(self._base, self.catalog.options(), self.given)
         self.stepper = replace(self.stepper, limits=self.limits)
         self.intake.limits = self.limits
@@ -237,7 +242,8 @@ class Engine:
         rows = {
             row.id: row
             for row in self.catalog.units()
-            if row.state == "running" and row.not_before <= self._round_at
+            if row.state == "running"
+            if not is_ahead(row.not_before, self._round_at, LONGEST_BACKOFF)
             if self._is_mine(f"unit:{row.id}")
         }
         turns = Turns(
@@ -250,7 +256,9 @@ class Engine:
 
         def step(unit: str) -> bool:
             row = self.catalog.unit(unit)
-            if row is None or row.state != "running" or row.not_before > time.time():
+            if row is None or row.state != "running":
+                return False
+            if is_ahead(row.not_before, self.clock(), LONGEST_BACKOFF):
                 return False
             worked = self._try_step(row)
             if worked:
@@ -402,7 +410,7 @@ class Engine:
         else:
             wait = min(self.limits.backoff * 2 ** (retries - 1), LONGEST_BACKOFF)
             self.catalog.set_unit_state(
-                row.id, "running", error=message, retries=retries, not_before=time.time() + wait
+                row.id, "running", error=message, retries=retries, not_before=self.clock() + wait
             )
         return False
 

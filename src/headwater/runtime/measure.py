@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
+from headwater.runtime.catalog import LONGEST_LEASE, Catalog, Json, Statistic, plan_owner
 from headwater.runtime.joinorder import Term, selectivities
 from headwater.runtime.profile import measured_plan
 from headwater.runtime.scheduling import Expected, expected
@@ -61,8 +61,9 @@ def smoothed(before: float | None, value: float) -> float:
 
 
 def decayed(rate: Statistic | None, now: float) -> float:
-    """A rate as it is now, when nothing came since it was written."""
-    if rate is None:
+    """A rate as it is now, when nothing came since it was written; one that was written by a clock far
+    ahead says nothing."""
+    if rate is None or rate.updated_at > now + LONGEST_LEASE:
         return 0.0
     return rate.value * math.exp(-max(0.0, now - rate.updated_at) / RATE_SECONDS)
 

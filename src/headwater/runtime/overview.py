@@ -18,6 +18,7 @@ from headwater.errors import CatalogError
 from headwater.reuse.members import EVERYTHING, Member
 from headwater.runtime import files
 from headwater.runtime.catalog import (
+    LONGEST_LEASE,
     Catalog,
     Lease,
     QueryRow,
@@ -25,6 +26,7 @@ from headwater.runtime.catalog import (
     Statistic,
     StreamRow,
     UnitRow,
+    is_ahead,
     stream_log,
     unit_log,
 )
@@ -347,6 +349,6 @@ def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, floa
     at = time.time() if now is None else now
     found: dict[str, float] = {}
     for lease in leases:
-        if lease.expires_at > at and not is_dead(lease.holder):
+        if is_ahead(lease.expires_at, at, LONGEST_LEASE) and not is_dead(lease.holder):
             found[lease.holder] = max(found.get(lease.holder, 0.0), lease.expires_at - at)
     return found

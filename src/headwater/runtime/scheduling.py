@@ -121,18 +121,20 @@ class Scheduler:
     ) -> str:
         """The unit that steps next, of some with something pending."""
         unknown = average(one for one in known.values() if one is not None)
-        candidates = [
-            self._waiting(unit, one, known.get(unit) or unknown) for unit, one in found.items()
-        ]
         now = time.time()
+        candidates = [
+            self._waiting(unit, one, known.get(unit) or unknown, now) for unit, one in found.items()
+        ]
         self.last = choose(policy, candidates, now, bound)
         self._served[self.last.name] = now
         return self.last.name
 
-    def _waiting(self, unit: str, pending: Pending, step: Expected) -> Waiting:
-        served = self._served.get(unit, 0.0)
+    def _waiting(self, unit: str, pending: Pending, step: Expected, now: float) -> Waiting:
+        """A unit as a candidate; what came when the clock was ahead has come just now."""
+        served = min(self._served.get(unit, 0.0), now)
+        since = min(pending.since, now)
         batch = step.batch(pending.rows)
-        return Waiting(unit, pending.since, (batch,), pending.rows, query=unit, served=served)
+        return Waiting(unit, since, (batch,), pending.rows, query=unit, served=served)
 
     def forget_all_but(self, units: Set[str]) -> None:
         """Keep nothing in memory of other units."""

@@ -30,7 +30,15 @@ from headwater.errors import CatalogUnavailable, InputError, LeaseLost
 from headwater.reference import Result
 from headwater.reference.data import csv_line, to_json, to_text
 from headwater.runtime import results
-from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, first_segments, unit_log
+from headwater.runtime.catalog import (
+    Catalog,
+    Lease,
+    QueryRow,
+    Segment,
+    first_segments,
+    is_ahead,
+    unit_log,
+)
 from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
@@ -51,16 +59,18 @@ class Sinks:
     spark: SparkSession
     at_point: Callable[[str], None]
     backoff: float = 1.0
+    clock: Callable[[], float] = time.time
     _columns: dict[tuple[str, float], tuple[Column, ...]] = field(default_factory=dict)
 
     def ready(self, is_mine: Callable[[str], bool] = lambda owner: True) -> list[str]:
         """The queries of units that are to be worked on here that have something to send, and did not
         fail a moment ago."""
-        now = time.time()
+        now = self.clock()
         return [
             one.query.name
             for one in behind(self.catalog)
-            if one.failure.get("not_before", 0.0) <= now and is_mine(f"unit:{one.query.unit_id}")
+            if not is_ahead(one.failure.get("not_before", 0.0), now, LONGEST_WAIT)
+            if is_mine(f"unit:{one.query.unit_id}")
         ]
 
     def undelivered(self) -> bool:
@@ -124,7 +134,7 @@ class Sinks:
             self.catalog.record_event("sink failed", query.spelled, error=message)
         retries = int(sent.failure.get("retries", 0)) + 1
         wait = min(LONGEST_WAIT, self.backoff * 2 ** min(retries - 1, 16))
-        self.catalog.commit(lease, cursors=sent.failed(message, retries, time.time() + wait))
+        self.catalog.commit(lease, cursors=sent.failed(message, retries, self.clock() + wait))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from headwater.runtime.catalog.database import Clock, Database
 from headwater.runtime.catalog.journal import KEPT_EVENTS, KEPT_REJECTS, Journal
-from headwater.runtime.catalog.leases import Leases
+from headwater.runtime.catalog.leases import LONGEST_LEASE, Leases, is_ahead
 from headwater.runtime.catalog.log import KEPT_BATCHES
 from headwater.runtime.catalog.queries import Queries
 from headwater.runtime.catalog.rows import (
@@ -66,6 +66,7 @@ __all__ = [
     "KEPT_BATCHES",
     "KEPT_EVENTS",
     "KEPT_REJECTS",
+    "LONGEST_LEASE",
     "Arrival",
     "Assignment",
     "Catalog",
@@ -94,6 +95,7 @@ __all__ = [
     "copy_log",
     "first_segments",
     "ingest_owner",
+    "is_ahead",
     "is_copy",
     "is_log",
     "link_owner",

@@ -2,6 +2,8 @@
 
 Expiry decides only when another may take over. Whether work may be kept is decided by holder and
 token, inside the transaction that keeps it; so clocks that disagree cost time, never correctness.
+An expiry further off than any lease lasts was written by a clock that has been set right since, and
+is void.
 """
 
 from __future__ import annotations
@@ -13,6 +15,15 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
 from headwater.runtime.catalog.rows import Lease
 
+LONGEST_LEASE = 600.0
+"""Seconds that a claim may last when it is not renewed."""
+
+
+def is_ahead(moment: float, now: float, longest: float) -> bool:
+    """Whether a stored moment is still to be waited for. One that is further off than the longest
+    wait of its kind was written by a clock that was wrong, and is void."""
+    return now < moment <= now + longest
+
 
 class Leases(Store):
     """Claims with an end."""
@@ -23,11 +34,13 @@ class Leases(Store):
         A holder that asks again gets it again, and what it held before is fenced: a process that
         restarts under its old name need not wait.
         """
-        if not holder or ttl <= 0:
-            raise CatalogError("a lease needs a holder and a time to live above 0")
+        if not holder:
+            raise CatalogError("a lease needs a holder")
+        _check_ttl(ttl)
         with self._database.write(quiet=True) as transaction:
             known = _current(transaction, name)
-            if known and known.holder not in ("", holder) and known.expires_at > transaction.now:
+            theirs = known is not None and known.holder not in ("", holder)
+            if known and theirs and is_ahead(known.expires_at, transaction.now, LONGEST_LEASE):
                 return None
             token = known.token + 1 if known else 1
             lease = Lease(name, holder, token, transaction.now + ttl)
@@ -36,6 +49,7 @@ class Leases(Store):
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """The same claim with a later end; raises LeaseLost if another has taken it."""
+        _check_ttl(ttl)
         with self._database.write(quiet=True) as transaction:
             check_lease(transaction, lease)
             renewed = Lease(lease.name, lease.holder, lease.token, transaction.now + ttl)
@@ -60,6 +74,13 @@ class Leases(Store):
         table = schema.leases
         held = sa.select(table).where(table.c.holder != "")
         return self._rows(Lease, held.order_by(table.c.name))
+
+
+def _check_ttl(ttl: float) -> None:
+    if not 0 < ttl <= LONGEST_LEASE:
+        raise CatalogError(
+            f"a lease needs a time to live above 0 and up to {LONGEST_LEASE:.0f} s, not {ttl}"
+        )
 
 
 def check_lease(transaction: Transaction, lease: Lease | None) -> None:

@@ -68,9 +68,11 @@ class Sites(Log):
         return self._rows(Site, sa.select(schema.sites).order_by(schema.sites.c.name))
 
     def sites_seen(self, seconds: float) -> set[str]:
-        """The sites that were seen in the last so many seconds, by the catalog's clock."""
+        """The sites that were seen in the last so many seconds, by the catalog's clock; a sign of
+        life from the future was written when that clock was wrong, and is none."""
         with self._database.write(quiet=True) as transaction:
-            recent = schema.sites.c.seen_at > transaction.now - seconds
+            now = transaction.now
+            recent = schema.sites.c.seen_at.between(now - seconds, now + seconds)
             return set(transaction.connection.scalars(sa.select(schema.sites.c.name).where(recent)))
 
     def assignment(self) -> Assignment:

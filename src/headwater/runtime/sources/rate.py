@@ -1,12 +1,14 @@
 """Tuples made by the clock, for tests and benchmarks: a time, and a number that counts them.
 
 Tuple i has the time of the first one plus i times the distance. The first time is in the position, so
-a restart goes on with the next number; what fell due meanwhile comes then.
+a restart goes on with the next number; what fell due meanwhile comes then. When the clock was far ahead
+and is set right, the next number is due at once.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -18,6 +20,8 @@ from headwater.runtime.connectors import RateOptions
 from headwater.runtime.sources.base import MALFORMED, Batch, Position
 
 SECOND = 1_000_000
+LONGEST_WAIT = 60 * SECOND
+"""If the next tuple is due later than that, the clock was wrong."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,15 @@ class Rate:
     stream: Stream
     finite: bool = False
     waits: bool = False
+    clock: Callable[[], int] = time.time_ns
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        now = time.time_ns() // 1000
+        now = self.clock() // 1000
         begin = int(position.get("begin", now))
         done = int(position.get("rows", 0))
+        passed = done * SECOND // self.options.rows_per_second
+        if begin + passed > now + LONGEST_WAIT:
+            begin = now - passed
         due = (now - begin) * self.options.rows_per_second // SECOND + 1
         end = min(due, done + self.options.rows_per_step)
         if end <= done:
