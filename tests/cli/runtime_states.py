@@ -72,9 +72,9 @@ class Made:
             unit = headwater.catalog.unit(row.unit_id)
             assert unit is not None
             shared: list[NewSegment] = []
-            if unit.digest != row.digest:
+            if unit.digest != row.result_key:
                 columns |= dict.fromkeys((SHAPE, CLASS), pa.array([0] * len(results), pa.int64()))
-                form = form_of(canonical)
+                form = replace(form_of(canonical), digest=row.result_key)
                 members = write_members(
                     Members(operator_of(form), (form,)), headwater.state / "log" / "members" / "x"
                 )

@@ -300,8 +300,11 @@ def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -
         f"{counted(engine.steps, 'step')} of {counted(len(now.units), 'unit')}, "
         f"{counted(out, 'row')} of {counted(len(now.queries), 'query')}"
     )
-    if now.pending:
-        asked.say(f"{counted(now.pending, 'row')} left to work on; {_go_on(asked)}")
+    if now.pending or now.units_due:
+        due = f"instants of {counted(now.units_due, 'unit')}" if now.units_due else ""
+        rows_left = counted(now.pending, "row") if now.pending else ""
+        left = " and ".join(said for said in (rows_left, due) if said)
+        asked.say(f"{left} left to work on; {_go_on(asked)}")
     elif engine.stop.is_set() and not now.undelivered:
         asked.say(f"nothing is left to work on; {_go_on(asked)}")
     if now.undelivered:

@@ -16,6 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from headwater.cli.formats import counted
 from headwater.cli.listing import count, instant, names, rate, seconds, size, times
 from headwater.cli.tables import console, table
 from headwater.errors import HeadwaterError
@@ -49,7 +50,8 @@ class View:
         now = self.look()
         rows = sum(view.rows for view in now.streams)
         out = sum(view.rows for view in now.queries)
-        line = f"{count(rows)} rows in, {count(now.pending)} to work on, {count(out)} rows out"
+        due = f" and instants of {counted(now.units_due, 'unit')}" if now.units_due else ""
+        line = f"{count(rows)} rows in, {count(now.pending)}{due} to work on, {count(out)} rows out"
         return "; ".join([line, *map(waiting, (v for v in now.streams if v.waits_for))])
 
     # ---- the live view

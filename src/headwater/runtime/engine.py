@@ -43,7 +43,13 @@ from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import check, is_full, reason
 from headwater.runtime.housekeeping import Kept, Reader, compact, readers_of, retain, sweep
 from headwater.runtime.intake import Intake
-from headwater.runtime.lifecycle import finish, inputs_of, settle_ends, stopped_for_good
+from headwater.runtime.lifecycle import (
+    finish,
+    in_plan,
+    inputs_of,
+    settle_ends,
+    stopped_for_good,
+)
 from headwater.runtime.limits import Limits, Setting, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.overview import count_rows
@@ -423,12 +429,13 @@ class Engine:
     def _tells(self, row: UnitRow, query: str) -> bool:
         """Whether a unit tells the rows of a query by now."""
         asked = self.catalog.query(query)
-        return asked is not None and tells(self.catalog, row, asked.digest)
+        return asked is not None and tells(self.catalog, row, asked.result_key)
 
     def _unit(self, row: UnitRow) -> Unit:
         unit = self._units.get(row.id)
         if unit is None or unit.row.version != row.version:
-            row, queries = self._members(row)
+            row, members = self._members(row)
+            queries = in_plan(members, inputs_of(self.catalog, row))
             once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
             before = None if unit is None else unit.plan
             asked = self.catalog.query(part_name(row.id)) if _reads_a_unit(row) else None
@@ -516,7 +523,7 @@ def told_to(unit: Unit, step: Step) -> float | None:
     results = [s for s in step.segments if s.log == unit_log(unit.row.id)]
     if not results:
         return None
-    asked = Counter(query.digest for query in unit.queries)
+    asked = Counter(query.result_key for query in unit.queries)
     if not isinstance(unit.plan, Shared | SharedPanes):
         return float(asked.total())
     members = [(asked[digest], member) for digest, member in unit.plan.members.members.items()]

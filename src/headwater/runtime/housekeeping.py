@@ -31,6 +31,7 @@ from headwater.runtime.compile import (
     SharedPanes,
     window_start,
 )
+from headwater.runtime.instants import earliest
 from headwater.runtime.push import segment
 
 MERGED_ROWS = 250_000
@@ -72,7 +73,7 @@ class Reader:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
         if isinstance(self.plan, Delta | Shared):
             return self._delta_needs(self.plan, log)
-        instant: int | None = self.cursors.get("instant")
+        instant = earliest(self.plan.rhythms, self.cursors)
         if isinstance(self.plan, Panes | SharedPanes) and self.plan.are_kept:
             again = None if instant is None else instant - made_again(self.plan)
             return _least([self._delta_needs(self.plan.delta, log), again])

@@ -1,12 +1,25 @@
-"""Which instants are to be evaluated next."""
+"""Which instants are to be evaluated next.
+
+Queries that share a unit may slide by different lengths, and each set of slides has come to an
+instant of its own: when the input ends, the one that slides by ten minutes is evaluated further ahead
+than the one that slides by one, which has to go on from where it was if more comes after all.
+Runs of instants at which all windows are empty, and nothing is emitted, are left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.algebra.nodes import Scan
+from headwater.algebra.windows import Range
 from headwater.runtime import files
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import TIME
@@ -15,16 +28,112 @@ from headwater.runtime.compile.windows import next_multiple_of
 FAR = 2**62
 
 
+@dataclass(frozen=True)
+class Due:
+    """The last instant that was evaluated, and those that are to be now."""
+
+    before: int | None
+    instants: Sequence[int]
+
+
+# ---- how far a unit has come
+
+INSTANTS = "instants"
+"""The cursor of a unit with the last instant that was told for each set of slides, and whether others
+are due that its last step had to leave to the next. (`instant` is the last one of all.)"""
+
+Rhythms = Mapping[frozenset[int], bool]
+
+
+def reached(rhythms: Rhythms, cursors: Mapping[str, Any]) -> dict[frozenset[int], int | None]:
+    """The last instant that was told for each set of slides; one that is new begins after the last of
+    all, as no query is accepted that would need an earlier one."""
+    known = cursors.get(INSTANTS, {"reached": {}})["reached"]
+    return {slides: known.get(_key(slides), cursors.get("instant")) for slides in rhythms}
+
+
+def earliest(rhythms: Rhythms, cursors: Mapping[str, Any]) -> int | None:
+    """The instant after which something may still be told; None if nothing was told yet."""
+    found = reached(rhythms, cursors).values()
+    return None if None in found else min(t for t in found if t is not None)
+
+
+def position(due: Mapping[frozenset[int], Due], more: bool) -> dict[str, Any]:
+    """The cursor of a unit that has told what was due."""
+    told = {
+        _key(slides): one.instants[-1] if one.instants else one.before
+        for slides, one in due.items()
+    }
+    return {"reached": told, "more": more}
+
+
+def is_more_due(position: Any) -> bool:
+    """Whether instants are due that the last step of a unit left to the next, by its cursor."""
+    return position is not None and bool(position["more"])
+
+
+def _key(slides: frozenset[int]) -> str:
+    return ",".join(str(slide) for slide in sorted(slides))
+
+
+# ---- what is next
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """The tuples that a scan sees: segments, the least time that it looks back on, and for how long
+    after its time a tuple may be in its window (None for ever)."""
+
+    segments: Sequence[Segment]
+    since: int | None
+    stays: int | None
+
+
+def tuples_of(scan: Scan, segments: Sequence[Segment], since: int | None) -> Tuples:
+    window = scan.window
+    stays = None
+    if isinstance(window, Range) and window.size is not None:
+        stays = window.size + (window.slide or 0)
+    return Tuples([s for s in segments if s.rows], since, stays)
+
+
+def due_instants(
+    rhythms: Rhythms,
+    tuples: Sequence[Tuples],
+    before: Mapping[frozenset[int], int | None],
+    ready: int | None,
+    limit: int,
+) -> tuple[dict[frozenset[int], Due], bool]:
+    """The instants whose input is complete, for each set of slides those after the one it has come to,
+    at most `limit` of them; and whether that left out any.
+
+    `rhythms` says of each set whether something is emitted at every instant. What is left out of one
+    set is left out of all: up to the last instant that is due for any, nothing is passed over.
+    """
+    following = {
+        slides: next_instants(slides, tuples, before[slides], ready, limit + 1, always)
+        for slides, always in rhythms.items()
+    }
+    cut = [instants[limit - 1] for instants in following.values() if len(instants) > limit]
+    last = min(cut, default=FAR)
+    due = {
+        slides: Due(before[slides], instants[: bisect_right(instants, last)])
+        for slides, instants in following.items()
+    }
+    return due, bool(cut)
+
+
 def next_instants(
     slides: frozenset[int],
-    segments: Mapping[str, Sequence[Segment]],
-    since: Mapping[str, int | None],
+    tuples: Sequence[Tuples],
     before: int | None,
     ready: int | None,
     limit: int,
+    always: bool,
 ) -> Sequence[int]:
-    """The instants after `before` whose input is complete, at most `limit` of them."""
-    held = [(s, since[view]) for view, found in segments.items() for s in found if s.rows]
+    """The instants after `before` whose input is complete, at most `limit` of them; those at which all
+    windows are empty only if there is `always` something to emit."""
+    held = [(s, one.since) for one in tuples for s in one.segments]
     if ready is None or not held:
         return []
     last = max(s.largest_time or 0 for s, _ in held)
@@ -32,8 +141,68 @@ def next_instants(
         return _event_instants(held, before, min(ready, last), limit)
     end = min(ready, max(next_multiple_of(last, slide) for slide in slides))
     first = _first_event(held) if before is None else before + 1
+    found = _multiples(slides, first, end, limit)
+    if always or len(found) < limit:
+        return found
+    busy = _busy(tuples, first, 2 * max(slides))
+    spans = ((max(low, first), min(high, end)) for low, high in busy)
+    apart = (t for low, high in spans for t in _multiples(slides, low, high, limit))
+    return list(islice(apart, limit))
+
+
+def _multiples(slides: frozenset[int], first: int, end: int, limit: int) -> Sequence[int]:
+    """The first multiples of any of the slides between two times."""
     ranges = [range(next_multiple_of(first, slide), end + 1, slide)[:limit] for slide in slides]
     return ranges[0] if len(ranges) == 1 else sorted(set().union(*ranges))[:limit]
+
+
+# ---- when windows hold anything
+
+
+def _busy(tuples: Sequence[Tuples], first: int, slack: int) -> list[tuple[int, int]]:
+    """The stretches of time, from a moment on, in which a window may hold a tuple, or has just lost its
+    last one; ascending and apart."""
+    found: list[tuple[int, int]] = []
+    for one in tuples:
+        stays = FAR if one.stays is None else one.stays + slack
+        for segment in one.segments:
+            found += _stretches(segment, one.since, stays)
+    return list(_merged((low, high) for low, high in sorted(found) if high >= first))
+
+
+def _stretches(segment: Segment, since: int | None, stays: int) -> Iterator[tuple[int, int]]:
+    """When the tuples of a segment are in a window. The times of tuples are read only if they may be
+    far apart."""
+    least, largest = segment.least_time or 0, segment.largest_time or 0
+    if segment.rows * stays >= largest - least:
+        yield max(least, -FAR if since is None else since), largest + stays
+        return
+    times = np.unique(files.read_arrow(segment.path, [TIME])[TIME].to_numpy())
+    if since is not None:
+        times = times[times >= since]
+    if not len(times):
+        return
+    ends = np.flatnonzero(np.diff(times) > stays)
+    lows = times[np.concatenate(([0], ends + 1))]
+    highs = times[np.concatenate((ends, [len(times) - 1]))]
+    for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+        yield low, high + stays
+
+
+def _merged(stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Ascending stretches, those that touch as one."""
+    start: int | None = None
+    end = 0
+    for low, high in stretches:
+        if start is None:
+            start, end = low, high
+        elif low <= end:
+            end = max(end, high)
+        else:
+            yield start, end
+            start, end = low, high
+    if start is not None:
+        yield start, end
 
 
 def _first_event(held: Sequence[tuple[Segment, int | None]]) -> int:

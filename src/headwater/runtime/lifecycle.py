@@ -115,7 +115,7 @@ def finish(
 ) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
-    `serves` are the digests of those that it knew of in its last step, `streams` are its inputs as
+    `serves` are the result keys of those that it knew of in its last step, `streams` are its inputs as
     they were before that, `told` is the last instant it has evaluated (FOREVER for one that tells a
     result as soon as its tuples are there), and `idle` says that the step found nothing to do;
     `adopted` whether a unit tells the rows of a query by now.
@@ -131,7 +131,7 @@ def finish(
     if until is None or until < (FOREVER if first is None else first):
         return []
     running = [query for query in catalog.members(unit.id) if query.state == "running"]
-    known = [query for query in running if query.digest in serves]
+    known = [query for query in running if query.result_key in serves]
     done = [query for query in known if _is_told(query, until, told, idle)]
     if done:
         catalog.finish_queries(unit.id, [query.name for query in done])
@@ -197,6 +197,24 @@ def is_over(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
         return True
     marks = [row.watermark for row in streams if row.watermark is not None]
     return query.end_at is not None and any(mark > query.end_at for mark in marks)
+
+
+def in_plan(members: Sequence[QueryRow], streams: Sequence[StreamRow]) -> tuple[QueryRow, ...]:
+    """The queries that the plan of a unit is made for: all that may still have rows.
+
+    One that was finished by the end of an input that may be reopened is among them, so that the unit
+    goes on keeping what it needs.
+    """
+    return tuple(q for q in members if not is_over(q, streams)) or tuple(members)
+
+
+def running_equal(catalog: Catalog, unit: UnitRow, digest: str) -> list[QueryRow]:
+    """The queries of a unit with that digest whose rows it still writes."""
+    equal = catalog.members_of_digest(unit.id, digest)
+    if all(query.state != "finished" for query in equal):
+        return equal
+    streams = inputs_of(catalog, unit)
+    return [query for query in equal if not is_over(query, streams)]
 
 
 def stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:

@@ -33,6 +33,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.claims import is_dead
 from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.delivery import delivery
+from headwater.runtime.instants import INSTANTS, is_more_due
 from headwater.runtime.measure import decayed
 from headwater.runtime.pacing import WAITS
 from headwater.runtime.scheduling import Pending, expected, pending
@@ -68,7 +69,8 @@ class UnitView:
 
     `wait` is for how many seconds the oldest of what is pending is there. A slowdown is such a time by
     the seconds of a step that nothing waits for: `slowdown` is that of the wait, and
-    `usual_slowdown` that of the unit's results on average.
+    `usual_slowdown` that of the unit's results on average. `more_due` says that its last step left
+    instants to the next.
     """
 
     row: UnitRow
@@ -84,6 +86,7 @@ class UnitView:
     wait: float | None = None
     slowdown: float | None = None
     usual_slowdown: float | None = None
+    more_due: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,11 @@ class Overview:
     def pending(self) -> int:
         """The rows of all streams that a running unit has not taken in yet."""
         return sum(stream.pending for stream in self.streams)
+
+    @property
+    def units_due(self) -> int:
+        """How many running units have instants to answer of what they have taken in already."""
+        return sum(unit.more_due for unit in self.units)
 
     @property
     def undelivered(self) -> int:
@@ -258,6 +266,7 @@ class Observer:
             int(values.get("steps", 0)),
             values.get("step_seconds"),
             values.get("last_seconds"),
+            more_due=row.state == "running" and is_more_due(cursors.get(INSTANTS)),
         )
 
 

@@ -32,7 +32,7 @@ from headwater.reuse import (
 from headwater.reuse.decide import Choice, Prices, decide
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, part_name, stream_log
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.lifecycle import stopped_for_good
+from headwater.runtime.lifecycle import running_equal, stopped_for_good
 from headwater.runtime.sharing import looks_back
 
 
@@ -160,11 +160,12 @@ class Places:
         if _is_built(unit) and not self._has_parts(unit_id, form):
             return False
         own = self.catalog.cursor(unit_id, "start")
+        alike = running_equal(self.catalog, unit, form.digest)
         if form.kind is Kind.WHOLE:
-            return _begins(own, start) and (own == start or self._looks_back(form))
-        alike = self.catalog.members_of_digest(unit_id, form.digest)
+            lasting = own == start or self._looks_back(form)
+            return bool(alike) and _begins(own, start) and lasting
         if alike:
-            told = min((_start(query) for query in alike), default=FOREVER_AGO)
+            told = min(_start(query) for query in alike)
             if (FOREVER_AGO if start is None else start) < told:
                 return False
             if form.kind is Kind.GROUP:

@@ -54,12 +54,15 @@ class Sharing:
         return self.forms([query])[0]
 
     def forms(self, queries: Sequence[QueryRow]) -> tuple[Form, ...]:
-        """The forms of queries, in order; what they name is looked up once for all."""
+        """The forms of queries, in order, each under its result key in the place of its digest; what
+        they name is looked up once for all."""
         names = self.definitions.names
         for query in queries:
             if query.digest not in self._forms:
                 self._forms[query.digest] = form_of(_canonical(query, names))
-        return tuple(self._forms[query.digest] for query in queries)
+        return tuple(
+            replace(self._forms[query.digest], digest=query.result_key) for query in queries
+        )
 
     def forget_all_but(self, digests: Collection[str]) -> None:
         """Keep nothing in memory of queries that are gone."""
@@ -77,15 +80,14 @@ class Sharing:
         before: Plan | None,
         asked: QueryRow | None = None,
     ) -> Plan:
-        """The plan that serves the queries of a unit, those that are finished aside; `asked` is what
-        it has another unit join for it."""
-        running = [query for query in queries if query.state != "finished"] or list(queries)
-        by_digest = {query.digest: query for query in running}
-        alone = set(by_digest) == {unit.digest} and not once_shared and asked is None
-        first = next(iter(by_digest.values()))
+        """The plan that serves some queries of a unit; `asked` is what it has another unit join for
+        it."""
+        by_key = {query.result_key: query for query in queries}
+        alone = set(by_key) == {unit.digest} and not once_shared and asked is None
+        first = next(iter(by_key.values()))
         if alone or self.form(first).kind is Kind.WHOLE:
             return compiled(self.canonical(first))
-        forms = self.forms([by_digest[digest] for digest in sorted(by_digest)])
+        forms = self.forms([by_key[key] for key in sorted(by_key)])
         if forms[0].kind is Kind.GROUP:
             kept = _kept(forms, before)
             return SharedPanes(Groups(_operator(kept, before), forms, kept))
@@ -184,7 +186,7 @@ def _lists(values: Iterable[Sequence[int]]) -> pa.Array:
 
 @lru_cache(maxsize=256)
 def read_members(path: str) -> Mapping[str, Member]:
-    """The members of a version by digest."""
+    """The members of a version by result key."""
     rows = files.read_arrow(path).to_pylist()
     return {
         row["digest"]: Member(
@@ -244,16 +246,16 @@ def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | N
     """
     version = (segment.keys or {}).get(MEMBERS)
     if version is not None:
-        return members_at(catalog, query.unit_id, version).get(query.digest)
-    return EVERYTHING if founder(catalog, query.unit_id) == query.digest else None
+        return members_at(catalog, query.unit_id, version).get(query.result_key)
+    return EVERYTHING if founder(catalog, query.unit_id) == query.result_key else None
 
 
-def tells(catalog: Catalog, unit: UnitRow, digest: str) -> bool:
-    """Whether a unit has written down what its rows are to queries of that digest."""
+def tells(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
+    """Whether a unit has written down what its rows are to queries of that key."""
     cursor = catalog.cursor(unit.id, MEMBERS)
     if cursor is None:
-        return digest == unit.digest
-    return digest in members_at(catalog, unit.id, cursor["seq"])
+        return result_key == unit.digest
+    return result_key in members_at(catalog, unit.id, cursor["seq"])
 
 
 def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:

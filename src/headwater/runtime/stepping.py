@@ -44,7 +44,15 @@ from headwater.runtime.compile import (
 from headwater.runtime.compile.delta import PART
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.instants import next_instants
+from headwater.runtime.instants import (
+    INSTANTS,
+    Due,
+    due_instants,
+    earliest,
+    position,
+    reached,
+    tuples_of,
+)
 from headwater.runtime.joinorder import Ordering, Term, Tree, written_tree
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
@@ -130,7 +138,7 @@ class Unit:
 
     @property
     def serves(self) -> frozenset[str]:
-        """The digests of the queries whose results it tells."""
+        """The result keys of the queries whose results it tells."""
         if isinstance(self.plan, Shared | SharedPanes):
             return frozenset(form.digest for form in self.plan.members.forms)
         return frozenset((self.row.digest,))
@@ -172,7 +180,7 @@ class _Known:
 
     @property
     def instant(self) -> int | None:
-        """The last instant that was told."""
+        """The last instant that was told, of any set of slides."""
         return self.cursors.get("instant")
 
     @property
@@ -277,7 +285,8 @@ class Stepper:
     def _make_anew(self, unit: Unit, plan: SharedPanes, known: _Known, step: Step) -> None:
         """Panes as the queries need them now, from the tuples that were taken in before."""
         step.removed += self.catalog.segments(panes_log(unit.row.id))
-        least = None if known.instant is None else known.instant - plan.members.reach
+        seen_after = earliest(plan.rhythms, known.cursors)
+        least = None if seen_after is None else seen_after - plan.members.reach
         inputs = {}
         for alias, scan in plan.scans:
             name = stream_log(scan.stream)
@@ -289,7 +298,7 @@ class Stepper:
         if rows:
             frame, _ = delta_step(self._session(rows), plan, inputs, {}, {})
             if frame is not None:
-                seen = "TRUE" if known.instant is None else f"{TO} > {known.instant}"
+                seen = "TRUE" if seen_after is None else f"{TO} > {seen_after}"
                 self._keep(unit, step, frame.where(seen), rows, None)
 
     def _tell_missed(
@@ -318,7 +327,7 @@ class Stepper:
     def _missed(self, unit: Unit, plan: Shared, known: _Known) -> tuple[DataFrame | None, int]:
         """The results, after their starts, that queries have of tuples taken in already."""
         digests = {form.digest for form in plan.members.forms}
-        starts = [query.start_at for query in unit.queries if query.digest in digests]
+        starts = [query.start_at for query in unit.queries if query.result_key in digests]
         given = [start for start in starts if start is not None]
         start = min(given) if len(given) == len(starts) else None
         inputs = {}
@@ -343,16 +352,16 @@ class Stepper:
 
     def _panes(self, unit: Unit, plan: Panes | SharedPanes, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
-        instants = self._next_instants(unit, known, segments, plan.instants_at_once)
-        if not instants and not any(known.fresh.values()):
+        due, more = self._due(unit, plan, known, segments, plan.instants_at_once)
+        is_due = any(one.instants for one in due.values())
+        if not is_due and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
+        self._reach(unit, step, due, more, known.instant)
         if isinstance(plan, SharedPanes) or plan.are_kept:
-            last = max(
-                (s.largest_time or 0 for found in segments.values() for s in found), default=0
-            )
-            self._absorb_and_tell(unit, plan, known, instants, step, last)
-        elif instants:
+            self._absorb_and_tell(unit, plan, known, due, step)
+        elif is_due:
+            (instants,) = (one.instants for one in due.values())
             spark = self._session(_rows(segments))
             windows = self._windows(unit, known, segments, instants, spark)
             frames = {alias: held.frame for alias, held in windows.items()}
@@ -366,9 +375,8 @@ class Stepper:
         unit: Unit,
         plan: Panes | SharedPanes,
         known: _Known,
-        instants: Sequence[int],
+        due: Mapping[frozenset[int], Due],
         step: Step,
-        last_event: int,
     ) -> None:
         """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
@@ -377,27 +385,28 @@ class Stepper:
         if new is not None:
             paths += self._keep(unit, step, new, known.rows, None)
             self.at_point("unit: absorbed")
-        if not instants:
-            return
-        step.cursors[unit.row.id, "instant"] = instants[-1]
-        if paths or plan.always_tells:
+        number = max(len(one.instants) for one in due.values())
+        if number and (paths or plan.always_tells):
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
             spark = self._session(held)
             panes = self._read_panes(unit, plan, paths, spark)
-            rows = held * min(len(instants), 64)
+            rows = held * min(number, 64)
             if isinstance(plan, Panes):
-                frame = panes_step(spark, plan, panes, known.instant, instants)
+                (own,) = due.values()
+                frame = panes_step(spark, plan, panes, own.before, own.instants)
                 self._tell(unit, step, frame, known.start, rows)
             else:
-                told = told_apart(spark, plan, panes, known.instant, instants, last_event)
+                told = told_apart(spark, plan, panes, due)
                 self._tell(unit, step, told, known.start, rows, known.cursors[MEMBERS]["seq"])
 
     def _instants(self, unit: Unit, plan: Instants, known: _Known) -> Step | None:
         segments = self._segments(unit, known)
-        instants = self._next_instants(unit, known, segments, self.limits.instants_per_step)
+        due, more = self._due(unit, plan, known, segments, self.limits.instants_per_step)
+        (instants,) = (one.instants for one in due.values())
         if not instants and not any(known.fresh.values()):
             return None
         step = self._begun(unit, known)
+        self._reach(unit, step, due, more, known.instant)
         if instants:
             spark = self._session(_rows(segments))
             windows = self._windows(unit, known, segments, instants, spark)
@@ -417,7 +426,6 @@ class Stepper:
         instants: Sequence[int],
     ) -> None:
         """Write results, and what windows by rows hold after them."""
-        step.cursors[unit.row.id, "instant"] = instants[-1]
         rows = sum(held.rows for held in windows.values())
         self._tell(unit, step, frame, known.start, rows)
         for alias, scan in unit.plan.scans:
@@ -435,7 +443,7 @@ class Stepper:
         if not isinstance(unit.plan, Panes | SharedPanes) or not unit.plan.are_kept:
             return None
         live = self.catalog.segments(panes_log(unit.row.id))
-        instant = self.catalog.cursor(unit.row.id, "instant")
+        instant = earliest(unit.plan.rhythms, self.catalog.cursors(unit.row.id))
         if len(live) < self.limits.panes_merged_at or instant is None:
             return None
         step = Step({}, removed=live)
@@ -561,18 +569,39 @@ class Stepper:
             for alias, scan in unit.plan.scans
         }
 
-    def _next_instants(
+    def _due(
         self,
         unit: Unit,
+        plan: Panes | SharedPanes | Instants,
         known: _Known,
         segments: Mapping[str, tuple[Segment, ...]],
         limit: int,
-    ) -> Sequence[int]:
-        assert isinstance(unit.plan, Panes | SharedPanes | Instants)
-        since = {alias: unit.since(scan, known.start) for alias, scan in unit.plan.scans}
+    ) -> tuple[dict[frozenset[int], Due], bool]:
+        """The instants that are to be told, for each set of slides; and whether there are more."""
+        tuples = [
+            tuples_of(scan, segments[alias], unit.since(scan, known.start))
+            for alias, scan in plan.scans
+        ]
         rows = (self.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], known.after)
-        return next_instants(unit.plan.slides, segments, since, known.instant, ready, limit)
+        before = reached(plan.rhythms, known.cursors)
+        return due_instants(plan.rhythms, tuples, before, ready, limit)
+
+    def _reach(
+        self,
+        unit: Unit,
+        step: Step,
+        due: Mapping[frozenset[int], Due],
+        more: bool,
+        instant: int | None,
+    ) -> None:
+        """Note the instants that a unit has come to with a step, and whether others are due already."""
+        last = [one.instants[-1] for one in due.values() if one.instants]
+        if last:
+            step.cursors[unit.row.id, "instant"] = max(
+                last if instant is None else [instant, *last]
+            )
+        step.cursors[unit.row.id, INSTANTS] = position(due, more)
 
     def _windows(
         self,

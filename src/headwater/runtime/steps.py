@@ -36,10 +36,10 @@ from headwater.runtime.compile.sharedpanes import ALL
 from headwater.runtime.compile.windows import (
     UNTIL,
     last_multiple_of,
-    next_multiple_of,
     opened,
     with_views,
 )
+from headwater.runtime.instants import Due
 from headwater.runtime.joinorder import UNMEASURED, Ordering, Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
@@ -316,42 +316,28 @@ def told_apart(
     spark: SparkSession,
     plan: SharedPanes,
     panes: DataFrame,
-    before: int | None,
-    instants: Sequence[int],
-    last_event: int,
+    due: Mapping[frozenset[int], Due],
 ) -> DataFrame | None:
-    """What queries that share panes are told at those of the instants that are their own; None if
-    there is no such instant."""
+    """What queries that share panes are told at the instants that are due for their slides; None if
+    none is."""
     texts = []
     with _views(spark) as view:
         names = {ALL: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
         for at, telling in enumerate(plan.members.tellings):
             of_one = Panes(telling.block, telling.output)
-            own = own_instants(of_one.slides, instants, last_event)
-            if not own:
+            own = due[of_one.slides]
+            if not own.instants:
                 continue
-            known = own_before(of_one.slides, before)
-            text = plan.text(at, telling, known, own)
+            known = last_instant(of_one.slides, own.before)
+            text = plan.text(at, telling, known, own.instants)
             if of_one.reads_instants:
-                shown = view(_instants(spark, known, own))
+                shown = view(_instants(spark, known, own.instants))
                 text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
             texts.append(f"({text})")
         return spark.sql(_with(names, "\nUNION ALL\n".join(texts))) if texts else None
 
 
-def own_instants(slides: frozenset[int], instants: Sequence[int], last_event: int) -> Sequence[int]:
-    """Those of a unit's instants at which a query that slides like that is evaluated; it ends when
-    each of its slides has passed the last event."""
-    if not slides:
-        return instants
-    end = min(instants[-1], max(next_multiple_of(last_event, slide) for slide in slides))
-    if len(slides) == 1:
-        (slide,) = slides
-        return range(next_multiple_of(instants[0], slide), end + 1, slide)
-    return [t for t in instants if t <= end and any(t % slide == 0 for slide in slides)]
-
-
-def own_before(slides: frozenset[int], before: int | None) -> int | None:
+def last_instant(slides: frozenset[int], before: int | None) -> int | None:
     """The last instant of a query up to a time."""
     if before is None or not slides:
         return before

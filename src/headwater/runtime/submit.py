@@ -43,7 +43,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.lifecycle import settle
+from headwater.runtime.lifecycle import running_equal, settle
 from headwater.runtime.limits import Limits, checked
 from headwater.runtime.placing import FOREVER_AGO, Built, places, relaxed_definition
 from headwater.runtime.sharing import looks_back
@@ -151,13 +151,14 @@ def submit(
 
 @dataclass(frozen=True)
 class Joining:
-    """The unit that a query joins, why, its version, whether it has to begin earlier, and whether
-    it must not have told results of the query's time."""
+    """The unit that a query joins, why, its version, whether it has to begin earlier, and the name of
+    a query with the same results; without one, it must not have told results of the query's time."""
 
     unit_id: str
     choice: Choice | str
     version: int
     earlier: int | None
+    equal_to: str | None
     untold: bool
 
 
@@ -172,8 +173,17 @@ def _place(
         assert not isinstance(choice, str)
         return choice
     earlier = _earlier(catalog.cursor(unit_id, "start"), query.start_at)
-    untold = form.kind is Kind.GROUP and not catalog.members_of_digest(unit_id, form.digest)
-    return Joining(unit_id, choice, known.version(unit_id), earlier, untold)
+    equal_to = _equal_to(catalog, unit_id, form.digest)
+    untold = form.kind is Kind.GROUP and equal_to is None
+    return Joining(unit_id, choice, known.version(unit_id), earlier, equal_to, untold)
+
+
+def _equal_to(catalog: Catalog, unit_id: str, digest: str) -> str | None:
+    """The first query of a unit that has the same results, if it still writes them."""
+    unit = catalog.unit(unit_id)
+    equal = [] if unit is None else running_equal(catalog, unit, digest)
+    first = min(equal, key=lambda query: query.start_at or FOREVER_AGO, default=None)
+    return None if first is None else first.name
 
 
 def _founded(
@@ -218,7 +228,7 @@ def _joined(
 
         Room(catalog, definitions, sites).widen(query.name, unit_id, definitions.query(relaxed))
     row = catalog.accept_query(
-        replace(query, noted=_note(unit_id, choice)),
+        replace(query, noted=_note(unit_id, choice), equal_to=place.equal_to),
         unit_id,
         _started(unit_id, place.earlier),
         relaxed,
@@ -248,6 +258,7 @@ def _ask_part(catalog: Catalog, part: Built, unit: NewUnit) -> None:
         digest=part.canonical.digest,
         columns=[[column, at] for column, at in part.canonical.columns],
         start_at=part.start,
+        equal_to=_equal_to(catalog, upstream, part.canonical.digest),
     )
     earlier = _earlier(catalog.cursor(upstream, "start"), part.start)
     relaxed = relaxed_definition(part.choice, part.form)

@@ -146,7 +146,12 @@ _SITES: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY, _SITES)
+_RESULT_KEYS: Migration = (
+    "ALTER TABLE queries ADD COLUMN result_key TEXT NOT NULL DEFAULT ''",
+    "UPDATE queries SET result_key = digest",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY, _SITES, _RESULT_KEYS)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

@@ -79,8 +79,8 @@ class Queries(Store):
         """Add a running query to a new unit, or to the one with this id, which then runs, and set
         cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
         after its start have to be `untold`, and the unit has evaluated such an instant, if the unit
-        has another `version` than the one that was seen, or if for a new unit there is one that was
-        made after the `newest` that was seen.
+        has another `version` than the one that was seen, if the query that it is `equal_to` has left
+        or finished, or if for a new unit there is one that was made after the `newest` that was seen.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
@@ -88,10 +88,12 @@ class Queries(Store):
             _check_free(transaction, query.name)
             if isinstance(unit, str):
                 unit_id = unit
-                _join(transaction, unit, definition, version)
+                joined = _join(transaction, unit, definition, version)
+                result_key = _result_key(transaction, query, unit, joined)
             else:
                 _check_newest(transaction, newest)
                 unit_id = _create_unit(transaction, unit)
+                result_key = query.digest
             if untold:
                 _check_untold(transaction, unit_id, query.start_at)
             row = QueryRow(
@@ -108,6 +110,7 @@ class Queries(Store):
                 error="",
                 accepted_at=transaction.now,
                 lifetime=query.lifetime,
+                result_key=result_key,
             )
             transaction.connection.execute(_ADD_QUERY, vars(row))
             transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
@@ -355,8 +358,8 @@ def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
 
 def _join(
     transaction: Transaction, unit_id: str, definition: str | None, version: int | None
-) -> None:
-    """Have a unit run for a query more."""
+) -> int:
+    """Have a unit run for a query more; returns the version that it has with it."""
     known = _live_unit(transaction, unit_id)
     if version not in (None, known.version):
         raise Overtaken(f"unit {unit_id} has version {known.version}, not {version}")
@@ -366,6 +369,27 @@ def _join(
     if known.state != "running":
         values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
     _change_members(transaction, unit_id, **values)
+    return known.version + 1
+
+
+def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:
+    """The name under which a unit writes the rows of a query that joins it.
+
+    Without an equal that runs it is a new one, never used in this unit: the log may still hold rows
+    of an equal query that has left, and what the unit missed since then is computed for this one.
+    """
+    if query.equal_to is None:
+        return f"{query.digest}#{version}"
+    same = sa.select(_Q.c.result_key).where(
+        _Q.c.name == query.equal_to,
+        _Q.c.unit_id == unit_id,
+        _Q.c.digest == query.digest,
+        _Q.c.state != "dropped",
+    )
+    found = transaction.connection.scalar(same)
+    if found is None:
+        raise Overtaken(f"query {query.equal_to} has left unit {unit_id}")
+    return str(found)
 
 
 def _create_unit(transaction: Transaction, unit: NewUnit) -> str:

@@ -170,7 +170,8 @@ class UnitRow:
 @dataclass(frozen=True)
 class NewQuery:
     """A query to accept. No start means all of the input, no end means for ever; why it is where it
-    is can be `noted`, as the detail of an event."""
+    is can be `noted`, as the detail of an event. `equal_to` names a query of the unit that it joins
+    whose results are its own too."""
 
     name: str
     definition: str
@@ -181,11 +182,17 @@ class NewQuery:
     end_at: int | None = None
     lifetime: int | None = None
     noted: Json = None
+    equal_to: str | None = None
 
 
 @dataclass(frozen=True)
 class QueryRow:
-    """An accepted query; the end of one with a lifetime is not known before its first data."""
+    """An accepted query; the end of one with a lifetime is not known before its first data.
+
+    `result_key` is the name under which its unit writes its rows. Equal queries that run together
+    have the same; one that comes after its equals have left has another, as their rows are still
+    in the log of the unit and would count twice.
+    """
 
     name: str
     spelled: str
@@ -200,6 +207,7 @@ class QueryRow:
     error: str
     accepted_at: float
     lifetime: int | None
+    result_key: str
 
     @property
     def hidden(self) -> bool:

@@ -124,6 +124,7 @@ queries = Table(
     Column("error", Legible),
     Column("accepted_at", Double),
     Column("lifetime", BigInteger),
+    Column("result_key", Text),
 )
 
 members = Table("members", metadata, _key("unit_id"), _key("query"))

@@ -7,7 +7,7 @@ and what entered or left between two instants is a sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,6 +67,12 @@ class Instants:
     def slides(self) -> frozenset[int]:
         return slides(self.query.root)
 
+    @property
+    def rhythms(self) -> Mapping[frozenset[int], bool]:
+        """Its slides, and whether it emits rows at every instant, also where all windows are empty."""
+        emits = self.query.output is Output.RSTREAM and not _is_empty_over_nothing(self.query.root)
+        return {self.slides: emits}
+
     def text(self, after: int) -> str:
         """SQL of the rows told at instants later than `after`: `_tau`, c0, c1, .."""
         body = _InstantWriter(self, self.query.output is not Output.RSTREAM).relation(
@@ -81,6 +87,26 @@ class Instants:
             f"SELECT r._t, i.next AS _next, {listed} FROM {body} r JOIN instants i ON r._t = i.t"
         )
         return told(self.query.output, states, names, after, identity=["_id"])
+
+
+def _is_empty_over_nothing(relation: Relation) -> bool:
+    """Whether a relation has no row for certain while all its windows are empty."""
+    match relation:
+        case Scan():
+            return True
+        case TableScan():
+            return False
+        case Join():
+            return any(map(_is_empty_over_nothing, relation.inputs))
+        case OuterJoin():
+            left = _is_empty_over_nothing(relation.left)
+            return left and (not relation.full or _is_empty_over_nothing(relation.right))
+        case SemiJoin():
+            return _is_empty_over_nothing(relation.left)
+        case Aggregate():
+            return bool(relation.keys) and _is_empty_over_nothing(relation.input)
+        case _:
+            return all(map(_is_empty_over_nothing, relation.inputs))
 
 
 def _flat(column: Column) -> str:

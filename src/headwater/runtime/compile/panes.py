@@ -11,7 +11,7 @@ with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,6 +94,16 @@ class Panes:
     def always_tells(self) -> bool:
         """Whether something may be told though there is no pane: a count of nothing."""
         return not self.keys
+
+    @property
+    def always_emits(self) -> bool:
+        """Whether there is a row at every instant, also where all windows are empty."""
+        return self.always_tells and self.output is Output.RSTREAM
+
+    @property
+    def rhythms(self) -> Mapping[frozenset[int], bool]:
+        """Its slides, and whether it emits a row at every instant."""
+        return {self.slides: self.always_emits}
 
     @cached_property
     def keys(self) -> tuple[Expr, ...]:

@@ -7,7 +7,7 @@ are the same for all, and panes are as for one query. Each telling reads the pan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,6 +94,16 @@ class SharedPanes:
     def always_tells(self) -> bool:
         """Whether something may be told though there is no pane: a count of nothing."""
         return any(not telling.keys for telling in self.members.tellings)
+
+    @cached_property
+    def rhythms(self) -> Mapping[frozenset[int], bool]:
+        """The sets of slides by which tellings are evaluated, and whether one of them tells something
+        at every instant, however empty its window is."""
+        plans = [Panes(telling.block, telling.output) for telling in self.members.tellings]
+        return {
+            slides: any(plan.always_emits for plan in plans if plan.slides == slides)
+            for slides in dict.fromkeys(plan.slides for plan in plans)
+        }
 
     @property
     def instants_at_once(self) -> int:

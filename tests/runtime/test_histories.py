@@ -1,0 +1,87 @@
+"""Whatever happens to a state, every query has the rows that it would have alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_helpers import opened
+from histories import check_history
+
+from headwater.runtime import housekeeping
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
+    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_histories(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_history(spark, tmp_path, seed, actions=25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_random_histories_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_history(spark, tmp_path, seed, actions=40)
+
+
+STREAM = (
+    "CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts "
+    "FROM files(path => '{folder}', format => 'json');"
+)
+COUNT = "SELECT COUNT(*) AS c FROM s [RANGE 1 HOUR SLIDE {slide}]"
+
+
+def until_idle(headwater: Any) -> None:
+    while headwater.engine.tick() or headwater.engine.end_finite_streams():
+        pass
+
+
+def _minutes(headwater: Any, name: str) -> list[int]:
+    return sorted(row["_tau"].minute for row in headwater.query(name).results())
+
+
+def test_files_of_the_next_day_for_queries_that_slide_differently(
+    spark: Any, tmp_path: Path
+) -> None:
+    """The coarse one is evaluated further ahead when the stream ends; the fine one must go on from
+    where it was, not from there."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(STREAM.format(folder=folder))
+        headwater.execute(f"CREATE QUERY fine AS {COUNT.format(slide='1 MINUTE')}")
+        headwater.execute(f"CREATE QUERY coarse AS {COUNT.format(slide='10 MINUTES')}")
+        assert len(headwater.catalog.units()) == 1
+        (folder / "1.json").write_text('{"v": 1, "ts": "2026-03-01T12:01:24Z"}\n')
+        until_idle(headwater)
+        assert len(list(headwater.query("fine").results())) == 1
+        (folder / "2.json").write_text('{"v": 2, "ts": "2026-03-01T12:20:00Z"}\n')
+        until_idle(headwater)
+        minutes = {name: _minutes(headwater, name) for name in ("fine", "coarse")}
+        assert minutes == {"fine": list(range(2, 21)), "coarse": [10, 20]}
+
+
+def test_an_equal_query_comes_after_the_first_has_left(spark: Any, tmp_path: Path) -> None:
+    """Rows of the one that left are still in the log of the unit, and do not count twice."""
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(
+            "CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts LATENESS 1 MINUTE FROM CLIENT;"
+            "CREATE QUERY first AS SELECT v FROM s WHERE v > 1;"
+            "CREATE QUERY other AS SELECT v FROM s WHERE v > 2;"
+        )
+        headwater.push("s", [(v, v * 1_000_000) for v in range(5)])
+        until_idle(headwater)
+        headwater.execute("DROP QUERY first")
+        until_idle(headwater)
+        headwater.execute("CREATE QUERY again AS SELECT v FROM s WHERE v > 1;")
+        until_idle(headwater)
+        headwater.push("s", [(9, 9_000_000)])
+        until_idle(headwater)
+        assert sorted(row["v"] for row in headwater.query("again").results()) == [2, 3, 4, 9]
