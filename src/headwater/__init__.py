@@ -6,8 +6,9 @@ The names below are the whole Python interface; each is loaded when it is first 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from headwater.lazy import exported
 
 if TYPE_CHECKING:
     from headwater.algebra.canonical import canonicalize
@@ -29,24 +30,18 @@ __all__ = [
     "parse_query",
 ]
 
-_HOMES = {
-    "CqlError": ("headwater.errors", "CqlError"),
-    "HeadwaterError": ("headwater.errors", "HeadwaterError"),
-    "canonicalize": ("headwater.algebra.canonical", "canonicalize"),
-    "evaluate": ("headwater.reference", "evaluate"),
-    "open": ("headwater.runtime.api", "open_state"),
-    "parse": ("headwater.cql", "parse"),
-    "parse_query": ("headwater.cql", "parse_query"),
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headwater' has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    value: object = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+__getattr__ = exported(
+    __name__,
+    {
+        "CqlError": "headwater.errors",
+        "HeadwaterError": "headwater.errors",
+        "canonicalize": "headwater.algebra.canonical",
+        "evaluate": "headwater.reference",
+        "open": "headwater.runtime.api:open_state",
+        "parse": "headwater.cql",
+        "parse_query": "headwater.cql",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -16,14 +16,15 @@ from headwater.algebra.types import Value
 from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
 from headwater.reuse import form_of, operator_of
+from headwater.reuse.member import CLASS, SHAPE
 from headwater.reuse.members import Members
 from headwater.runtime import files
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import NewSegment, members_log, stream_log, unit_log
-from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.push import segment
-from headwater.runtime.sharing import MEMBERS, write_members
+from headwater.runtime.sharing import write_members
 from headwater.runtime.sparksql import arrow_type
+from headwater.runtime.subscribers import MEMBERS
 
 Rows = list[tuple[Value, ...]]
 

@@ -17,7 +17,7 @@ from headwater.cli.view import View
 from headwater.runtime.catalog import plan_owner, stream_log
 from headwater.runtime.measure import Meter, Watch
 from headwater.runtime.overview import Observer
-from headwater.runtime.pacing import WAITS
+from headwater.runtime.rates import WAITS
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from headwater.errors import NetworkError
 from headwater.network import COSMOS, COSMOS_DISSEMINATION, STREAMREUSE, Shape, Tier, transit_stub
-from headwater.network.transit_stub import ACCESS, BACKBONE, LOCAL
+from headwater.network.transit_stubs import ACCESS, BACKBONE, LOCAL
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from headwater.runtime.claims import Claims
 from headwater.runtime.connectors import RateOptions
 from headwater.runtime.delivery import delivery, sink_owner
 from headwater.runtime.engine import LONGEST_BACKOFF, Engine, Limits
-from headwater.runtime.measure import decayed
 from headwater.runtime.overview import holders
+from headwater.runtime.rates import decayed
 from headwater.runtime.scheduling import Expected, Pending, Scheduler
 from headwater.runtime.sinks import LONGEST_WAIT
 from headwater.runtime.sources.rate import Rate

@@ -22,14 +22,12 @@ from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Statistic, plan_owner, stream_log
 from headwater.runtime.measure import (
     PARTS,
-    RATE_SECONDS,
     RECENT,
     Meter,
     Watch,
-    arrived,
-    decayed,
     smoothed,
 )
+from headwater.runtime.rates import RATE_SECONDS, arrived, decayed
 from strategies import SOURCES
 
 # ---- clocks and means

@@ -14,7 +14,8 @@ from engine_helpers import opened, settle
 from headwater.runtime.api import open_state
 from headwater.runtime.catalog import stream_log
 from headwater.runtime.limits import Limits
-from headwater.runtime.pacing import WAITS, Behind, slowest, within_rows
+from headwater.runtime.pacing import Behind, slowest, within_rows
+from headwater.runtime.rates import WAITS
 
 
 def write(folder: Path, name: str, rows: int, first: int = 0) -> str:

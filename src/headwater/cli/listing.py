@@ -20,7 +20,6 @@ from headwater.algebra.times import format_timestamp
 from headwater.cli.files import fail
 from headwater.cli.formats import Format, What, counted, json_line
 from headwater.cli.tables import console, table
-from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import nearest
 from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
 from headwater.runtime.overview import Observer, Overview, holders
@@ -371,6 +370,8 @@ def _check_name(kind: str, name: str | None, known: Sequence[str] | dict[str, st
 
 def _source(definition: str) -> str:
     """Where a stream or table reads from, in a few words."""
+    from headwater.cql import CreateStream, CreateTable, parse  # which takes longer than the rest
+
     (statement,) = parse(definition)
     assert isinstance(statement, CreateStream | CreateTable)
     if statement.source is None:

@@ -12,7 +12,16 @@ import typer
 
 from headwater.cli.files import WRONG, Source, fail, read
 from headwater.cli.formats import Format, RowFormat, What, counted, json_line
-from headwater.cli.state import DEFAULT, CatalogUrl, State, failures, opened
+from headwater.cli.state import (
+    DEFAULT,
+    CatalogUrl,
+    State,
+    exists,
+    failures,
+    no_state,
+    opened,
+    run_again,
+)
 
 app = typer.Typer()
 
@@ -159,11 +168,20 @@ def submit(
     state: State = DEFAULT,
     catalog_url: CatalogUrl = None,
 ) -> None:
-    """Carry out statements on a state, whether or not an engine runs on it now."""
+    """Carry out statements on a state, whether or not an engine runs on it now; the state is created if
+    there is none."""
     if (file is None) == (execute is None):
         fail("name a file with statements, or give them with --execute")
     source = read(file) if file else Source("--execute", execute or "", Path("-"))
-    with opened(state, catalog_url, source) as catalog:
+    with failures(source):
+        is_new = not exists(state, catalog_url)
+        if is_new:
+            from headwater.cql import CreateStream, CreateTable, parse
+
+            # A text with a mistake, or about what is not there, creates nothing.
+            if not any(isinstance(s, CreateStream | CreateTable) for s in parse(source.text)):
+                no_state(state, catalog_url)
+    with opened(state, catalog_url, source, create=is_new) as catalog:
         from headwater.runtime.definitions import Definitions
         from headwater.runtime.scripts import execute as carry_out
 
@@ -175,6 +193,8 @@ def submit(
             typer.echo(one.sentence, err=one.refused)
         if any(one.refused for one in done):
             raise typer.Exit(WRONG)
+        if is_new:
+            typer.echo(f"created {state}; {run_again(state, catalog_url)} runs it", err=True)
 
 
 @app.command()

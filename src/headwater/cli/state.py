@@ -91,19 +91,26 @@ def exists(state: Path, url: str | None = None) -> bool:
 
 @contextmanager
 def opened(
-    state: Path, url: str | None = None, source: Source | None = None, files: bool = False
+    state: Path,
+    url: str | None = None,
+    source: Source | None = None,
+    files: bool = False,
+    create: bool = False,
 ) -> Iterator[Catalog]:
-    """The catalog of a state; ends the command if there is none, or on a failure.
+    """The catalog of a state; ends the command if there is none and none is to be created, or on a
+    failure.
 
     `files` is for commands that touch the log: its directory has to be the right one.
     """
     with failures(source):
-        if not exists(state, url):
+        if not create and not exists(state, url):
             no_state(state, url)
         from headwater.runtime.catalog import Catalog
-        from headwater.runtime.place import check_place
+        from headwater.runtime.place import check_place, made
 
-        with Catalog.open(url or state, create=False) as catalog:
+        if create:
+            made(state)
+        with Catalog.open(url or state, create=create) as catalog:
             if files or url is None:
                 check_place(catalog, state)
             yield catalog
@@ -115,7 +122,7 @@ def no_state(state: Path, url: str | None) -> NoReturn:
 
     again = run_again(state, url, "FILE.cql")
     where = f"catalog in {without_password(url)}" if url else f"state in {state}"
-    fail(f"there is no {where}: {again} creates it")
+    fail(f"there is no {where}: {again} creates it and runs it, headwater submit creates it")
 
 
 def run_again(state: Path, url: str | None = None, *words: str) -> str:

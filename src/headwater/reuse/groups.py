@@ -24,7 +24,7 @@ from headwater.algebra.simplify import text
 from headwater.algebra.types import BOOLEAN, Type
 from headwater.algebra.windows import Range
 from headwater.reuse.form import Bound, Form
-from headwater.reuse.members import Member
+from headwater.reuse.member import Member
 from headwater.reuse.operator import Operator
 from headwater.reuse.shapes import Table, tables
 

@@ -17,8 +17,9 @@ from headwater.algebra.simplify import text
 from headwater.algebra.types import BIGINT
 from headwater.algebra.windows import Range
 from headwater.reuse.form import Bound, Form
+from headwater.reuse.member import Member
 from headwater.reuse.operator import Operator
-from headwater.reuse.shapes import Ranges, Table, tables
+from headwater.reuse.shapes import Table, tables
 
 Slides = tuple[int | None, ...]
 """By what the windows of a query slide, source by source."""
@@ -34,24 +35,6 @@ class Shape:
     slides: Slides
     terms: tuple[Expr, ...]
     table: Table[str]
-
-
-@dataclass(frozen=True)
-class Member:
-    """The rows that are a query's results: classes of a shape; and where its items are."""
-
-    shape: int
-    classes: Ranges
-    items: tuple[int, ...]
-
-
-EVERYTHING = Member(-1, (), ())
-"""One whose rows are all there are."""
-
-
-def place(member: Member, item: int) -> int:
-    """The column in which an item of a query is told."""
-    return item if member == EVERYTHING else member.items[item]
 
 
 @dataclass(frozen=True)

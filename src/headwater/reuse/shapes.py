@@ -17,13 +17,12 @@ from typing import Generic, TypeVar
 
 from headwater.algebra.domain import Cut, Domain, before
 from headwater.algebra.types import Type, Value
+from headwater.reuse.member import Ranges
 
 MOST_CELLS = 200_000
 """Queries of one shape that want more cells together are told apart in several tables."""
 
 K = TypeVar("K", bound=Hashable)
-Ranges = tuple[tuple[int, int], ...]
-"""Numbers as stretches, both ends in."""
 
 
 @dataclass(frozen=True)

@@ -52,14 +52,15 @@ from headwater.runtime.lifecycle import (
 )
 from headwater.runtime.limits import Limits, Setting, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
-from headwater.runtime.overview import count_rows
 from headwater.runtime.push import stream_folder
 from headwater.runtime.rounds import PATIENCE, Round
+from headwater.runtime.rowcounts import count_rows
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
-from headwater.runtime.sharing import MEMBERS, Sharing, tells
+from headwater.runtime.sharing import Sharing
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sites.here import Here
 from headwater.runtime.stepping import Step, Stepper, Unit
+from headwater.runtime.subscribers import MEMBERS, tells
 from headwater.schedule import policy_named
 
 log = logging.getLogger("headwater")

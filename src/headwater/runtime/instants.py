@@ -24,6 +24,7 @@ from headwater.runtime import files
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import TIME
 from headwater.runtime.compile.windows import next_multiple_of
+from headwater.runtime.unit_progress import INSTANTS
 
 FAR = 2**62
 
@@ -37,10 +38,6 @@ class Due:
 
 
 # ---- how far a unit has come
-
-INSTANTS = "instants"
-"""The cursor of a unit with the last instant that was told for each set of slides, and whether others
-are due that its last step had to leave to the next. (`instant` is the last one of all.)"""
 
 Rhythms = Mapping[frozenset[int], bool]
 
@@ -65,11 +62,6 @@ def position(due: Mapping[frozenset[int], Due], more: bool) -> dict[str, Any]:
         for slides, one in due.items()
     }
     return {"reached": told, "more": more}
-
-
-def is_more_due(position: Any) -> bool:
-    """Whether instants are due that the last step of a unit left to the next, by its cursor."""
-    return position is not None and bool(position["more"])
 
 
 def _key(slides: frozenset[int]) -> str:

@@ -22,8 +22,9 @@ from headwater.runtime.faults import check, reason
 from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import reopen
 from headwater.runtime.limits import Limits
-from headwater.runtime.pacing import WAITS, slowest
+from headwater.runtime.pacing import slowest
 from headwater.runtime.push import append, stream_folder
+from headwater.runtime.rates import WAITS
 from headwater.runtime.sites.here import Here
 from headwater.runtime.sources import Files, Source, Sources
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable

@@ -8,13 +8,12 @@ and every so many after it are asked.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.runtime.catalog import LONGEST_LEASE, Catalog, Json, Statistic, plan_owner
+from headwater.runtime.catalog import Catalog, Json, plan_owner
 from headwater.runtime.joinorder import Term, selectivities
 from headwater.runtime.profile import measured_plan
 from headwater.runtime.scheduling import Expected, expected
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 WEIGHT = 0.2
 """The part that the newest step has in a smoothed value."""
-
-RATE_SECONDS = 10.0
-"""Rates are of about so many last seconds."""
 
 RECENT = 100
 """Of how many last steps the seconds are kept one by one."""
@@ -58,24 +54,6 @@ class Watch:
 def smoothed(before: float | None, value: float) -> float:
     """The mean in which the newest value has its weight and older ones ever less."""
     return value if before is None else before + WEIGHT * (value - before)
-
-
-def decayed(rate: Statistic | None, now: float) -> float:
-    """A rate as it is now, when nothing came since it was written; one that was written by a clock far
-    ahead says nothing."""
-    if rate is None or rate.updated_at > now + LONGEST_LEASE:
-        return 0.0
-    return rate.value * math.exp(-max(0.0, now - rate.updated_at) / RATE_SECONDS)
-
-
-def arrived(known: Mapping[str, Statistic], rows: int, size: int, now: float) -> dict[str, float]:
-    """The statistics of a stream that takes in so many rows and bytes."""
-    batches = known.get("batches")
-    return {
-        "batches": 1.0 + (batches.value if batches else 0.0),
-        "rows_rate": decayed(known.get("rows_rate"), now) + rows / RATE_SECONDS,
-        "bytes_rate": decayed(known.get("bytes_rate"), now) + size / RATE_SECONDS,
-    }
 
 
 def responses(

@@ -7,16 +7,12 @@ that is replayed at any speed.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import CatalogError
-from headwater.reuse.members import EVERYTHING, Member
-from headwater.runtime import files
+from headwater.reuse.member import EVERYTHING
 from headwater.runtime.catalog import (
     LONGEST_LEASE,
     Catalog,
@@ -31,13 +27,14 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.claims import is_dead
-from headwater.runtime.compile.shared import CLASS, SHAPE
 from headwater.runtime.delivery import delivery
-from headwater.runtime.instants import INSTANTS, is_more_due
-from headwater.runtime.measure import decayed
-from headwater.runtime.pacing import WAITS
+from headwater.runtime.rates import WAITS, decayed
 from headwater.runtime.scheduling import Pending, expected, pending
-from headwater.runtime.sharing import member_of
+from headwater.runtime.subscribers import member_of
+from headwater.runtime.unit_progress import INSTANTS, is_more_due
+
+if TYPE_CHECKING:
+    from headwater.runtime.rowcounts import Counted
 
 
 @dataclass(frozen=True)
@@ -203,6 +200,8 @@ class Observer:
                 return segment.rows
         key = (segment.id, start, end)
         if key not in self._counted:
+            from headwater.runtime.rowcounts import count_rows  # only now, as it loads Arrow
+
             self._counted[key] = count_rows(segment.path, start, end, member != EVERYTHING)
         return self._counted[key].of(member)
 
@@ -310,46 +309,6 @@ class _Backlogs:
 
 def _reached(cursors: Mapping[str, Any], log: str) -> Mapping[str, Any]:
     return cursors.get(log) or {}
-
-
-@dataclass(frozen=True)
-class Counted:
-    """The rows of a segment, and where it is shared those of each class, in order of class."""
-
-    rows: int
-    classes: tuple[tuple[int, int], ...] = ()
-    counts: tuple[int, ...] = ()
-
-    def of(self, member: Member) -> int:
-        """How many of them are a member's."""
-        if member == EVERYTHING:
-            return self.rows
-        found = 0
-        for low, high in member.classes:
-            first = bisect_left(self.classes, (member.shape, low))
-            found += sum(self.counts[first : bisect_right(self.classes, (member.shape, high))])
-        return found
-
-
-def count_rows(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
-    """The rows of a file of results after a start and up to an end; none if it is gone."""
-    try:
-        table = files.read_arrow(path, ["_tau", *([SHAPE, CLASS] if shared else [])])
-    except OSError:  # removed while we looked
-        return Counted(0)
-    tau = table["_tau"]
-    kept = pc.is_valid(tau)
-    if start is not None:
-        kept = pc.and_(kept, pc.greater(tau, start))
-    if end is not None:
-        kept = pc.and_(kept, pc.less_equal(tau, end))
-    table = table.filter(kept)
-    if not shared:
-        return Counted(table.num_rows)
-    groups = table.group_by([SHAPE, CLASS]).aggregate([([], "count_all")])
-    groups = groups.sort_by([(SHAPE, "ascending"), (CLASS, "ascending")])
-    classes = zip(groups[SHAPE].to_pylist(), groups[CLASS].to_pylist(), strict=True)
-    return Counted(table.num_rows, tuple(classes), tuple(groups["count_all"].to_pylist()))
 
 
 def holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, float]:

@@ -15,9 +15,6 @@ import pyarrow.parquet as pq
 
 from headwater.runtime.catalog import Catalog, stream_log
 
-WAITS = "waits"
-"""The statistic of a stream's log that is 1 while the stream waits, and 0 otherwise."""
-
 LEAST_BYTES = 2
 """No row of a text file has less."""
 

@@ -25,7 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import ARRIVAL, TIME
-from headwater.runtime.measure import arrived
+from headwater.runtime.rates import arrived
 from headwater.runtime.sparksql import arrow_type
 
 Record = Mapping[str, object] | Sequence[object]

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from headwater.algebra.expressions import Column
 from headwater.algebra.types import Type, Value
 from headwater.reference import Result
-from headwater.reuse.members import place
+from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member, place
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
-from headwater.runtime.sharing import member_of, wanted
+from headwater.runtime.subscribers import member_of
 
 Row = dict[str, Value]
 
@@ -76,3 +76,14 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment) -> pa.Tabl
     columns = {name: table[f"c{place(member, at)}"] for name, at in query.columns}
     tau = table["_tau"].cast(pa.timestamp("us", tz="UTC"))
     return pa.table({**columns, "_tau": tau})
+
+
+def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
+    """Which rows of a table are a member's; None if all."""
+    if member == EVERYTHING:
+        return None
+    found = pc.not_equal(table[SHAPE], table[SHAPE])
+    for low, high in member.classes:
+        stretch = pc.and_(pc.greater_equal(table[CLASS], low), pc.less_equal(table[CLASS], high))
+        found = pc.or_(found, stretch)
+    return pc.and_(found, pc.equal(table[SHAPE], member.shape))

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
+from functools import reduce
 from pathlib import Path
-from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Namespace, Stream
@@ -26,18 +23,12 @@ from headwater.cql import CreateQuery, parse
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
 from headwater.reuse.form import source_name
 from headwater.reuse.groups import Groups
-from headwater.reuse.members import EVERYTHING, Member, Members
+from headwater.reuse.members import Members
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
+from headwater.runtime.catalog import QueryRow, UnitRow
 from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
-from headwater.runtime.compile.shared import CLASS, SHAPE, Part
+from headwater.runtime.compile.shared import Part
 from headwater.runtime.definitions import Definitions
-
-K = TypeVar("K")
-
-MEMBERS = "members"
-"""The cursor of a unit that tells its newest version of members, and the key by which a segment
-names the one it was written with."""
 
 TIGHTENED_AT = 8
 """An operator is made anew, and tighter, when one of so many of its queries has left."""
@@ -160,9 +151,6 @@ def serving(forms: Sequence[Form]) -> Operator:
     return reduce(relaxed, forms[1:], operator_of(forms[0]))
 
 
-# ---- versions of members
-
-
 def write_members(members: Members | Groups, folder: Path) -> files.Written:
     """A version of members as a file."""
     found = members.members
@@ -182,88 +170,3 @@ def write_members(members: Members | Groups, folder: Path) -> files.Written:
 
 def _lists(values: Iterable[Sequence[int]]) -> pa.Array:
     return pa.array([list(value) for value in values], pa.list_(pa.int64()))
-
-
-@lru_cache(maxsize=256)
-def read_members(path: str) -> Mapping[str, Member]:
-    """The members of a version by result key."""
-    rows = files.read_arrow(path).to_pylist()
-    return {
-        row["digest"]: Member(
-            row["shape"], tuple(zip(row["first"], row["last"], strict=True)), tuple(row["items"])
-        )
-        for row in rows
-    }
-
-
-MOST_KNOWN = 1_000
-
-
-@dataclass
-class _Known:
-    """What never changes of a catalog's units: where their versions are, whom they were made for."""
-
-    files: dict[tuple[str, int], str] = field(default_factory=dict)
-    founders: dict[str, str] = field(default_factory=dict)
-
-
-_known: WeakKeyDictionary[Catalog, _Known] = WeakKeyDictionary()
-
-
-def members_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Member]:
-    """The members of a unit in a version; none if the unit was dropped."""
-    known = _known.setdefault(catalog, _Known()).files
-    key = (unit_id, version)
-    if key not in known:
-        found = catalog.segments(members_log(unit_id), version - 1, version)
-        if not found:
-            return {}
-        _remember(known, key, found[0].path)
-    return read_members(known[key])
-
-
-def founder(catalog: Catalog, unit_id: str) -> str | None:
-    """The digest of the query that a unit was made for."""
-    known = _known.setdefault(catalog, _Known()).founders
-    if unit_id not in known:
-        unit = catalog.unit(unit_id)
-        if unit is None:
-            return None
-        _remember(known, unit_id, unit.digest)
-    return known[unit_id]
-
-
-def _remember(known: dict[K, str], key: K, value: str) -> None:
-    if len(known) >= MOST_KNOWN:
-        known.clear()
-    known[key] = value
-
-
-def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | None:
-    """What a query has in a segment of its unit's log; None if nothing.
-
-    A segment without a version has the rows of the query that the unit was made for, and no others.
-    """
-    version = (segment.keys or {}).get(MEMBERS)
-    if version is not None:
-        return members_at(catalog, query.unit_id, version).get(query.result_key)
-    return EVERYTHING if founder(catalog, query.unit_id) == query.result_key else None
-
-
-def tells(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
-    """Whether a unit has written down what its rows are to queries of that key."""
-    cursor = catalog.cursor(unit.id, MEMBERS)
-    if cursor is None:
-        return result_key == unit.digest
-    return result_key in members_at(catalog, unit.id, cursor["seq"])
-
-
-def wanted(table: pa.Table, member: Member) -> pa.ChunkedArray | None:
-    """Which rows of a table are a member's; None if all."""
-    if member == EVERYTHING:
-        return None
-    found = pc.not_equal(table[SHAPE], table[SHAPE])
-    for low, high in member.classes:
-        stretch = pc.and_(pc.greater_equal(table[CLASS], low), pc.less_equal(table[CLASS], high))
-        found = pc.or_(found, stretch)
-    return pc.and_(found, pc.equal(table[SHAPE], member.shape))

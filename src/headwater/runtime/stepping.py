@@ -45,7 +45,6 @@ from headwater.runtime.compile.delta import PART
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import (
-    INSTANTS,
     Due,
     due_instants,
     earliest,
@@ -59,14 +58,7 @@ from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sharing import (
-    MEMBERS,
-    looks_back,
-    member_of,
-    members_at,
-    serving,
-    write_members,
-)
+from headwater.runtime.sharing import looks_back, serving, write_members
 from headwater.runtime.sources import read_table
 from headwater.runtime.steps import (
     Input,
@@ -84,6 +76,8 @@ from headwater.runtime.steps import (
     read_panes,
     told_apart,
 )
+from headwater.runtime.subscribers import MEMBERS, member_of, members_at
+from headwater.runtime.unit_progress import INSTANTS
 
 POOLS = 16
 """Spark shares its slots fairly between so many pools of jobs; Spark never forgets a pool."""

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
-from headwater.reuse.members import EVERYTHING, Member, place
+from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member, place
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import (
     ARRIVAL,
@@ -30,7 +30,7 @@ from headwater.runtime.compile import (
     SharedPanes,
 )
 from headwater.runtime.compile.delta import BAND, PART, Views, band_of
-from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE
+from headwater.runtime.compile.shared import CONSTANTS
 from headwater.runtime.compile.shared import Part as Joined
 from headwater.runtime.compile.sharedpanes import ALL
 from headwater.runtime.compile.windows import (

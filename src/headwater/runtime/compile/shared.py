@@ -18,6 +18,7 @@ from headwater.algebra.domain import value_at
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
+from headwater.reuse.member import CLASS, SHAPE
 from headwater.reuse.members import HELD, Members, Shape
 from headwater.reuse.shapes import Axis, Table
 from headwater.runtime.compile.delta import PART, Delta, Views, dotted
@@ -32,8 +33,6 @@ from headwater.runtime.sparksql import arrow_type, quoted, sql
 
 CONSTANTS = "constants"
 """The view of the arrays, in one row."""
-
-SHAPE, CLASS = "_shape", "_class"
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.predicate import ANYTHING
 from headwater.algebra.windows import Range
 from headwater.reuse.groups import Groups, Telling
+from headwater.reuse.member import CLASS, SHAPE
 from headwater.runtime.compile.delta import Delta, Views
 from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial
-from headwater.runtime.compile.shared import CLASS, CONSTANTS, SHAPE, arrays, cell, is_found, search
+from headwater.runtime.compile.shared import CONSTANTS, arrays, cell, is_found, search
 from headwater.runtime.compile.windows import TIME, last_multiple, next_multiple, with_views
 from headwater.runtime.sparksql import quoted, spark_type, sql
 

@@ -30,7 +30,7 @@ from headwater.runtime.catalog import (
     link_owner,
 )
 from headwater.runtime.claims import repeated
-from headwater.runtime.measure import arrived
+from headwater.runtime.rates import arrived
 from headwater.runtime.sites.deployment import held_as
 
 SEEN_EVERY = 2.0

@@ -16,7 +16,7 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.measure import decayed
+from headwater.runtime.rates import decayed
 from headwater.runtime.sites.deployment import deployed, present
 from headwater.runtime.sites.needs import Need, estimated, measured, rates_of
 from headwater.runtime.sites.planning import Room

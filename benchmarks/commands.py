@@ -1,0 +1,88 @@
+"""CPU seconds of the commands that need no Spark, on a small state.
+
+Each command is run several times and the least is taken, as other work on the machine only adds. With
+`--against SRC`, the sources of another version, both are run and must print the same; the last line is
+by how many times less they take in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[1] / "src"
+QUERIES = """
+CREATE STREAM s (a INT, b INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM t (a INT, c STRING, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY few AS SELECT a, b FROM s [RANGE 1 MINUTE] WHERE a > 3;
+CREATE QUERY counted AS SELECT a, COUNT(*) AS n FROM s [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY a;
+CREATE QUERY joined AS SELECT s.a, t.c FROM s [RANGE 1 MIN], t [RANGE 1 MIN] WHERE s.a = t.a;
+"""
+STATE = "--state {state}"
+COMMANDS = {
+    "--help": "",
+    "show queries": STATE,
+    "show streams": STATE,
+    "show units": STATE,
+    "status": STATE,
+    "results few": STATE,
+    "submit {file}": STATE,
+    "check {file}": "",
+}
+
+
+def cpu_seconds(sources: Path, words: list[str], runs: int) -> tuple[float, str]:
+    """The least CPU seconds of a command, and what it prints."""
+    command = [sys.executable, "-m", "headwater", *words]
+    environment = os.environ | {"PYTHONPATH": str(sources)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it is where Headwater is installed
+    environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "headwater-bytecode")
+    times, printed = [], ""
+    for _ in range(runs + 1):  # the first writes the bytecode
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as done:
+            assert done.stdout is not None
+            printed = done.stdout.read()
+            _, status, used = os.wait4(done.pid, 0)
+            done.returncode = os.waitstatus_to_exitcode(status)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+        times.append(used.ru_utime + used.ru_stime)
+    return min(times), printed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", type=Path, help="the sources (src) of another version")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file, state = Path(folder) / "queries.cql", Path(folder) / "state"
+        file.write_text(QUERIES)
+        make = f"import headwater; headwater.open({str(state)!r}).execute({QUERIES!r})"
+        subprocess.run(
+            [sys.executable, "-c", make], check=True, env=os.environ | {"PYTHONPATH": str(SOURCES)}
+        )
+        now_all = before_all = 0.0
+        print(f"{'command':<16}{'seconds':>9}{'before':>9}")
+        for name, options in COMMANDS.items():
+            words = f"{name} {options}".format(state=state, file=file).split()
+            now, printed = cpu_seconds(SOURCES, words, asked.runs)
+            now_all += now
+            line = f"{name.format(file='FILE'):<16}{now:>9.2f}"
+            if asked.against:
+                before, other = cpu_seconds(asked.against, words, asked.runs)
+                if name != "--help" and printed != other:
+                    raise SystemExit(f"{name} prints something else:\n{printed}\n{other}")
+                before_all += before
+                line += f"{before:>9.2f}"
+            print(line, flush=True)
+    if asked.against:
+        print(f"ratio {before_all / now_all:.2f}")
+
+
+if __name__ == "__main__":
+    main()

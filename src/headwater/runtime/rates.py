@@ -1,0 +1,32 @@
+"""What is noted of a stream as it goes: how much comes in a second, and whether it waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from headwater.runtime.catalog import LONGEST_LEASE, Statistic
+
+RATE_SECONDS = 10.0
+"""Rates are of about so many last seconds."""
+
+WAITS = "waits"
+"""The statistic of a stream's log that is 1 while the stream waits, and 0 otherwise."""
+
+
+def decayed(rate: Statistic | None, now: float) -> float:
+    """A rate as it is now, when nothing came since it was written; one that was written by a clock far
+    ahead says nothing."""
+    if rate is None or rate.updated_at > now + LONGEST_LEASE:
+        return 0.0
+    return rate.value * math.exp(-max(0.0, now - rate.updated_at) / RATE_SECONDS)
+
+
+def arrived(known: Mapping[str, Statistic], rows: int, size: int, now: float) -> dict[str, float]:
+    """The statistics of a stream that takes in so many rows and bytes."""
+    batches = known.get("batches")
+    return {
+        "batches": 1.0 + (batches.value if batches else 0.0),
+        "rows_rate": decayed(known.get("rows_rate"), now) + rows / RATE_SECONDS,
+        "bytes_rate": decayed(known.get("bytes_rate"), now) + size / RATE_SECONDS,
+    }

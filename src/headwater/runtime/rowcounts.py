@@ -1,0 +1,51 @@
+"""How many rows of a file of results are whose."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member
+from headwater.runtime import files
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The rows of a segment, and where it is shared those of each class, in order of class."""
+
+    rows: int
+    classes: tuple[tuple[int, int], ...] = ()
+    counts: tuple[int, ...] = ()
+
+    def of(self, member: Member) -> int:
+        """How many of them are a member's."""
+        if member == EVERYTHING:
+            return self.rows
+        found = 0
+        for low, high in member.classes:
+            first = bisect_left(self.classes, (member.shape, low))
+            found += sum(self.counts[first : bisect_right(self.classes, (member.shape, high))])
+        return found
+
+
+def count_rows(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
+    """The rows of a file of results after a start and up to an end; none if it is gone."""
+    try:
+        table = files.read_arrow(path, ["_tau", *([SHAPE, CLASS] if shared else [])])
+    except OSError:  # removed while we looked
+        return Counted(0)
+    tau = table["_tau"]
+    kept = pc.is_valid(tau)
+    if start is not None:
+        kept = pc.and_(kept, pc.greater(tau, start))
+    if end is not None:
+        kept = pc.and_(kept, pc.less_equal(tau, end))
+    table = table.filter(kept)
+    if not shared:
+        return Counted(table.num_rows)
+    groups = table.group_by([SHAPE, CLASS]).aggregate([([], "count_all")])
+    groups = groups.sort_by([(SHAPE, "ascending"), (CLASS, "ascending")])
+    classes = zip(groups[SHAPE].to_pylist(), groups[CLASS].to_pylist(), strict=True)
+    return Counted(table.num_rows, tuple(classes), tuple(groups["count_all"].to_pylist()))

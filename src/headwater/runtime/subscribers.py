@@ -1,0 +1,98 @@
+"""Which rows of a unit's log are whose: the versions of its members, and what each query has in a segment.
+
+A unit that serves several queries writes down, as a version, what its rows are to each of them; a
+segment names the version that it was written with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from headwater.reuse.member import EVERYTHING, Member
+from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
+
+K = TypeVar("K")
+
+MEMBERS = "members"
+"""The cursor of a unit that tells its newest version of members, and the key by which a segment
+names the one it was written with."""
+
+
+@lru_cache(maxsize=256)
+def read_members(path: str) -> Mapping[str, Member]:
+    """The members of a version by result key."""
+    from headwater.runtime import files  # Arrow takes longer to load than most commands take
+
+    rows = files.read_arrow(path).to_pylist()
+    return {
+        row["digest"]: Member(
+            row["shape"], tuple(zip(row["first"], row["last"], strict=True)), tuple(row["items"])
+        )
+        for row in rows
+    }
+
+
+MOST_KNOWN = 1_000
+
+
+@dataclass
+class _Known:
+    """What never changes of a catalog's units: where their versions are, whom they were made for."""
+
+    files: dict[tuple[str, int], str] = field(default_factory=dict)
+    founders: dict[str, str] = field(default_factory=dict)
+
+
+_known: WeakKeyDictionary[Catalog, _Known] = WeakKeyDictionary()
+
+
+def members_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Member]:
+    """The members of a unit in a version; none if the unit was dropped."""
+    known = _known.setdefault(catalog, _Known()).files
+    key = (unit_id, version)
+    if key not in known:
+        found = catalog.segments(members_log(unit_id), version - 1, version)
+        if not found:
+            return {}
+        _remember(known, key, found[0].path)
+    return read_members(known[key])
+
+
+def founder(catalog: Catalog, unit_id: str) -> str | None:
+    """The digest of the query that a unit was made for."""
+    known = _known.setdefault(catalog, _Known()).founders
+    if unit_id not in known:
+        unit = catalog.unit(unit_id)
+        if unit is None:
+            return None
+        _remember(known, unit_id, unit.digest)
+    return known[unit_id]
+
+
+def _remember(known: dict[K, str], key: K, value: str) -> None:
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    known[key] = value
+
+
+def member_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Member | None:
+    """What a query has in a segment of its unit's log; None if nothing.
+
+    A segment without a version has the rows of the query that the unit was made for, and no others.
+    """
+    version = (segment.keys or {}).get(MEMBERS)
+    if version is not None:
+        return members_at(catalog, query.unit_id, version).get(query.result_key)
+    return EVERYTHING if founder(catalog, query.unit_id) == query.result_key else None
+
+
+def tells(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
+    """Whether a unit has written down what its rows are to queries of that key."""
+    cursor = catalog.cursor(unit.id, MEMBERS)
+    if cursor is None:
+        return result_key == unit.digest
+    return result_key in members_at(catalog, unit.id, cursor["seq"])

@@ -1,0 +1,83 @@
+"""What commands load: those that need no Spark load nothing that takes longer than their work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import Run
+
+import headwater
+
+QUERIES = """
+CREATE STREAM s (a INT, b INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MINUTE] WHERE a > 3;
+"""
+
+NEVER = {"matplotlib", "networkx", "numba", "ortools", "pyspark", "scipy"}
+"""What only Spark, plans and figures need."""
+
+READING = NEVER | {"numpy", "pyarrow", "sqlglot"}
+"""What is not needed either by commands that read the catalog alone."""
+
+LOADED = """
+import json, sys
+from headwater.cli import main
+sys.argv = ["headwater", *json.loads(sys.argv[1])]
+try:
+    main()
+except SystemExit as end:
+    print(file=sys.stderr)
+    print(json.dumps([end.code, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imports") / "state"
+    with headwater.open(folder) as opened:
+        opened.execute(QUERIES)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command, unneeded",
+    [
+        (("--help",), READING | {"sqlalchemy"}),
+        (("show", "queries"), READING),
+        (("show", "units"), READING),
+        (("status",), READING),
+        (("results", "q"), NEVER),
+        (("submit", "-e", "CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MIN] WHERE a > 3"), NEVER),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_commands_load_only_what_they_need(
+    state: Path, command: tuple[str, ...], unneeded: set[str]
+) -> None:
+    words = [*command, *(() if command == ("--help",) else ("--state", str(state)))]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, json.dumps(words)], capture_output=True, text=True
+    )
+    status, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert not status, done.stderr
+    assert not unneeded & set(loaded)
+
+
+def test_submit_creates_a_state(run: Run, tmp_path: Path) -> None:
+    state, file = tmp_path / "new" / "state", tmp_path / "q.cql"
+    file.write_text(QUERIES)
+    done = run("submit", file, "--state", state)
+    assert done.status == 0
+    assert f"headwater run --state {state}" in done.err, "it says how to go on"
+    assert run("show", "queries", "--state", state, "--format", "json").out.count("\n") == 1
+    assert "created" not in run("submit", file, "--state", state).err
+
+
+def test_a_text_with_a_mistake_creates_nothing(run: Run, tmp_path: Path) -> None:
+    done = run("submit", "-e", "CREATE QUERY q AS SELECT a FROM nowhere", "--state", tmp_path / "s")
+    assert done.status == 1
+    assert not (tmp_path / "s").exists()
