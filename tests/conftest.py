@@ -1,10 +1,17 @@
-"""Options and the Spark session that all tests share."""
+"""Options, the seeds of random tests, and the Spark session that all tests share."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# Landing a change must not depend on luck: the same examples every time, unless asked otherwise.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("fresh", print_blob=True)
+settings.load_profile(os.environ.get("HEADWATER_SEEDS", "fixed"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -386,6 +386,8 @@ class Features:
     unions: bool = True
     outer_joins: bool = True
     semi_joins: bool = True
+    twins: bool = False
+    """Whether all scans are of one stream with one window, so that they can be exchanged."""
 
 
 EVERYTHING = Features()
@@ -515,6 +517,8 @@ class _Blocks:
 
     def scan(self) -> Relation:
         self.scans -= 1
+        if self.features.twins:
+            return BIDS.scan(Range(5 * SECOND), self.alias("b"))
         stream: Stream = self.choose(BIDS, ASKS)
         window = self.draw(windows(stream.schema, self.features))
         return stream.scan(window, self.alias(stream.name[0].lower()))

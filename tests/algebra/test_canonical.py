@@ -49,6 +49,47 @@ EQUAL = [
     ("implied", "SELECT v FROM s WHERE v > 5 AND v > 3", "SELECT v FROM s WHERE v > 5"),
     ("aliases of outputs", "SELECT v, w FROM s", "SELECT w AS a, v AS b FROM s"),
     (
+        "inputs that can be exchanged, below an outer join that compares one of them",
+        "SELECT a.v AS x, b.v AS y, r.w FROM (s [NOW] a CROSS JOIN s [NOW] b) LEFT JOIN r ON a.v = r.v",
+        "SELECT b.v AS x, a.v AS y, r.w FROM (s [NOW] a CROSS JOIN s [NOW] b) LEFT JOIN r ON b.v = r.v",
+    ),
+    (
+        "inputs that can be exchanged, two levels down and on both sides",
+        "SELECT d.x FROM (SELECT a.v AS x, b.v AS y, c.w AS z FROM (s a CROSS JOIN s b) LEFT JOIN"
+        " (r c CROSS JOIN r e) ON a.w = e.w) AS d LEFT JOIN t ON d.y = t.v AND d.z = t.v",
+        "SELECT d.x FROM (SELECT b.v AS x, a.v AS y, e.w AS z FROM (s a CROSS JOIN s b) LEFT JOIN"
+        " (r c CROSS JOIN r e) ON b.w = c.w) AS d LEFT JOIN t ON t.v = d.z AND d.y = t.v",
+    ),
+    (
+        "inputs that can be exchanged, in a branch of a union",
+        "SELECT a.v, b.v AS y FROM s a, s b UNION ALL SELECT v, w FROM r",
+        "SELECT b.v, a.v AS y FROM s a, s b UNION ALL SELECT v, w FROM r",
+    ),
+    (
+        "columns of a union in another order",
+        "SELECT a.v, b.v AS y FROM s a, s b UNION ALL SELECT v, w FROM r",
+        "SELECT w, v FROM r UNION ALL SELECT a.v, b.v AS y FROM s a, s b",
+    ),
+    (
+        "inputs that can be exchanged, inside EXISTS",
+        "SELECT v FROM r WHERE EXISTS (SELECT 1 FROM (SELECT DISTINCT a.v AS x, b.v AS y FROM s a, s b)"
+        " AS d WHERE d.x = r.v AND d.y < r.w)",
+        "SELECT v FROM r WHERE EXISTS (SELECT 1 FROM (SELECT DISTINCT a.v AS x, b.v AS y FROM s a, s b)"
+        " AS d WHERE d.y = r.v AND d.x < r.w)",
+    ),
+    (
+        "sides of a full join",
+        "SELECT a.v, b.w FROM s a FULL JOIN s b ON a.v < b.w",
+        "SELECT a.v, b.w FROM s b FULL JOIN s a ON b.w > a.v",
+    ),
+    (
+        "a chain of more inputs than there are orders to try",
+        "SELECT a1.v FROM s a1, s a2, s a3, s a4, s a5, s a6, s a7, s a8 WHERE a1.v = a2.w AND a2.v = a3.w"
+        " AND a3.v = a4.w AND a4.v = a5.w AND a5.v = a6.w AND a6.v = a7.w AND a7.v = a8.w",
+        "SELECT a8.v FROM s a1, s a2, s a3, s a4, s a5, s a6, s a7, s a8 WHERE a8.v = a7.w AND a7.v = a6.w"
+        " AND a6.v = a5.w AND a5.v = a4.w AND a4.v = a3.w AND a3.v = a2.w AND a2.v = a1.w",
+    ),
+    (
         "order of inputs",
         "SELECT s.v FROM s [RANGE 5 MIN], r [NOW] WHERE s.v = r.v",
         "SELECT a.v FROM r [NOW] b, s [RANGE 300 SECONDS] a WHERE b.v = a.v",
@@ -140,6 +181,16 @@ EQUAL = [
 ]
 
 DIFFERENT = [
+    (
+        "which of two equal inputs an outer join compares",
+        "SELECT a.v AS x, a.w FROM (s [NOW] a CROSS JOIN s [NOW] b) LEFT JOIN r ON a.v = r.v",
+        "SELECT a.v AS x, a.w FROM (s [NOW] a CROSS JOIN s [NOW] b) LEFT JOIN r ON b.v = r.v",
+    ),
+    (
+        "which column of a union is beside which",
+        "SELECT a.v, b.w AS y FROM s a, s b UNION ALL SELECT v, w FROM r",
+        "SELECT a.v, b.w AS y FROM s a, s b UNION ALL SELECT w, v FROM r",
+    ),
     ("constant", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v > 6"),
     ("doubles round", "SELECT v FROM s WHERE d > 5", "SELECT v FROM s WHERE d + 1 > 6"),
     ("window", "SELECT v FROM s [RANGE 5 MIN]", "SELECT v FROM s [RANGE 6 MIN]"),

@@ -1,17 +1,22 @@
 """From a draft to a block: conditions in normal form, everything in canonical order.
 
-Sources are ordered by what they are, then by the conditions on each alone; where that leaves ties
-(self-joins), every order of the tied ones is tried and the one with the least text wins, so that it
-does not matter how a query was written. Beyond `MOST_ORDERS` orders the written order stands: equal
+Sources are ordered by what they are, by the conditions on each alone and by what they are equated
+with; where that leaves ties (self-joins), every order of the tied ones is tried and the one with the
+least text wins, so that it does not matter how a query was written. Several orders may give the same
+least text (two scans of one stream that nothing tells apart): the block is then the same, but not
+which of its items is which output. All these `Placings` are handed to the block around it, which
+tries each of them as it tries orders. Beyond `MOST_ORDERS` trials the written order stands: equal
 queries may then have different digests, but different ones never the same.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, permutations, product
 from math import factorial, prod
+from typing import Any, TypeVar
 
 from headwater.algebra.canonical.block import (
     GROUP,
@@ -58,33 +63,64 @@ MOST_ORDERS = 720
 COUNT_ALL = AggregateCall("count", None, BIGINT)
 
 Positions = list[int]
+Placings = list[Positions]
+"""All the ways, at least one, in which outputs are items of one and the same body."""
+Moves = dict[Column, Column]
+"""Where the columns of a source went when it was pruned and sorted."""
 _Canonical = Callable[[Expr], Expr]
+_T = TypeVar("_T")
 
 
 def finish_body(draft: Draft) -> tuple[Body, Positions]:
     """The canonical body of a draft, and for each of its outputs its place in the body's items."""
     union = trivial_union(draft)
     if union is not None:
-        body, places = _finish_union(union, sorted(set(union_positions(draft))))
-        return body, [places[at] for at in union_positions(draft)]
-    return _finish(draft, list(draft.outputs.values()))
+        body, placings = _finish_union(union, sorted(set(union_positions(draft))))
+        return body, [placings[0][at] for at in union_positions(draft)]
+    block, found = _finish(draft, list(draft.outputs.values()))
+    return block, found[0]
 
 
-def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Block, Positions]:
+def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Block, Placings]:
     """The block with the items `wanted`; they are in that very order unless sorted."""
     if draft.group is not None:
         wanted = [simplify(item) for item in wanted]
         draft = _without_unused_calls(_having_on_keys_to_where(draft), wanted)
     if not all(isinstance(source, Scan | TableScan) for source in draft.sources.values()):
         draft, wanted = _simplified(draft, wanted)
-    sources, columns = _finish_sources(draft, wanted)
-    best: _Named | None = None
-    for order in _orders(draft, sources, columns):
-        named = _name(draft, sources, columns, wanted, order, sort)
-        if best is None or named.text < best.text:
-            best = named
-    assert best is not None
-    return best.block, best.positions
+    sources, choices = _finish_sources(draft, wanted)
+    moves = _combined(choices)
+    found = [
+        _name(draft, sources, columns, wanted, order, sort)
+        for columns in moves
+        for order in _orders(draft, sources, columns, MOST_ORDERS // len(moves))
+    ]
+    best = _least(found, [named.text for named in found])
+    return best[0].block, _distinct([named.positions for named in best])
+
+
+def _least(candidates: Sequence[_T], texts: Sequence[str]) -> list[_T]:
+    """The candidates that have the least text."""
+    least = min(texts)
+    return [one for one, its_text in zip(candidates, texts, strict=True) if its_text == least]
+
+
+def _distinct(placings: Iterable[_T]) -> list[_T]:
+    """Each once, in the order in which they came."""
+    found: list[_T] = []
+    for placing in placings:
+        if placing not in found:
+            found.append(placing)
+    return found
+
+
+def _combined(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
+    """One move for every source, in all combinations; the first of each if these are too many."""
+    if prod(map(len, choices)) > MOST_ORDERS:
+        choices = [alternatives[:1] for alternatives in choices]
+    return [
+        {k: v for moves in combined for k, v in moves.items()} for combined in product(*choices)
+    ]
 
 
 # ---- sources
@@ -108,16 +144,16 @@ def _simplified(draft: Draft, wanted: Sequence[Expr]) -> tuple[Draft, Sequence[E
 
 def _finish_sources(
     draft: Draft, wanted: Sequence[Expr]
-) -> tuple[dict[str, Source], dict[Column, Column]]:
-    """Every source in canonical form, and where its columns went when it was pruned and sorted."""
+) -> tuple[dict[str, Source], list[list[Moves]]]:
+    """Every source in canonical form, and for each the ways in which its columns moved."""
     used = _columns_used(draft, wanted)
     sources: dict[str, Source] = {}
-    moved: dict[Column, Column] = {}
+    choices: list[list[Moves]] = []
     own = [draft.sources, *(semi.sources for semi in draft.semis)]
     for alias, source in (pair for sources_ in own for pair in sources_.items()):
-        sources[alias], places = _finish_source(source, [c for c in used if c.relation == alias])
-        moved |= places
-    return sources, moved
+        sources[alias], moves = _finish_source(source, [c for c in used if c.relation == alias])
+        choices.append(moves)
+    return sources, choices
 
 
 def _columns_used(draft: Draft, wanted: Sequence[Expr]) -> set[Column]:
@@ -129,24 +165,27 @@ def _columns_used(draft: Draft, wanted: Sequence[Expr]) -> set[Column]:
     return {column for expr in exprs for column in columns_of(expr)}
 
 
-def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, dict[Column, Column]]:
+def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, list[Moves]]:
+    numbers = sorted(int(c.name[1:]) for c in used if c.name[1:].isdecimal()) or [0]
     match source:
         case Scan() | TableScan():
-            return source, {}
+            return source, [{}]
         case OuterDraft():
             return _finish_outer(source, used)
         case UnionDraft():
-            numbers = sorted(int(c.name[1:]) for c in used) or [0]
-            union, places = _finish_union(source, numbers)
-            return union, {c: _item(union, "c", places[int(c.name[1:])], c) for c in used}
+            union, ways = _finish_union(source, numbers)
+            return union, _distinct(_moves(union, way, used) for way in ways)
         case Draft():
             outputs = list(source.outputs.values())
-            numbers = sorted(int(c.name[1:]) for c in used) or [0]
             if source.by_value:
                 numbers = list(range(len(outputs)))
-            block, positions = _finish(source, [outputs[n] for n in numbers])
-            place = dict(zip(numbers, positions, strict=True))
-            return block, {c: _item(block, "c", place[int(c.name[1:])], c) for c in used}
+            block, placings = _finish(source, [outputs[n] for n in numbers])
+            places = (dict(zip(numbers, positions, strict=True)) for positions in placings)
+            return block, _distinct(_moves(block, place, used) for place in places)
+
+
+def _moves(body: Body, place: Mapping[int, int], used: Iterable[Column]) -> Moves:
+    return {c: _item(body, "c", place[int(c.name[1:])], c) for c in used}
 
 
 def _item(body: Body, letter: str, at: int, column: Column) -> Column:
@@ -156,27 +195,41 @@ def _item(body: Body, letter: str, at: int, column: Column) -> Column:
     return Column(column.relation, f"{letter}{at}", column.type, may_be_null)
 
 
-def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, dict[Column, Column]]:
+def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, list[Moves]]:
+    """The outer join; the sides of a FULL JOIN can be exchanged, so both orders are tried."""
     wanted = to_expr(normalize(source.condition)) or TRUE
     inside = columns_of(wanted)
-    bodies: list[Body] = []
-    moved: dict[str, str] = {}
+    sides: list[tuple[Body, list[dict[str, int]]]] = []
     for side, draft in (("l", source.left), ("r", source.right)):
         outputs = list(draft.outputs.values())
         numbers = sorted({int(c.name[1:]) for c in {*used, *inside} if c.name[0] == side}) or [0]
         if draft.by_value:
             numbers = list(range(len(outputs)))
-        block, positions = _finish(draft, [outputs[n] for n in numbers])
-        bodies.append(block)
-        moved |= {f"{side}{n}": f"{side}{at}" for n, at in zip(numbers, positions, strict=True)}
-    renamed = {c: Column("", moved[c.name], c.type, c.nullable) for c in inside}
-    condition = normalize(substitute(wanted, renamed))
-    outer = Outer(bodies[0], bodies[1], condition, source.full)
-    return outer, {c: replace(c, name=moved[c.name]) for c in used}
+        block, placings = _finish(draft, [outputs[n] for n in numbers])
+        names = [f"{side}{n}" for n in numbers]
+        sides.append((block, [dict(zip(names, p, strict=True)) for p in placings]))
+    found: list[tuple[Outer, dict[str, str]]] = []
+    for one, other in ((0, 1), (1, 0)) if source.full else ((0, 1),):
+        (left, lefts), (right, rights) = sides[one], sides[other]
+        if len(lefts) * len(rights) > MOST_ORDERS:
+            lefts, rights = lefts[:1], rights[:1]
+        for from_left, from_right in product(lefts, rights):
+            moved = {name: f"l{at}" for name, at in from_left.items()}
+            moved |= {name: f"r{at}" for name, at in from_right.items()}
+            renamed = {c: Column("", moved[c.name], c.type, c.nullable) for c in inside}
+            condition = normalize(substitute(wanted, renamed))
+            found.append((Outer(left, right, condition, source.full), moved))
+    best = _least(found, [source_text(outer) for outer, _ in found])
+    moves = ({c: replace(c, name=moved[c.name]) for c in used} for _, moved in best)
+    return best[0][0], _distinct(moves)
 
 
-def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, dict[int, int]]:
-    """The union of the columns `numbers`; branches and columns in an order of their own."""
+def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[dict[int, int]]]:
+    """The union of the columns `numbers`, and the ways in which they are its items.
+
+    Branches and columns have an order of their own. Columns are ordered by what the branches put
+    there; every order of those that this leaves tied is tried.
+    """
     if any(branch.by_value for branch in union.branches):
         numbers = list(range(len(union.types)))
 
@@ -185,52 +238,89 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, dict[in
         return [outputs[n] for n in order]
 
     rough = [_finish(branch, wanted(branch, numbers)) for branch in union.branches]
-    ranked = sorted(range(len(rough)), key=lambda i: body_text(rough[i][0]))
+    rough.sort(key=lambda finished: body_text(finished[0]))
 
-    def column_key(at: int) -> tuple[str, ...]:
-        items = ((rough[i][0].items, rough[i][1]) for i in ranked)
-        return tuple(text(exprs[positions[at]]) for exprs, positions in items)
+    def column_key(at: int) -> tuple[tuple[str, ...], ...]:
+        """What each branch may put there, branches of one text in any order."""
+        items = (
+            (body_text(block), *sorted({text(block.items[p[at]]) for p in placings}))
+            for block, placings in rough
+        )
+        return tuple(sorted(items))
 
-    order = sorted(range(len(numbers)), key=column_key)
-    kept = [numbers[at] for at in order]
-    branches = [
-        _finish(union.branches[i], wanted(union.branches[i], kept), sort=False)[0] for i in ranked
-    ]
-    branches.sort(key=body_text)
-    types = tuple(union.types[n] for n in kept)
-    return Union(tuple(branches), types), {n: at for at, n in enumerate(kept)}
+    found: list[tuple[Union, list[int]]] = []
+    for order in _tied_orders({at: column_key(at) for at in range(len(numbers))}, MOST_ORDERS):
+        kept = [numbers[at] for at in order]
+        branches = [_finish(b, wanted(b, kept), sort=False)[0] for b in union.branches]
+        branches.sort(key=body_text)
+        types = tuple(union.types[n] for n in kept)
+        found.append((Union(tuple(branches), types), kept))
+    best = _least(found, [body_text(body) for body, _ in found])
+    return best[0][0], [{n: at for at, n in enumerate(kept)} for _, kept in best]
 
 
 # ---- order of the sources
 
 
-def _orders(
-    draft: Draft, sources: Mapping[str, Source], columns: Mapping[Column, Column]
-) -> Iterator[tuple[str, ...]]:
-    """The orders of a draft's sources that are worth comparing; one if there are no ties."""
-    key = {alias: source_text(sources[alias]) for alias in draft.sources}
-    if len(set(key.values())) < len(key):
-        local = _local_conditions(draft, columns)
-        key = {alias: f"{key[alias]} {local.get(alias, '')}" for alias in key}
-    ranked = sorted(key, key=lambda alias: key[alias])
-    ties = [list(group) for _, group in groupby(ranked, key=lambda alias: key[alias])]
-    if prod(factorial(len(tie)) for tie in ties) > MOST_ORDERS:
+def _tied_orders(key: Mapping[_T, Any], most: int) -> Iterator[tuple[_T, ...]]:
+    """All orders by the key, each order of those of one key; the written one if there are more."""
+    ranked = sorted(key, key=lambda one: key[one])
+    ties = [list(group) for _, group in groupby(ranked, key=lambda one: key[one])]
+    if prod(factorial(len(tie)) for tie in ties) > most:
         yield tuple(ranked)
         return
     for choice in product(*(permutations(tie) for tie in ties)):
-        yield tuple(alias for tie in choice for alias in tie)
+        yield tuple(one for tie in choice for one in tie)
 
 
-def _local_conditions(draft: Draft, columns: Mapping[Column, Column]) -> dict[str, str]:
-    """For every source what is known of its own columns, whatever other sources are called."""
-    found: dict[str, list[str]] = {}
+def _orders(
+    draft: Draft, sources: Mapping[str, Source], columns: Mapping[Column, Column], most: int
+) -> Iterator[tuple[str, ...]]:
+    """The orders of a draft's sources that are worth comparing; one if there are no ties."""
+    key = {alias: source_text(sources[alias]) for alias in draft.sources}
+    if len(set(key.values())) == len(key):
+        return _tied_orders(key, most)
+    return _tied_orders(_told_apart(key, draft, columns), most)
+
+
+def _told_apart(
+    key: Mapping[str, str], draft: Draft, columns: Mapping[Column, Column]
+) -> dict[str, int]:
+    """The sources by what they are and, again and again, by the columns they are equated with.
+
+    A key says nothing of how aliases are spelt or in which order anything was written, so that
+    sources that play the same role in two ways to write a query have the same key in both.
+    """
     wanted = conjunction(substitute(condition, columns) for condition in draft.conditions)
-    for constraint in normalize(wanted).constraints:
-        for term in constraint.terms:
-            if isinstance(term, Column):
-                known = f"{text(replace(term, relation='s'))}:{constraint.domain}"
-                found.setdefault(term.relation, []).append(known)
-    return {alias: " ".join(sorted(known)) for alias, known in found.items()}
+    equated = [
+        (str(constraint.domain), [c for c in constraint.terms if isinstance(c, Column)])
+        for constraint in normalize(wanted).constraints
+    ]
+    colour = _ranked(key)
+    while len(set(colour.values())) < len(colour):
+        finer = _ranked({alias: (colour[alias], roles) for alias, roles in _roles(colour, equated)})
+        if finer == colour:
+            break
+        colour = finer
+    return colour
+
+
+def _ranked(key: Mapping[str, Any]) -> dict[str, int]:
+    """Every alias with the rank of its key among all keys."""
+    keys = sorted(key.values())
+    return {alias: bisect_left(keys, own) for alias, own in key.items()}
+
+
+def _roles(
+    colour: Mapping[str, int], equated: Sequence[tuple[str, Sequence[Column]]]
+) -> list[tuple[str, list[str]]]:
+    """For every source, in which classes of equal columns its own are, and beside which others."""
+    roles: dict[str, list[str]] = {alias: [] for alias in colour}
+    for domain, columns in equated:
+        beside = sorted((colour[c.relation], c.name) for c in columns)
+        for column in columns:
+            roles[column.relation].append(f"{column.name}:{domain}:{beside}")
+    return [(alias, sorted(found)) for alias, found in roles.items()]
 
 
 # ---- naming
@@ -352,15 +442,8 @@ def _finish_semi(
     represent: Mapping[Expr, Expr],
 ) -> Semi:
     key = {alias: source_text(sources[alias]) for alias in semi.sources}
-    ranked = sorted(key, key=lambda alias: key[alias])
-    ties = [list(group) for _, group in groupby(ranked, key=lambda alias: key[alias])]
-    tied = [tie for tie in ties if len(tie) > 1]
-    orders: Iterable[tuple[tuple[str, ...], ...]] = product(*(permutations(tie) for tie in ties))
-    if prod(factorial(len(tie)) for tie in tied) > MOST_ORDERS:
-        orders = [tuple(tuple(tie) for tie in ties)]
     found = []
-    for choice in orders:
-        order = [alias for tie in choice for alias in tie]
+    for order in _tied_orders(key, MOST_ORDERS):
         alias = dict(rename.alias) | {old: f"e{i}" for i, old in enumerate(order)}
         inner = _Renaming(alias, rename.columns)
         where = normalize(conjunction(substitute(inner(c), represent) for c in semi.conditions))
