@@ -227,10 +227,6 @@ def test_aliases_and_names_in_any_case() -> None:
     )
 
 
-def test_the_name_a_relation_had_goes_beside_its_alias() -> None:
-    assert root("SELECT flights.num FROM flights f") == root("SELECT f.num FROM flights f")
-
-
 ALIKE = [
     "SELECT count(*) FILTER (WHERE num = {}) AS x, count(*) FILTER (WHERE num = {}) AS y FROM flights",
     "SELECT max(delay) AS x FROM flights GROUP BY num % {}, num % {}",

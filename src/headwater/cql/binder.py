@@ -84,13 +84,17 @@ class _With:
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What a query is told from outside: the alias of its columns (`counted`: they are called c0,
-    c1, ..), the WITH names, the scope of the query around, a window to put on its one stream."""
+    c1, ..), the WITH names, the scope of the query around, a window to put on its one stream.
+
+    `apart`: relations of its FROM that are called as one of the query around get another name in
+    the algebra, which knows columns by the name of their relation alone."""
 
     alias: str = ""
     known: dict[str, _With] = field(default_factory=dict)
     scope: Scope | None = None
     window: Bracket | None = None
     counted: bool = False
+    apart: bool = False
     depth: int = 0
 
     def inside(self, alias: str, known: dict[str, _With] | None = None) -> _Around:
@@ -111,6 +115,7 @@ class _Queries:
         self.with_names: list[_With] = []
         self.used_names: set[int] = set()
         self.semi_joins = 0
+        self.names_given = 1
         self.blocks = 0
 
     def at(self, token: Token, message: str, hint: str = "") -> CqlError:
@@ -248,7 +253,7 @@ class _Queries:
         """What FROM joins and WHERE keeps, `local` conditions too; `outer` gets the conditions that
         name columns of the query around."""
         relation = joined.relation(self.place, node)
-        inside = joined.aliases()
+        inside = joined.relations()
         queries: list[tuple[Node, bool]] = []
         clause = node.args.get("where")
         if clause is not None:
@@ -303,8 +308,8 @@ class _Queries:
                 "a subquery in FROM needs a name", node, "write (SELECT ..) AS x"
             )
         window = self.window(around, node.args["alias"].args["this"])
-        inside = replace(around.inside(alias), window=window)
-        return Joined.one(self.query(node.args.get("this"), inside), alias, "")
+        inside = replace(around.inside(self.told_apart(alias, around)), window=window)
+        return Joined.one(self.query(node.args.get("this"), inside), alias)
 
     def named(self, node: Node, around: _Around) -> Joined:
         identifier = node.args["this"]
@@ -320,11 +325,26 @@ class _Queries:
         entry = around.known.get(name.lower())
         if entry is None:
             relation = self.scan(identifier, name, alias, window)
-            return Joined.one(relation, relation.alias, name)
+            alias = relation.alias
+            return Joined.one(replace(relation, alias=self.told_apart(alias, around)), alias)
         self.used_names.add(id(entry.node))
         alias = alias or entry.name
-        inside = replace(around.inside(alias, entry.known), window=window)
-        return Joined.one(self.query(entry.node, inside), alias, name)
+        called_apart = self.told_apart(alias, around)
+        inside = replace(around.inside(called_apart, entry.known), window=window)
+        return Joined.one(self.query(entry.node, inside), alias)
+
+    def told_apart(self, alias: str, around: _Around) -> str:
+        """What the algebra calls a relation: its alias, or a name that occurs nowhere in the query
+        if one of the query around is called so and its columns are needed as well."""
+        if not around.apart or around.scope is None:
+            return alias
+        if alias.lower() not in {relation.lower() for relation in around.scope.relations()}:
+            return alias
+        text = self.place.text.lower()
+        self.names_given += 1
+        while (name := f"{alias}_{self.names_given}").lower() in text:
+            self.names_given += 1
+        return name
 
     def scan(
         self, node: Node, name: str, alias: str | None, bracket: Bracket | None
@@ -460,7 +480,7 @@ class _Queries:
         alias = self.next_semi_join()
         inner = self.item(node.args.get("this"), around)
         check_aliases(self.place, node, outer, inner)
-        inside = inner.aliases()
+        inside = inner.relations()
         local: list[Expr] = []
         shared: list[Expr] = []
         for part in conjuncts(join_condition(self.place, node, outer, inner)):
@@ -510,10 +530,13 @@ class _Queries:
         condition of the semi-join. Of its SELECT list only IN makes use."""
         around = self.enter(query, around)
         joined = self.from_clause(query, around)
+        if joined.scope(around.scope).hides(_columns_named(query)):
+            around = replace(around, apart=True)
+            joined = self.from_clause(query, around)
         scope = joined.scope(around.scope)
         scope.correlated = True
         outputs = read_outputs(self.place, query, Binder(self.place, scope, "SELECT"))
-        inside = joined.aliases()
+        inside = joined.relations()
         local: list[Expr] = []
         shared: list[Expr] = []
         asked: Asked | None = None
@@ -531,6 +554,12 @@ class _Queries:
     def check_one_column(self, node: Node, count: int) -> None:
         if count != 1:
             raise self.place.error(f"IN takes a query of one column, this has {count}", node)
+
+
+def _columns_named(query: Node) -> set[tuple[str | None, str]]:
+    """The columns that a query names anywhere, each with the alias before it."""
+    columns = (node.args for node in query.walk() if type(node) is exp.Column)
+    return {(name_of(c.get("table")), name_of(c.get("this")) or "") for c in columns}
 
 
 _OUTER = ("LEFT", "RIGHT", "FULL")

@@ -39,8 +39,8 @@ class Joined:
     crossed: bool = False
 
     @classmethod
-    def one(cls, relation: Relation, alias: str, name: str) -> Joined:
-        return cls([relation], [], [Source(alias, name, relation.columns)])
+    def one(cls, relation: Relation, alias: str) -> Joined:
+        return cls([relation], [], [Source(alias, relation.columns)])
 
     def scope(self, around: Scope | None = None) -> Scope:
         return Scope(self.sources, self.shared, around)
@@ -50,8 +50,9 @@ class Joined:
             return self.inputs[0]
         return place.build(node, Join, tuple(self.inputs), conjunction(self.conditions))
 
-    def aliases(self) -> set[str]:
-        return {source.alias for source in self.sources}
+    def relations(self) -> set[str]:
+        """What the algebra calls them."""
+        return self.scope().relations()
 
 
 def check_aliases(place: Place, node: Node, left: Joined, right: Joined) -> None:

@@ -11,19 +11,19 @@ from headwater.errors import AlgebraError, nearest
 
 
 class Source:
-    """A relation of a FROM: its alias, the name it had before, and its columns by small letters."""
+    """A relation of a FROM: what a query calls it (its alias or, without one, its own name, which
+    an alias hides), and its columns by small letters."""
 
-    __slots__ = ("alias", "columns", "name")
+    __slots__ = ("alias", "columns")
 
-    def __init__(self, alias: str, name: str, columns: Iterable[Column]) -> None:
+    def __init__(self, alias: str, columns: Iterable[Column]) -> None:
         self.alias = alias
-        self.name = name
         self.columns = {column.name.lower(): column for column in columns}
 
     def nullable(self) -> Source:
         """The same beside rows that have no partner: any column may be NULL."""
         columns = (Column(c.relation, c.name, c.type) for c in self.columns.values())
-        return Source(self.alias, self.name, columns)
+        return Source(self.alias, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,22 @@ class Scope:
 
     def column(self, name: str) -> Expr:
         """The column of that name; raises AlgebraError if there is none, or more than one."""
-        found = self.find(name)
-        if found is not None:
-            return found
-        if self.around is not None and (beyond := self.around.find(name)) is not None:
-            return self._beyond(beyond, name)
-        raise AlgebraError(f"no column {name}; {nearest(name, self._names())}")
+        found = self.find(name) or self._around(None, name)
+        if found is None:
+            raise AlgebraError(f"no column {name}; {nearest(name, self._names())}")
+        return found
 
     def qualified(self, alias: str, name: str) -> Expr:
-        """The column of that relation; raises AlgebraError."""
+        """The column of that relation; raises AlgebraError. A relation of the query around is found
+        if the one of that alias here has no such column, as in Spark."""
+        found = self.find_of(alias, name) or self._around(alias, name)
+        if found is not None:
+            return found
         source = self.source(alias)
-        if source is not None:
-            return _of(source, name)
-        if self.around is not None and (beyond := self.around.source(alias)) is not None:
-            return self._beyond(_of(beyond, name), f"{alias}.{name}")
-        raise self.no_source(alias)
+        if source is None:
+            raise self.no_source(alias)
+        known = (c.name for c in source.columns.values())
+        raise AlgebraError(f"no column {name} in {source.alias}; {nearest(name, known)}")
 
     def no_source(self, alias: str) -> AlgebraError:
         known = [source.alias for source in self.sources]
@@ -89,16 +90,39 @@ class Scope:
             raise AlgebraError(f"{name} is ambiguous; write {choices}")
         return found[0] if found else None
 
+    def find_of(self, alias: str, name: str) -> Expr | None:
+        """The column of that name of the relation of that alias here; None if there is none."""
+        source = self.source(alias)
+        return None if source is None else source.columns.get(name.lower())
+
     def source(self, alias: str) -> Source | None:
-        """The relation of that alias, or the one whose name that was; None if there is none."""
-        found = self.by_alias.get(alias.lower())
-        if found is not None:
-            return found
-        named = [source for source in self.sources if source.name.lower() == alias.lower()]
-        if len(named) > 1:
-            aliases = " or ".join(source.alias for source in named[:6])
-            raise AlgebraError(f"{alias} is ambiguous; write {aliases}")
-        return named[0] if named else None
+        """The relation of that alias; None if there is none."""
+        return self.by_alias.get(alias.lower())
+
+    def relations(self) -> set[str]:
+        """What the algebra calls the relations."""
+        return {c.relation for source in self.sources for c in source.columns.values()}
+
+    def hides(self, names: Iterable[tuple[str | None, str]]) -> bool:
+        """Whether one of the names (alias or None, column) is of a relation of the query around that
+        is called as one here is, so that the algebra could not tell the two."""
+        return any(self._hides(alias, name) for alias, name in names)
+
+    def _hides(self, alias: str | None, name: str) -> bool:
+        try:
+            if self._looked_up(alias, name) is not None or self.around is None:
+                return False
+            found = self.around._looked_up(alias, name)
+        except AlgebraError:
+            return False  # it is ambiguous, which is told where it is bound
+        return found is not None and not self._calls_none_of(found)
+
+    def _looked_up(self, alias: str | None, name: str) -> Expr | None:
+        return self.find(name) if alias is None else self.find_of(alias, name)
+
+    def _calls_none_of(self, found: Expr) -> bool:
+        here = {relation.lower() for relation in self.relations()}
+        return all(column.relation.lower() not in here for column in columns_of(found))
 
     def all_columns(self) -> list[tuple[str, Expr]]:
         """What * stands for: columns joined by USING first and once, then each relation's."""
@@ -119,27 +143,19 @@ class Scope:
         others = [s for s in self.sources if s.alias.lower() not in shared.joined]
         return [first, *(s.columns[key] for s in others if key in s.columns)]
 
-    def _beyond(self, found: Expr, name: str) -> Expr:
+    def _around(self, alias: str | None, name: str) -> Expr | None:
+        """The column of that name in the query around; None if there is none."""
+        found = None if self.around is None else self.around._looked_up(alias, name)
+        if found is None:
+            return None
         if not self.correlated:
+            shown = name if alias is None else f"{alias}.{name}"
             raise AlgebraError(
-                f"{name} belongs to the query around; only a condition in WHERE may name it, in an"
+                f"{shown} belongs to the query around; only a condition in WHERE may name it, in an"
                 " inner query without aggregates and DISTINCT"
             )
-        for column in columns_of(found):
-            if column.relation.lower() in self.by_alias:
-                raise AlgebraError(
-                    f"{name} belongs to the outer {column.relation}, which the inner one hides;"
-                    " give one of them another alias"
-                )
+        assert self._calls_none_of(found), name
         return found
 
     def _names(self) -> list[str]:
         return [column.name for source in self.sources for column in source.columns.values()]
-
-
-def _of(source: Source, name: str) -> Column:
-    column = source.columns.get(name.lower())
-    if column is None:
-        known = (c.name for c in source.columns.values())
-        raise AlgebraError(f"no column {name} in {source.alias}; {nearest(name, known)}")
-    return column
