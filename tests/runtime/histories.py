@@ -62,6 +62,8 @@ class History:
     actions: int
     from_files: bool
     lateness: int
+    alone: bool
+    """Whether there is one query at a time."""
     queries: dict[str, Query] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
@@ -148,6 +150,8 @@ class History:
     def _submit(self, headwater: Headwater) -> None:
         """A query, often one that is, or was, there under another name."""
         rng = self.rng
+        if self.alone and self._live():
+            return
         known = list(self.queries.values())
         again = bool(known) and rng.random() < 0.4
         query = rng.choice(known) if again else rng.choice([sliding, sliding, random_query])(rng)
@@ -239,5 +243,5 @@ def tuples_in_log(headwater: Headwater, stream: Stream) -> list[Any]:
 def check_history(spark: Any, folder: Path, seed: int, actions: int) -> None:
     """Run the history of a seed and compare."""
     rng = random.Random(seed)
-    from_files = rng.random() < 0.7
-    History(rng, spark, folder, actions, from_files, rng.choice([0, 0, 3, 3600])).run()
+    from_files, alone = rng.random() < 0.7, rng.random() < 0.1
+    History(rng, spark, folder, actions, from_files, rng.choice([0, 0, 3, 3600]), alone).run()
