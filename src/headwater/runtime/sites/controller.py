@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headwater.runtime.catalog import Catalog, ingest_owner, unit_log
-from headwater.runtime.lifecycle import stopped_for_good
 from headwater.runtime.sites.deployment import present
 from headwater.runtime.sites.planning import Change, Room
 
@@ -30,6 +29,9 @@ class Controller:
     """Sites that are about to come."""
     there: frozenset[str] = frozenset()
     _planned: frozenset[str] = frozenset()
+    _broken: dict[str, str] = field(default_factory=dict)
+    """Units that planning could not help, each with what is wrong."""
+    _waiting: frozenset[str] = frozenset()
     _looked_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -44,9 +46,15 @@ class Controller:
         owners = self.catalog.assignment().owners
         is_same = there == self.there and (work == self._planned or work == set(owners))
         self.there, self._planned = there, work
-        if there and not is_same:
+        if not there:
+            return None
+        broken = self.room.broken(there)
+        if not is_same or broken != self._broken:
+            for unit in sorted(set(broken) - set(self._broken)):
+                log.warning("unit %s cannot work: %s; planning again", unit, broken[unit])
+                self.catalog.record_event("unit cut off", unit, reason=broken[unit])
             return self._told(self.room.replan(there))
-        if there and time.monotonic() - self._looked_at > STRAYS_EVERY:
+        if time.monotonic() - self._looked_at > STRAYS_EVERY:
             self._looked_at = time.monotonic()
             strays = self.room.strayed()
             if strays:
@@ -64,12 +72,20 @@ class Controller:
     def _work(self) -> frozenset[str]:
         """All that has to be somebody's: streams and units."""
         streams = [ingest_owner(row.name) for row in self.catalog.streams()]
-        units = [u for u in self.catalog.units() if not stopped_for_good(self.catalog, u)]
-        return frozenset([*streams, *(unit_log(unit.id) for unit in units)])
+        return frozenset([*streams, *(unit_log(unit.id) for unit in self.room.running())])
 
     def _told(self, change: Change) -> Change:
+        """Record what planning has changed, and see whether all is well now: what it could not mend
+        is not planned again until something else happens."""
         owners = self.catalog.assignment().owners
+        self._broken = self.room.broken(self.there)
         for unit in change.moved:
             site = owners.get(unit_log(unit), "")
             self.catalog.record_event("unit moved", unit, site=site)
+        for unit in sorted(set(change.waiting) - self._waiting):
+            log.warning("unit %s waits: no site can come by all that it reads", unit)
+            self.catalog.record_event("unit waits", unit, reason="its inputs cannot be had")
+        self._waiting = frozenset(change.waiting)
+        for unit, wrong in self._broken.items():
+            log.error("unit %s cannot work, and planning did not help: %s", unit, wrong)
         return change
