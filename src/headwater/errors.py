@@ -10,6 +10,7 @@ HeadwaterError
 ├── PlanError          a planning problem that makes no sense, or has no answer
 ├── Refused            a query that does not fit on the sites there are
 ├── RuntimeFailure     Spark that cannot be started or reached
+│   └── SparkEnded     Spark that was there and ended
 ├── ScheduleError      a policy that does not exist, or measurements that make no sense
 ├── SimulationError    a simulation that cannot be set up or run
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
@@ -78,6 +79,10 @@ class LeaseLost(CatalogError):
 
 class RuntimeFailure(HeadwaterError):
     """Spark cannot be had, with what to do about it."""
+
+
+class SparkEnded(RuntimeFailure):
+    """Spark, or the Java it runs in, ended while it was at work."""
 
 
 class ScheduleError(HeadwaterError):

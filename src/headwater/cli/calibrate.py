@@ -20,7 +20,7 @@ def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
     """Measure, write the file, and print what it says."""
     path = made(state) / COSTS
     typer.echo(f"starting Spark on {master}; the machine should have nothing else to do", err=True)
-    spark = started(state, master, {})
+    spark = started(state, master, dict)
     try:
         costs = calibrate(spark, rows, told=lambda words: typer.echo(words, err=True))
     finally:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -56,6 +57,7 @@ class Run:
     master: str
     quiet: bool
     limits: Mapping[str, Setting] = field(default_factory=dict)
+    memory: str | None = None
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -66,7 +68,9 @@ def run(source: Source | None, asked: Run) -> None:
     """Run the statements of a file, or what the state holds already; ends with an exit status."""
     with states.failures(source):
         _check(source, asked)
-        opened = open_state(asked.state, catalog=asked.catalog, master=asked.master)
+        opened = open_state(
+            asked.state, catalog=asked.catalog, master=asked.master, memory=asked.memory
+        )
         with opened as headwater, claimed(headwater.catalog), logged(asked.state):
             if source is not None:
                 _execute(headwater, source, asked)
@@ -209,8 +213,10 @@ def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
     from headwater.cli.steering import SteeredEngine
 
     asked.say(f"starting Spark on {asked.master}")
-    spark = started(asked.state, asked.master, headwater.session_settings())
-    return SteeredEngine(headwater.catalog, headwater.state, spark, given=asked.limits)
+    start = partial(started, asked.state, asked.master, headwater.session_settings)
+    return SteeredEngine(
+        headwater.catalog, headwater.state, start(), given=asked.limits, restart=start
+    )
 
 
 def _work(engine: SteeredEngine, asked: Run) -> None:

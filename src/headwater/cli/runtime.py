@@ -29,6 +29,17 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a query."
 AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
 
 
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory for Java, such as 2g.",
+        show_default="a quarter of the machine's",
+    ),
+]
+
+
 @app.command()
 def run(
     file: Annotated[
@@ -88,6 +99,7 @@ def run(
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    memory: Memory = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
@@ -109,7 +121,7 @@ def run(
     }
     with failures(source):
         given = {name: checked(name, value) for name, value in flags.items() if value is not None}
-    start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given))
+    start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given, memory))
 
 
 @app.command()
@@ -130,6 +142,7 @@ def up(
             "--only", metavar="NAME", help="Start these sites; others join from elsewhere."
         ),
     ] = None,
+    memory: Memory = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Run a state on several sites: start a worker for each, admit queries, place and move units."""
@@ -138,7 +151,7 @@ def up(
         from headwater.cli.up import Up
         from headwater.cli.up import up as start
 
-        start(Up(sites, source, state, catalog_url, until_idle, only, quiet))
+        start(Up(sites, source, state, catalog_url, until_idle, only, quiet, memory))
 
 
 @app.command()
@@ -149,12 +162,13 @@ def site(
     drain: Annotated[
         bool, typer.Option("--drain", help="Streams end when their sources have no more.")
     ] = False,
+    memory: Memory = None,
 ) -> None:
     """Be one of the sites that run a state, as `headwater up` has named them, until Ctrl-C."""
     with failures():
         from headwater.cli.up import site as join
 
-        join(name, state, catalog_url, drain)
+        join(name, state, catalog_url, drain, memory)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from headwater.runtime.session import open_session
 LOG = "spark.log"
 
 
-def started(state: Path, master: str, settings: Mapping[str, str]) -> Any:
-    """A session; raises RuntimeFailure that says where Spark's own words are."""
+def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]]) -> Any:
+    """A session with settings; raises RuntimeFailure that says where Spark's own words are."""
     log = state / LOG
     try:
         with _output_to(log):
-            return open_session(master, settings=settings)
+            return open_session(master, settings=settings())
     except OSError as error:
         raise RuntimeFailure(
             f"{log} cannot be written: {error.strerror}; give this user permission to write in "

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -57,6 +58,7 @@ class Up:
     until_idle: bool
     only: list[str] | None
     quiet: bool
+    memory: str | None = None
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -125,7 +127,9 @@ class Workers:
     def _start(self, name: str) -> None:
         state = str(self.asked.state.resolve())
         drain = ["--drain"] if self.asked.until_idle else []
-        command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *drain]
+        memory = [] if self.asked.memory is None else ["--memory", self.asked.memory]
+        command = [sys.executable, "-m", "headwater", "site", name, "--state", state]
+        command += [*drain, *memory]
         environment = dict(os.environ)
         if self.asked.catalog is not None:  # it may hold a password, which others could see
             environment["HEADWATER_CATALOG"] = self.asked.catalog
@@ -216,20 +220,24 @@ def _tell(catalog: Catalog, asked: Up) -> None:
 # ---- a site
 
 
-def site(name: str, state: Path, catalog: str | None, drain: bool) -> None:
+def site(
+    name: str, state: Path, catalog: str | None, drain: bool, memory: str | None = None
+) -> None:
     """Be a site until told to stop."""
     from headwater.cli.spark import started
     from headwater.cli.steering import SteeredEngine
 
-    with open_state(state, catalog=catalog) as headwater:
+    with open_state(state, catalog=catalog, memory=memory) as headwater:
         deployment = _deployment(headwater.catalog, name, state)
         here = Here(headwater.catalog, name, headwater.state, deployment, drain)
         here.store.mkdir(parents=True, exist_ok=True)
         with held(headwater.catalog, f"site:{name}"), logged(here.store):
             master = deployment.worker(name).master
             typer.echo(f"site {name}: starting Spark on {master}")
-            spark = started(here.store, master, headwater.session_settings())
-            engine = SteeredEngine(headwater.catalog, headwater.state, spark, site=here)
+            start = partial(started, here.store, master, headwater.session_settings)
+            engine = SteeredEngine(
+                headwater.catalog, headwater.state, start(), site=here, restart=start
+            )
             typer.echo(f"site {name}: at work; more is in {here.store / ENGINE_LOG}")
             try:
                 with signals(engine.stop):
@@ -238,7 +246,7 @@ def site(name: str, state: Path, catalog: str | None, drain: bool) -> None:
                 engine.release()
                 headwater.catalog.leave_site(name)
             with suppress(Exception):  # of Java that has ended already
-                spark.stop()
+                engine.spark.stop()
 
 
 def _deployment(catalog: Catalog, name: str, state: Path) -> Deployment:

@@ -28,6 +28,7 @@ from headwater.runtime import results
 from headwater.runtime.analysis import Analysis, analysis, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.memory import memory_setting
 from headwater.runtime.place import check_place, made
 from headwater.runtime.placement import Placement, placement
 from headwater.runtime.placement import lines as placement_lines
@@ -58,8 +59,10 @@ class Headwater:
             from headwater.runtime.engine import Engine
             from headwater.runtime.session import open_session
 
-            spark = open_session(self._master, settings=self.session_settings())
-            self._engine = Engine(self.catalog, self.state, spark)
+            def start() -> Any:
+                return open_session(self._master, settings=self.session_settings())
+
+            self._engine = Engine(self.catalog, self.state, start(), restart=start)
         return self._engine
 
     def session_settings(self) -> dict[str, str]:
@@ -184,12 +187,15 @@ def open_state(
     state: str | Path | None = None,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
+    memory: str | None = None,
 ) -> Headwater:
     """Open a state directory, made if it is not there, or by its URL a catalog on PostgreSQL.
 
     With a catalog elsewhere the state directory (`state`, `.headwater` if not said) holds the log
-    alone. Raises RuntimeFailure if the directory cannot be made, CatalogError for the catalog.
+    alone. `memory` is what Spark's driver may use, such as `2g`; a quarter of the machine's if not
+    said. Raises RuntimeFailure if the directory cannot be made, CatalogError for the catalog.
     """
+    amount = {} if memory is None else memory_setting(memory)
     if isinstance(where, str) and "://" in where:
         catalog, where = where, state or STATE
     place = made(Path(where))
@@ -199,4 +205,4 @@ def open_state(
     except BaseException:
         opened.close()
         raise
-    return Headwater(opened, place, master, settings or {})
+    return Headwater(opened, place, master, {**amount, **(settings or {})})

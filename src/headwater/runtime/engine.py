@@ -11,18 +11,20 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headwater.cost.operators import CostTable, read_costs
-from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken
+from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken, SparkEnded
 from headwater.runtime import files
+from headwater.runtime.apart import Apart
 from headwater.runtime.catalog import (
     Catalog,
     Lease,
@@ -30,6 +32,7 @@ from headwater.runtime.catalog import (
     StreamRow,
     UnitRow,
     copy_log,
+    ingest_owner,
     is_ahead,
     panes_log,
     part_name,
@@ -37,7 +40,7 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.claims import Claims, this_process
-from headwater.runtime.compile import FOREVER, Delta, Panes, Shared, SharedPanes
+from headwater.runtime.compile import FOREVER, Delta, Panes, Plan, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
 from headwater.runtime.faults import check, is_full, reason
@@ -56,6 +59,7 @@ from headwater.runtime.push import stream_folder
 from headwater.runtime.rounds import PATIENCE, Round
 from headwater.runtime.rowcounts import count_rows
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
+from headwater.runtime.session import discard
 from headwater.runtime.sharing import Sharing
 from headwater.runtime.sinks import Sinks
 from headwater.runtime.sites.here import Here
@@ -71,6 +75,10 @@ TIDY_SECONDS = 30.0
 LONGEST_BACKOFF = 60.0
 COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
+APART_AT = 2
+"""After so many failures in a row, it is found out which of its queries make a unit fail."""
+DEADLY = "Java ended at work on it, as if out of memory: more is in spark.log"
+"""The error of a unit that was at work when Spark ended: it is to step alone."""
 KEPT_DROPPED = 1_000
 """How many dropped queries and units are remembered."""
 
@@ -92,6 +100,8 @@ class Engine:
     """The time of day, by which failed steps are tried again."""
     site: Here | None = None
     """The site that this process runs, if there are several; else all there is to do is done here."""
+    restart: Callable[[], SparkSession] | None = None
+    """Starts Spark again after it has ended; without it, a run ends too."""
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self.catalog)
@@ -128,6 +138,10 @@ class Engine:
         self._patience = COLD_PATIENCE
         self.waiting_for: dict[str, str] = {}
         self._base = self.limits
+        self._at_work: set[str] = set()
+        self._witnessed: frozenset[str] = frozenset()
+        self._tracking = Lock()
+        self._suspected: set[str] = set()
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -152,7 +166,8 @@ class Engine:
     ) -> None:
         """Step until told to stop; `until_idle` ends finite sources when nothing is left to do.
 
-        A catalog that cannot be reached is waited for. Raises RuntimeFailure if Spark has ended.
+        A catalog that cannot be reached is waited for, and Spark that has ended is started again.
+        Raises RuntimeFailure if that cannot be.
         """
         self._tidied = time.monotonic()
         seen = nullcontext() if self.site is None else self.site.seen()
@@ -173,6 +188,9 @@ class Engine:
                     self._tell("catalog", "")
                 except CatalogUnavailable as error:
                     self._tell("catalog", str(error))
+                except SparkEnded as error:
+                    self._suspect(error)
+                    worked = True
                 if not worked:
                     pause = self.limits.interval if interval is None else interval
                     _wait_until(begun + pause, stopping)
@@ -240,7 +258,7 @@ class Engine:
         streams = self.intake.refresh()
         settle_ends(self.catalog)
         self.intake.reopen()
-        worked = self._round(streams)
+        worked = self._try_suspects() | self._round(streams)
         ready = [partial(self.deliver, query) for query in self.sinks.ready(self._is_mine)]
         return Round(ready).run(self.limits.at_once) or worked
 
@@ -285,7 +303,8 @@ class Engine:
 
     def ingest(self, name: str) -> bool:
         """Let a stream take in one batch; returns whether there was one."""
-        return self.intake.try_to_take(name)
+        with self._working_on(ingest_owner(name)):
+            return self.intake.try_to_take(name)
 
     def end_finite_streams(self) -> bool:
         """Declare ended what cannot bring more; returns whether that changed anything."""
@@ -377,49 +396,206 @@ class Engine:
 
     def _try_step(self, row: UnitRow) -> bool:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
-        try:
-            lease = self._lease(f"unit:{row.id}")
-            if lease is None:
-                return False  # whoever works on it knows when it is done
-            if self.site is not None:
-                if not self.site.has_inputs(row):
-                    return False
-                self.site.adopt(f"unit:{row.id}", panes_log(row.id), lease)
-            unit = self._unit(row)
-            streams = inputs_of(self.catalog, row)
-            worked = self.step(unit)
-            self._finish(unit, streams, idle=not worked)
-            return worked
-        except CatalogUnavailable:
-            raise
-        except Overtaken as error:
-            log.info("unit %s begins its step again: %s", row.id, error)
-            return True
-        except LeaseLost as error:
-            log.info("unit %s: %s", row.id, error)
-            self.claims.lost(f"unit:{row.id}")
-            return False
-        except Exception as error:
-            check(self.spark, error)
-            return self._failed(row, error)
+        with self._working_on(unit_log(row.id)):
+            try:
+                lease = self._lease(f"unit:{row.id}")
+                if lease is None:
+                    return False  # whoever works on it knows when it is done
+                if self.site is not None:
+                    if not self.site.has_inputs(row):
+                        return False
+                    self.site.adopt(f"unit:{row.id}", panes_log(row.id), lease)
+                unit = self._unit(row)
+                streams = inputs_of(self.catalog, row)
+                worked = self.step(unit)
+                self._finish(unit, streams, idle=not worked)
+                return worked
+            except CatalogUnavailable:
+                raise
+            except Overtaken as error:
+                log.info("unit %s begins its step again: %s", row.id, error)
+                return True
+            except LeaseLost as error:
+                log.info("unit %s: %s", row.id, error)
+                self.claims.lost(f"unit:{row.id}")
+                return False
+            except Exception as error:
+                check(self.spark, error)
+                return self._failed(row, error)
 
     def _failed(self, row: UnitRow, error: Exception) -> bool:
         """Note a failure and when to try again, or that it is not to be."""
         known = self.catalog.unit(row.id)
         if known is None or known.state == "dropped":
             return False
-        log.exception("unit %s failed", row.id)
+        log.error("unit %s failed", row.id, exc_info=error)
         message = reason(error)
         retries = row.retries + 1
-        if retries > self.limits.retries and not is_full(error):
-            self.catalog.set_unit_state(row.id, "parked", error=message, retries=retries)
-            self.catalog.record_event("unit parked", row.id, error=message)
+        last = retries > self.limits.retries and not is_full(error)
+        if (last or retries == APART_AT) and not is_full(error):
+            with self._tolerating(row):
+                if self._set_apart(known, retries):
+                    return True
+        if last:
+            self.catalog.park_unit(row.id, message, retries)
         else:
-            wait = min(self.limits.backoff * 2 ** (retries - 1), LONGEST_BACKOFF)
-            self.catalog.set_unit_state(
-                row.id, "running", error=message, retries=retries, not_before=self.clock() + wait
-            )
+            self._wait(row.id, message, retries)
         return False
+
+    def _wait(self, unit_id: str, message: str, retries: int) -> None:
+        """Note a failure, and that the unit waits before it is tried again."""
+        wait = min(self.limits.backoff * 2 ** (retries - 1), LONGEST_BACKOFF)
+        self.catalog.set_unit_state(
+            unit_id, "running", error=message, retries=retries, not_before=self.clock() + wait
+        )
+
+    # ---- queries that make their unit fail
+
+    @contextmanager
+    def _tolerating(self, row: UnitRow) -> Iterator[None]:
+        """What goes wrong while culprits are looked for is told; the unit is tried again as it is."""
+        try:
+            yield
+        except (CatalogUnavailable, SparkEnded):
+            raise
+        except LeaseLost as error:
+            log.info("unit %s: %s", row.id, error)
+            self.claims.lost(unit_log(row.id))
+        except Exception:
+            log.exception("the queries of unit %s cannot be set apart", row.id)
+
+    def _set_apart(self, row: UnitRow, retries: int, why: str | None = None) -> bool:
+        """Give a unit of their own to the queries that make a unit fail, and let the others go on from
+        where they are; whether that was possible. `why` is known already of all together.
+
+        Queries that fail only together are divided.
+        """
+        lease = self._lease(unit_log(row.id))
+        if lease is None:
+            return False
+        self._units.pop(row.id, None)
+        row, members = self._members(row)
+        queries = in_plan(members, inputs_of(self.catalog, row))
+        apart = Apart(self.catalog, self.store, lambda: self.stepper, self._planned, self._survived)
+        blamed = apart.blamed(row, queries, why)
+        digests = list(dict.fromkeys(query.digest for query in queries if not query.hidden))
+        if blamed is None or len(blamed) == len({query.digest for query in queries}):
+            return False
+        groups = [[digest] for digest in blamed] or [digests[: len(digests) // 2]]
+        for group in filter(None, groups):
+            names = [query.name for query in queries if query.digest in group]
+            new = apart.moved(lease, row, names)
+            self.at_point("unit: moved")
+            row = replace(row, version=row.version + 1)
+            if blamed:
+                log.error("unit %s fails by %s, now in unit %s", row.id, ", ".join(names), new)
+                self._blame(new, blamed[group[0]], retries, why is not None)
+        self.catalog.set_unit_state(row.id, "running")
+        return True
+
+    def _blame(self, unit_id: str, message: str, retries: int, deadly: bool) -> None:
+        """Park a unit whose query is known to fail, unless it is to be tried some more."""
+        if deadly or retries > self.limits.retries:
+            self.catalog.park_unit(unit_id, message, retries)
+        else:
+            self._wait(unit_id, message, retries)
+
+    def _survived(self, error: Exception) -> str:
+        """What is wrong with a step on trial; Spark that it ended is started again, if nothing else
+        was at work."""
+        if is_full(error):
+            raise error
+        try:
+            check(self.spark, error)
+        except SparkEnded as ended:
+            if self._at_work:
+                raise
+            self._start_again(ended)
+            return DEADLY
+        return reason(error)
+
+    # ---- Spark that ends
+
+    @contextmanager
+    def _working_on(self, owner: str) -> Iterator[None]:
+        """Know what is at work, so that all of it is suspected if Spark ends meanwhile."""
+        with self._tracking:
+            self._at_work.add(owner)
+        try:
+            yield
+        except SparkEnded:
+            with self._tracking:
+                self._witnessed |= self._at_work
+            raise
+        finally:
+            with self._tracking:
+                self._at_work.discard(owner)
+
+    def _start_again(self, error: SparkEnded) -> None:
+        """A new Spark in the place of one that has ended; raises the error if there is to be none."""
+        if self.restart is None:
+            raise error
+        log.error("%s", error.args[0].replace("run it again to go on", "it is started again"))
+        self.catalog.record_event("spark ended", self.holder, error=str(error))
+        discard(self.spark)
+        self.spark = self.restart()
+        self.stepper = replace(self.stepper, spark=self.spark)
+        self.intake.spark = self.sinks.spark = self.spark
+        self._units.clear()
+        self._patience = COLD_PATIENCE
+
+    def _suspect(self, error: SparkEnded) -> None:
+        """Note what was at work when Spark ended, and start Spark again: each of it is tried alone
+        before all else goes on."""
+        witnessed, self._witnessed = self._witnessed, frozenset()
+        for owner in sorted(witnessed):
+            kind, _, name = owner.partition(":")
+            row = self.catalog.unit(name) if kind == "unit" else None
+            if kind != "unit":
+                self._suspected.add(name)
+            elif row is not None and row.state == "running":
+                self.catalog.set_unit_state(name, "running", error=DEADLY, retries=row.retries + 1)
+        self._start_again(error)
+
+    def _try_suspects(self) -> bool:
+        """Let each stream and unit work alone that was at work when Spark ended; if it ends again, that
+        one is to blame. Returns whether there was any."""
+        suspects = [
+            row
+            for row in self.catalog.units()
+            if row.state == "running" and row.error == DEADLY and self._is_mine(f"unit:{row.id}")
+        ]
+        for row in suspects:
+            try:
+                self._try_step(row)
+                self._clear(row)
+            except SparkEnded as error:
+                if self.restart is None:  # whoever starts the engine again has it run on
+                    self.catalog.park_unit(row.id, DEADLY, row.retries + 1)
+                self._begin_anew(error)
+                with self._tolerating(row):
+                    if self._set_apart(row, row.retries + 1, DEADLY):
+                        continue
+                self.catalog.park_unit(row.id, DEADLY, row.retries + 1)
+        streams, self._suspected = self._suspected, set()
+        for name in streams & self.definitions.streams.keys():
+            try:
+                self.ingest(name)
+            except SparkEnded as error:
+                self._begin_anew(error)
+                self.intake.leave(name, DEADLY)
+        return bool(suspects or streams)
+
+    def _begin_anew(self, error: SparkEnded) -> None:
+        """Start Spark again where it is known who is to blame."""
+        self._witnessed = frozenset()
+        self._start_again(error)
+
+    def _clear(self, row: UnitRow) -> None:
+        """A unit that stepped, or had nothing to do, and did no harm is not suspected any more."""
+        known = self.catalog.unit(row.id)
+        if known is not None and known.state == "running" and known.error == DEADLY:
+            self.catalog.set_unit_state(row.id, "running")
 
     def _finish(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
@@ -437,17 +613,23 @@ class Engine:
         if unit is None or unit.row.version != row.version:
             row, members = self._members(row)
             queries = in_plan(members, inputs_of(self.catalog, row))
-            once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
             before = None if unit is None else unit.plan
-            asked = self.catalog.query(part_name(row.id)) if _reads_a_unit(row) else None
-            plan = self.sharing.plan(row, queries, once_shared, before, asked)
-            streams = {
-                scan.stream.lower(): self.definitions.streams[scan.stream.lower()].stream
-                for _, scan in plan.scans
-            }
-            unit = self._units[row.id] = Unit(row, plan, streams, queries)
+            unit = self._units[row.id] = self._planned(row, queries, before)
         unit.row = row
         return unit
+
+    def _planned(
+        self, row: UnitRow, queries: Sequence[QueryRow], before: Plan | None = None
+    ) -> Unit:
+        """A unit as it runs for these queries."""
+        once_shared = self.catalog.cursor(row.id, MEMBERS) is not None
+        asked = self.catalog.query(part_name(row.id)) if _reads_a_unit(row) else None
+        plan = self.sharing.plan(row, queries, once_shared, before, asked)
+        streams = {
+            scan.stream.lower(): self.definitions.streams[scan.stream.lower()].stream
+            for _, scan in plan.scans
+        }
+        return Unit(row, plan, streams, tuple(queries))
 
     def _members(self, row: UnitRow) -> tuple[UnitRow, tuple[QueryRow, ...]]:
         """A unit and its queries of one and the same version: rows that are told under the number of
@@ -491,8 +673,11 @@ class Engine:
         self, lease: Lease, step: Step, measured: Measured = UNMEASURED, unit: Unit | None = None
     ) -> None:
         """Keep a step; one that told instants only if the queries of its unit are still the same:
-        a query that comes counts on instants after its start not being told without it."""
-        tells = unit is not None and isinstance(unit.plan, Panes | SharedPanes)
+        a query that comes counts on instants after its start not being told without it. So does one
+        that read another unit, as by now it may have to read one more."""
+        tells = unit is not None and (
+            isinstance(unit.plan, Panes | SharedPanes) or _reads_a_unit(unit.row)
+        )
         self.catalog.commit(
             lease,
             segments=step.segments,

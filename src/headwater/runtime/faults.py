@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import errno
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import RuntimeFailure
+from headwater.errors import SparkEnded
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LENGTH = 500
+
+_FATAL = (
+    "OutOfMemoryError",
+    "StackOverflowError",
+    "SparkContext was shut down",
+    "Py4JNetworkError",
+)
+_ENDING = 3.0
+"""Seconds in which Java ends after one of these."""
 
 
 def reason(error: BaseException) -> str:
@@ -48,8 +58,17 @@ def is_gone(spark: SparkSession | None) -> bool:
 
 
 def check(spark: SparkSession, error: Exception) -> None:
-    """Raises RuntimeFailure if a failure is that of Spark itself, and no unit's or stream's."""
-    if is_gone(spark):
-        raise RuntimeFailure(
-            f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
-        ) from error
+    """Raises SparkEnded if Spark has ended, or is about to: then it is no matter of one step alone."""
+    deadline = time.monotonic() + (_ENDING if _is_fatal(error) else 0.0)
+    while not is_gone(spark):
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.1)
+    raise SparkEnded(
+        f"Spark has ended ({reason(error)}); nothing is lost: run it again to go on"
+    ) from error
+
+
+def _is_fatal(error: Exception) -> bool:
+    """Whether Java is likely to end because of an error, though it was able to tell it."""
+    return any(word in str(error) for word in _FATAL)

@@ -55,6 +55,7 @@ class Intake:
     sources: Sources = field(default_factory=Sources)
     _unread: dict[str, Unread] = field(default_factory=dict)
     _waiting: dict[str, bool] = field(default_factory=dict)
+    _left: set[str] = field(default_factory=set)
 
     def rows(self) -> list[StreamRow]:
         """The streams that are taken in here."""
@@ -66,8 +67,9 @@ class Intake:
     def refresh(self) -> list[str]:
         """Forget what is gone; returns the names of the streams that are taken in here."""
         known = self.definitions.streams
-        mine = [name for name in known if self._is_mine(name)]
-        self._unread = {name: why for name, why in self._unread.items() if name in mine}
+        mine = [name for name in known if self._is_mine(name) and name not in self._left]
+        kept = {*mine, *self._left}
+        self._unread = {name: why for name, why in self._unread.items() if name in kept}
         self._waiting = {name: waits for name, waits in self._waiting.items() if name in known}
         self.sources.keep(set(mine))
         return mine
@@ -140,6 +142,13 @@ class Intake:
         except Exception as error:
             check(self.spark, error)
             return self._set_aside(name) or self._not_read(name, error)
+
+    def leave(self, name: str, message: str) -> None:
+        """Do not read a stream any more in this run, as nothing else could go on beside it."""
+        log.error("stream %s is not read any more in this run: %s", name, message)
+        self.catalog.record_event("stream unread", name, error=message)
+        self._unread[name] = Unread(message, self.limits.retries + 1)
+        self._left.add(name)
 
     def _not_read(self, name: str, error: Exception) -> bool:
         message = reason(error)

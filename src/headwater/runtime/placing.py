@@ -153,7 +153,7 @@ class Places:
         """Whether a query of that start can join a unit: what it would have had alone is, or can
         still be made, among the unit's results."""
         unit = self.catalog.unit(unit_id)
-        if unit is None or unit.state == "dropped":
+        if unit is None or unit.state in ("dropped", "parked"):
             return False
         if unit.state != "running" and stopped_for_good(self.catalog, unit):
             return False

@@ -21,15 +21,21 @@ Row = dict[str, Value]
 def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
     """The results after a sequence number, columns as the query names them, then `_tau`; and the
     number to go on from. While the end of a query is not known, there are none."""
-    if query.unsettled:
-        query = catalog.query(query.name) or query
+    with catalog.snapshot():
+        query = _as_it_is(catalog, query)
         if query.unsettled:
             return pa.table({}), after
-    segments = catalog.segments(unit_log(query.unit_id), after)
+        segments = catalog.segments(unit_log(query.unit_id), after)
     tables = [read_segment(catalog, query, s) for s in segments if s.rows]
     tables = [table for table in tables if table.num_rows]
     end = segments[-1].seq if segments else after
     return (files.gapless(pa.concat_tables(tables)) if tables else pa.table({}), end)
+
+
+def _as_it_is(catalog: Catalog, query: QueryRow) -> QueryRow:
+    """The query as it is now: it may have an end by now, or be in another unit."""
+    known = catalog.query(query.name)
+    return query if known is None or known.accepted_at != query.accepted_at else known
 
 
 def rows(table: pa.Table) -> Iterator[Row]:

@@ -7,15 +7,20 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headwater.errors import RuntimeFailure
+from headwater.runtime.memory import memory_setting
 
-COMPILE_ALL = "-XX:-DontCompileHugeMethods"
-"""Java leaves long methods to its interpreter, and what Spark generates for a shared join is long."""
+JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+ExitOnOutOfMemoryError"
+"""Java leaves long methods to its interpreter, and what Spark generates for a shared join is long.
+Java that runs out of memory ends, as what is left of it may answer and do nothing."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -39,13 +44,16 @@ SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.buffer.pageSize": "2m",
     "spark.cleaner.referenceTracking.blocking": "false",
-    "spark.driver.extraJavaOptions": COMPILE_ALL,
-    "spark.executor.extraJavaOptions": COMPILE_ALL,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 """What every session of Headwater has; steps are small, so plans are kept simple."""
 
+
+PATIENCE = 10.0
+"""Seconds that Java has to end."""
 
 OLDEST_JAVA = 17
 _ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
@@ -58,7 +66,12 @@ def open_session(
     _check_java()
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.master(master).appName(name)
-    chosen = {"spark.sql.shuffle.partitions": str(cores), **SETTINGS, **(settings or {})}
+    chosen = {
+        "spark.sql.shuffle.partitions": str(cores),
+        **memory_setting(),
+        **SETTINGS,
+        **(settings or {}),
+    }
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
@@ -67,6 +80,29 @@ def open_session(
         raise RuntimeFailure(f"Spark did not start on {master}: {error}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def discard(spark: SparkSession) -> None:
+    """End what is left of a session whose Java has ended, so that another can be opened here."""
+    gateway = SparkContext._gateway
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark.stop()
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    derived.cache_clear()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    process.stdin.close()  # its sign to end
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with suppress(Exception):
+        gateway.shutdown()
 
 
 INTERPRETED = ("spark.sql.codegen.wholeStage", "false")

@@ -31,6 +31,7 @@ from headwater.reference import Result
 from headwater.reference.data import csv_line, to_json, to_text
 from headwater.runtime import results
 from headwater.runtime.catalog import (
+    ORIGIN,
     Catalog,
     Lease,
     QueryRow,
@@ -148,11 +149,16 @@ class Piece:
     @property
     def name(self) -> str:
         """The same whenever the segment is sent, and no other segment's."""
-        return f"{self.query.name}-{self.query.unit_id}-{self.segment.first_seq:09}"
+        return f"{self.query.name}-{self._unit}-{self.segment.first_seq:09}"
+
+    @property
+    def _unit(self) -> str:
+        """The unit that wrote the segment, which is not the query's if that was moved."""
+        return str((self.segment.keys or {}).get(ORIGIN, self.query.unit_id))
 
     def row_ids(self) -> list[str]:
         """A name for each row that stays the same when it is sent again."""
-        start = f"{self.query.name}:{self.query.unit_id}:{self.segment.first_seq}"
+        start = f"{self.query.name}:{self._unit}:{self.segment.first_seq}"
         return [f"{start}:{row}" for row in range(self.table.num_rows)]
 
     def rows(self, columns: Sequence[Column]) -> list[Result]:

@@ -43,7 +43,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.lifecycle import running_equal, settle
+from headwater.runtime.lifecycle import above, running_equal, settle
 from headwater.runtime.limits import Limits, checked
 from headwater.runtime.placing import FOREVER_AGO, Built, places, relaxed_definition
 from headwater.runtime.sharing import looks_back
@@ -309,9 +309,21 @@ def pause(catalog: Catalog, name: str) -> None:
 
 
 def resume(catalog: Catalog, name: str) -> None:
-    """Let a query run again, and its unit from where it was, also one that was parked."""
+    """Let a query run again, and its unit from where it was, also one that was parked: then with all
+    that was parked with it, in its unit, in those that it reads, and in those that read it."""
+    before = catalog.query(name)
     catalog.set_query_state(name, "running")
-    _settle_unit_of(catalog, name)
+    unit = None if before is None else catalog.unit(before.unit_id)
+    if before is None or unit is None:
+        return
+    if unit.state == "parked":
+        reading = [row for row in catalog.units() if unit_log(unit.id) in row.inputs]
+        for one in (*above(catalog, unit), unit, *reading):
+            for query in catalog.members(one.id):
+                if query.state == "parked":
+                    catalog.set_query_state(query.name, "running")
+            settle(catalog, one.id)
+    settle(catalog, unit.id)
 
 
 def _settle_unit_of(catalog: Catalog, name: str) -> None:

@@ -18,6 +18,7 @@ from headwater.runtime.catalog.database import Clock, Database
 from headwater.runtime.catalog.journal import KEPT_EVENTS, KEPT_REJECTS, Journal
 from headwater.runtime.catalog.leases import LONGEST_LEASE, Leases, is_ahead
 from headwater.runtime.catalog.log import KEPT_BATCHES
+from headwater.runtime.catalog.moving import ORIGIN, Moving
 from headwater.runtime.catalog.queries import Queries
 from headwater.runtime.catalog.rows import (
     Arrival,
@@ -67,6 +68,7 @@ __all__ = [
     "KEPT_EVENTS",
     "KEPT_REJECTS",
     "LONGEST_LEASE",
+    "ORIGIN",
     "Arrival",
     "Assignment",
     "Catalog",
@@ -111,7 +113,7 @@ __all__ = [
 _CHANGES = sa.select(meta.c.changes)
 
 
-class Catalog(Sources, Queries, Sites, Leases, Journal):
+class Catalog(Sources, Queries, Moving, Sites, Leases, Journal):
     """An open catalog; a context manager that closes it."""
 
     @classmethod

@@ -125,7 +125,7 @@ class Log(Store):
             check_lease(transaction, lease)
             _check_cursors(transaction.connection, expecting or {})
             if unit_version is not None:
-                _check_version(transaction.connection, *unit_version)
+                check_version(transaction.connection, *unit_version)
             if _was_made(transaction.connection, segments):
                 return self._whole(_made_before(transaction.connection, segments))
             kept = [_append(transaction, self._short(segment)) for segment in segments]
@@ -339,7 +339,8 @@ def _check_cursors(connection: Connection, expecting: Mapping[tuple[str, str], J
             raise Overtaken(f"{owner} has moved on in {input}: another commit came first")
 
 
-def _check_version(connection: Connection, unit_id: str, version: int) -> None:
+def check_version(connection: Connection, unit_id: str, version: int) -> None:
+    """Raises Overtaken if a unit has other queries than it had in a version."""
     units = schema.units
     if connection.scalar(sa.select(units.c.version).where(units.c.id == unit_id)) != version:
         raise Overtaken(f"the queries of unit {unit_id} have changed")

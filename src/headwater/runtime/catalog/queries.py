@@ -92,7 +92,7 @@ class Queries(Store):
                 result_key = _result_key(transaction, query, unit, joined)
             else:
                 _check_newest(transaction, newest)
-                unit_id = _create_unit(transaction, unit)
+                unit_id = create_unit(transaction, unit)
                 result_key = query.digest
             if untold:
                 _check_untold(transaction, unit_id, query.start_at)
@@ -152,7 +152,7 @@ class Queries(Store):
             change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
             transaction.connection.execute(change)
             if state == "finished":
-                _change_members(transaction, known.unit_id)
+                change_members(transaction, known.unit_id)
 
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
         """Finish queries of a unit, all at once, and record that they are."""
@@ -160,7 +160,7 @@ class Queries(Store):
             running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
             change = sa.update(_Q).where(running).values(state="finished", error="")
             transaction.connection.execute(change, [{"which": name} for name in names])
-            _change_members(transaction, unit_id)
+            change_members(transaction, unit_id)
             keep_events(transaction, "query finished", names)
 
     def settle_ends(self, ends: Mapping[str, int]) -> None:
@@ -179,7 +179,7 @@ class Queries(Store):
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
-            _change_members(transaction, _query(transaction, name).unit_id)
+            change_members(transaction, _query(transaction, name).unit_id)
 
     def drop_query(self, name: str) -> list[str]:
         """Drop a query, and each unit that nobody needs any more; returns the ids of those.
@@ -196,7 +196,7 @@ class Queries(Store):
                 sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
             )
             forget_owner(transaction, f"sink:{known.name}")
-            _change_members(transaction, known.unit_id)
+            change_members(transaction, known.unit_id)
             return _drop_unneeded(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
@@ -235,6 +235,15 @@ class Queries(Store):
                 .where(_U.c.id == unit_id)
                 .values(state=state, error=error, retries=retries, not_before=not_before)
             )
+
+    def park_unit(
+        self, unit_id: str, error: str, retries: int = 0, errors: Mapping[str, str] | None = None
+    ) -> None:
+        """Park a unit after failures with those of its queries that run, and the units that read it;
+        `errors` has other words for the queries of some digests."""
+        with self._database.write() as transaction:
+            _live_unit(transaction, unit_id)
+            _park(transaction, unit_id, error, retries, errors or {})
 
     def members(self, unit_id: str) -> list[QueryRow]:
         """The queries that the unit answers, by name."""
@@ -368,7 +377,7 @@ def _join(
         values["definition"] = definition
     if known.state != "running":
         values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
-    _change_members(transaction, unit_id, **values)
+    change_members(transaction, unit_id, **values)
     return known.version + 1
 
 
@@ -392,7 +401,25 @@ def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version
     return str(found)
 
 
-def _create_unit(transaction: Transaction, unit: NewUnit) -> str:
+def _park(
+    transaction: Transaction, unit_id: str, error: str, retries: int, errors: Mapping[str, str]
+) -> None:
+    values = {"state": "parked", "error": error, "retries": retries, "not_before": 0.0}
+    transaction.connection.execute(sa.update(_U).where(_U.c.id == unit_id).values(values))
+    keep_event(transaction, "unit parked", unit_id, {"error": error})
+    mine = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
+    for query in rows(transaction.connection, QueryRow, mine.where(_Q.c.state == "running")):
+        why = errors.get(query.digest, error)
+        parked = sa.update(_Q).where(_Q.c.name == query.name)
+        transaction.connection.execute(parked.values(state="parked", error=why))
+        if not query.hidden:
+            keep_event(transaction, "query parked", query.name, {"unit": unit_id, "error": why})
+    for reader in units_reading(transaction, unit_log(unit_id)):
+        _park(transaction, reader, f"unit {unit_id}, which it reads, is parked: {error}", 0, {})
+
+
+def create_unit(transaction: Transaction, unit: NewUnit) -> str:
+    """A unit that runs, with its logs; returns its id."""
     check_inputs(transaction, unit.inputs)
     if transaction.connection.scalar(sa.select(_U.c.id).where(_U.c.id == unit.id)) is not None:
         raise CatalogError(f"there is a unit {unit.id} already")
@@ -431,7 +458,7 @@ def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> 
         raise Overtaken(f"unit {unit_id} has told {instant} already")
 
 
-def _change_members(transaction: Transaction, unit_id: str, **values: Any) -> None:
+def change_members(transaction: Transaction, unit_id: str, **values: Any) -> None:
     """Note that the queries of a unit are others now, and what else is."""
     change = sa.update(_U).where(_U.c.id == unit_id)
     transaction.connection.execute(change.values(version=_U.c.version + 1, **values))
@@ -467,7 +494,7 @@ def _drop_part(transaction: Transaction, unit_id: str) -> None:
         return
     transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
     transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
-    _change_members(transaction, found)
+    change_members(transaction, found)
 
 
 def _needed(transaction: Transaction, unit_id: str) -> bool:

@@ -49,11 +49,17 @@ def members_log(unit_id: str) -> str:
 
 def part_name(unit_id: str) -> str:
     """The name of the query by which a unit has another one join some of its sources."""
-    return f"{HIDDEN}part_{unit_id}"
+    return f"{_PART}{unit_id}"
+
+
+def reader_of(query: str) -> str | None:
+    """The unit that has another one join what a query says; None for one that a user has asked."""
+    return query.removeprefix(_PART) if query.startswith(_PART) else None
 
 
 HIDDEN = "$"
 """What the names of queries begin with that no user has asked."""
+_PART = f"{HIDDEN}part_"
 
 
 def is_log(input: str) -> bool:
