@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import as_csv_keeps, declare, expected, opened, settle, submit, told
+from engine_helpers import (
+    Stop,
+    as_csv_keeps,
+    declare,
+    expected,
+    opened,
+    settle,
+    stop_at,
+    submit,
+    told,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from test_engine import sample
@@ -126,7 +136,11 @@ def test_neighbours_go_on_and_the_culprit_waits(
 
         push(0)
         poison.works = True
-        push(1)
+        headwater.engine.at_point = stop_at("unit: moved", 1)
+        with pytest.raises(Stop):
+            push(1)
+    with opened(tmp_path / "state", spark, limits=limits) as headwater:  # killed, and run again
+        headwater.run(until_idle=True, interval=0.01)
         rows = {name: headwater.query(name).row for name in queries}
         assert {n for n, row in rows.items() if row.state == "parked"} == {"bad", "twin"}
         assert "poisoned" in rows["bad"].error and rows["bad"].unit_id == rows["twin"].unit_id

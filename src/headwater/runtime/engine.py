@@ -77,6 +77,8 @@ COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 APART_AT = 2
 """After so many failures in a row, it is found out which of its queries make a unit fail."""
+ALONE_AT = 5
+"""When Java has ended so often with several things at work, they are done one after the other."""
 DEADLY = "Java ended at work on it, as if out of memory: more is in spark.log"
 """The error of a unit that was at work when Spark ended: it is to step alone."""
 KEPT_DROPPED = 1_000
@@ -142,6 +144,7 @@ class Engine:
         self._witnessed: frozenset[str] = frozenset()
         self._tracking = Lock()
         self._suspected: set[str] = set()
+        self._ends = 0
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -296,7 +299,7 @@ class Engine:
             jobs += [partial(self._try_ship, self.site, log) for log in self.site.incoming]
         round = Round(jobs, set(rows), turns.choose, step, patience=self._patience)
         self._patience = PATIENCE
-        worked = round.run(self.limits.at_once)
+        worked = round.run(self.limits.at_once if self._ends < ALONE_AT else 1)
         if self.scheduler.last is not None and self.scheduler.last is not before:
             self.catalog.set_profile(SCHEDULE, self.scheduler.last.as_data())
         return worked
@@ -548,6 +551,7 @@ class Engine:
         """Note what was at work when Spark ended, and start Spark again: each of it is tried alone
         before all else goes on."""
         witnessed, self._witnessed = self._witnessed, frozenset()
+        self._ends += len(witnessed) > 1
         for owner in sorted(witnessed):
             kind, _, name = owner.partition(":")
             row = self.catalog.unit(name) if kind == "unit" else None
