@@ -23,8 +23,8 @@ from headwater.runtime.catalog import (
     Segment,
     UnitRow,
 )
-from headwater.runtime.sharing import MEMBERS
 from headwater.runtime.stepping import Step, Stepper, Unit
+from headwater.runtime.subscribers import MEMBERS
 
 MOST_TRIALS = 60
 """After so many steps on trial, queries that fail together are blamed together."""
