@@ -178,7 +178,7 @@ class Apart:
             return None
 
         if len(digests) == 1:
-            return None if why is None else {digests[0]: why}
+            return {digests[0]: why or ""}
         if why is None and fails(digests) is None:
             return None
         return culprits(digests, fails)

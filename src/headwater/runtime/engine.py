@@ -437,8 +437,10 @@ class Engine:
         last = retries > self.limits.retries and not is_full(error)
         if (last or retries == APART_AT) and not is_full(error):
             with self._tolerating(row):
-                if self._set_apart(known, retries):
+                apart = self._set_apart(known, retries)
+                if apart:
                     return True
+                last &= apart is not None or retries > self.limits.retries + 1
         if last:
             self.catalog.park_unit(row.id, message, retries)
         else:
@@ -467,9 +469,10 @@ class Engine:
         except Exception:
             log.exception("the queries of unit %s cannot be set apart", row.id)
 
-    def _set_apart(self, row: UnitRow, retries: int, why: str | None = None) -> bool:
+    def _set_apart(self, row: UnitRow, retries: int, why: str | None = None) -> bool | None:
         """Give a unit of their own to the queries that make a unit fail, and let the others go on from
-        where they are; whether that was possible. `why` is known already of all together.
+        where they are; whether that was possible, None if none of them fails any more. `why` is
+        known already of all together.
 
         Queries that fail only together are divided.
         """
@@ -481,11 +484,13 @@ class Engine:
         queries = in_plan(members, inputs_of(self.catalog, row))
         apart = Apart(self.catalog, self.store, lambda: self.stepper, self._planned, self._survived)
         blamed = apart.blamed(row, queries, why)
+        if blamed is None:
+            return None
         digests = list(dict.fromkeys(query.digest for query in queries if not query.hidden))
-        if blamed is None or len(blamed) == len({query.digest for query in queries}):
-            return False
         groups = [[digest] for digest in blamed] or [digests[: len(digests) // 2]]
-        for group in filter(None, groups):
+        if len(blamed) == len({query.digest for query in queries}) or not any(groups):
+            return False
+        for group in groups:
             names = [query.name for query in queries if query.digest in group]
             new = apart.moved(lease, row, names)
             self.at_point("unit: moved")

@@ -28,6 +28,7 @@ RELATIONS = {
     "equal": "asks for what the operator told already",
     "contained": "asks for a part of what the operator told already",
     "overlapping": "the operator was relaxed for it",
+    "moved": "came from a unit that failed, to one of its own",
     None: "shares with equal queries alone",
 }
 
@@ -72,6 +73,9 @@ def _placed(catalog: Catalog, query: QueryRow) -> Placement:
     for event in reversed(catalog.events(kind="query placed", subject=query.name, limit=1)):
         if event.detail["unit"] == query.unit_id:
             return dict(event.detail)
+    for event in catalog.events(kind="query moved", subject=query.name, limit=1):
+        if event.detail["unit"] == query.unit_id:
+            return {"relation": "moved"}
     return {}
 
 
