@@ -192,6 +192,8 @@ class Engine:
                 except CatalogUnavailable as error:
                     self._tell("catalog", str(error))
                 except SparkEnded as error:
+                    if stopping():  # whoever told us may have told Java too
+                        raise
                     self._suspect(error)
                     worked = True
                 if not worked:
