@@ -45,7 +45,6 @@ def test_only_the_query_that_ends_java_is_parked(tmp_path: Path) -> None:
         headwater.push("s", ROWS[:20])
         run(tmp_path / "state", deadly=True)
         headwater.push("s", ROWS[20:])
-        run(tmp_path / "state", deadly=True)
         rows = {name: headwater.query(name).row for name in QUERIES}
         assert {name for name, row in rows.items() if row.state == "parked"} == {"bad"}
         assert "Java ended" in rows["bad"].error
