@@ -6,6 +6,7 @@ the logs of the streams: whatever happened, it has the rows that it would have a
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,38 @@ def sliding(rng: random.Random) -> Query:
     return parse_query(f"{output}({text})" if output else text, SOURCES)
 
 
+@dataclass(frozen=True)
+class Inlet:
+    """How tuples come in: the source of a stream, and how it is given more."""
+
+    source: Callable[[Stream], Connector | None]
+    send: Callable[[Headwater, Stream, list[Any]], None]
+    is_finite: bool = False
+    """Whether `run --until-idle` takes its streams as ended."""
+
+
+CLIENT = Inlet(lambda stream: None, lambda headwater, stream, rows: _push(headwater, stream, rows))
+
+
+def _push(headwater: Headwater, stream: Stream, rows: list[Any]) -> None:
+    headwater.push(stream.name, rows)
+
+
+def from_files(folder: Path) -> Inlet:
+    """Files of JSON lines that come into a folder for each stream."""
+    numbers = itertools.count(1)
+
+    def source(stream: Stream) -> Connector:
+        (folder / stream.name).mkdir()
+        return Connector("files", (("path", str(folder / stream.name)), ("format", "json")))
+
+    def send(headwater: Headwater, stream: Stream, rows: list[Any]) -> None:
+        target = folder / stream.name / f"{next(numbers):04}.json"
+        target.write_text(json_lines(stream, rows))
+
+    return Inlet(source, send, is_finite=True)
+
+
 @dataclass
 class History:
     """One random history; `spark` runs it, `folder` keeps it."""
@@ -60,7 +93,7 @@ class History:
     spark: Any
     folder: Path
     actions: int
-    from_files: bool
+    inlet: Inlet
     lateness: int
     alone: bool
     """Whether there is one query at a time."""
@@ -68,7 +101,6 @@ class History:
     left: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
     clock: int = 0
-    files: int = 0
     said: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -90,7 +122,7 @@ class History:
             for name in sorted(self.paused):
                 headwater.execute(f"RESUME QUERY {name}")
             self._idle(headwater)
-            if not self.from_files:
+            if not self.inlet.is_finite:
                 for stream in (BIDS, ASKS):
                     headwater.execute(f"END STREAM {stream.name}")
                 self._settle(headwater)
@@ -118,13 +150,8 @@ class History:
         declare(headwater, self.folder / "items", as_csv_keeps(TABLES))
         for stream in (BIDS, ASKS):
             headwater.execute(f"DROP STREAM {stream.name}")
-            source = None
-            if self.from_files:
-                (self.folder / stream.name).mkdir()
-                path = str(self.folder / stream.name)
-                source = Connector("files", (("path", path), ("format", "json")))
             late = replace(stream, lateness=self.lateness * SECOND)
-            headwater.execute(unparse(CreateStream(late, source)))
+            headwater.execute(unparse(CreateStream(late, self.inlet.source(stream))))
 
     def _bring(self, headwater: Headwater) -> None:
         """More tuples, now and then after a long silence, some of them out of order."""
@@ -132,12 +159,7 @@ class History:
         stream = self.rng.choice([BIDS, BIDS, ASKS])
         rows = [self._row(stream) for _ in range(self.rng.randint(1, 5))]
         self.said.append(f"{len(rows)} rows of {stream.name} about {self.clock / SECOND}")
-        if not self.from_files:
-            headwater.push(stream.name, rows)
-            return
-        self.files += 1
-        target = self.folder / stream.name / f"{self.files:04}.json"
-        target.write_text(json_lines(stream, rows))
+        self.inlet.send(headwater, stream, rows)
 
     def _row(self, stream: Stream) -> tuple[Any, ...]:
         rng = self.rng
@@ -240,8 +262,11 @@ def tuples_in_log(headwater: Headwater, stream: Stream) -> list[Any]:
     return [row.values for row in typed(shown, stream.scan("s").columns)]
 
 
-def check_history(spark: Any, folder: Path, seed: int, actions: int) -> None:
+def check_history(
+    spark: Any, folder: Path, seed: int, actions: int, inlet: Inlet | None = None
+) -> None:
     """Run the history of a seed and compare."""
     rng = random.Random(seed)
-    from_files, alone = rng.random() < 0.7, rng.random() < 0.1
-    History(rng, spark, folder, actions, from_files, rng.choice([0, 0, 3, 3600]), alone).run()
+    of_files, alone = rng.random() < 0.7, rng.random() < 0.1
+    inlet = inlet or (from_files(folder) if of_files else CLIENT)
+    History(rng, spark, folder, actions, inlet, rng.choice([0, 0, 3, 3600]), alone).run()

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import opened
-from histories import check_history
+from engine_helpers import json_lines, opened
+from histories import Inlet, check_history
+from kafka_broker import Broker
+from test_kafka import Topic
 
+from headwater.algebra.catalog import Stream
+from headwater.cql import Connector
 from headwater.runtime import housekeeping
+from headwater.runtime.api import Headwater
 
 pytestmark = pytest.mark.spark
 
@@ -29,6 +34,23 @@ def test_random_histories(spark: Any, tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_random_histories_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
     check_history(spark, tmp_path, seed, actions=40)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(2000, 2020))
+def test_random_histories_of_topics(spark: Any, kafka: Broker, tmp_path: Path, seed: int) -> None:
+    topics: dict[str, Topic] = {}
+
+    def source(stream: Stream) -> Connector:
+        topics[stream.name] = Topic.made(spark, kafka, partitions=1)
+        options = {"servers": kafka.servers, "topic": topics[stream.name].name, "rows_per_step": 4}
+        return Connector("kafka", tuple(options.items()))
+
+    def send(headwater: Headwater, stream: Stream, rows: list[Any]) -> None:
+        topics[stream.name].send(0, json_lines(stream, rows).splitlines())
+
+    check_history(spark, tmp_path, seed, actions=40, inlet=Inlet(source, send))
 
 
 STREAM = (
