@@ -5,6 +5,8 @@ HeadwaterError
 ├── CqlError           a text that is not CQL, or says something impossible; has a position
 │   └── CqlErrors      several of them, from one file
 ├── InputError         data that cannot be read or does not fit its schema
+│   └── DamagedFile       a file of the state that is not what was written
+│       └── MissingFile   one that is gone
 ├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── PlanError          a planning problem that makes no sense, or has no answer
@@ -36,6 +38,14 @@ class AlgebraError(HeadwaterError):
 
 class InputError(HeadwaterError):
     """Input data that cannot be read, with the file and what was wrong."""
+
+
+class DamagedFile(InputError):
+    """A file of the state whose size or checksum is not the one that the catalog has."""
+
+
+class MissingFile(DamagedFile, FileNotFoundError):
+    """A file of the state that the catalog names and that is not there."""
 
 
 class NetworkError(HeadwaterError):

@@ -523,7 +523,7 @@ def test_a_segment_whose_file_is_gone_is_told(run: Run, filled: Made) -> None:
         file.unlink()
     done = run("results", "big", "--state", filled.path)
     assert done.status == 2
-    assert "a file of the state cannot be read" in done.err and str(file) in done.err
+    assert f"the file {file} of " in done.err and "is missing; restore it" in done.err
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from catalog_helpers import Clock, S, segment
 
@@ -45,17 +47,26 @@ def test_who_lost_the_lease_assigns_nothing(stream: Catalog, clock: Clock) -> No
     assert stream.assignment() == Assignment()
 
 
-def test_copies_keep_their_numbers_and_what_is_known_of_them(stream: Catalog) -> None:
+def copy_at(folder: Path, name: str) -> str:
+    path = folder / name
+    path.touch()
+    return str(path)
+
+
+def test_copies_keep_their_numbers_and_what_is_known_of_them(
+    stream: Catalog, tmp_path: Path
+) -> None:
+    two, three = copy_at(tmp_path, "2"), copy_at(tmp_path, "3")
     stream.assign(Assignment(routes={(S, "north"): "south"}), {COPY})
     for at in (5, 6, 7):
         stream.commit(None, segments=[segment(3, at=at)])
     first, second, third = stream.segments(S)
     stream.remove_segments([first.id])
-    stream.keep_copies(None, COPY, [(second, "/north/2"), (third, "/north/3")], 3)
+    stream.keep_copies(None, COPY, [(second, two), (third, three)], 3)
     copies = stream.segments(COPY)
     assert [(c.first_seq, c.seq, c.path) for c in copies] == [
-        (2, 2, "/north/2"),
-        (3, 3, "/north/3"),
+        (2, 2, two),
+        (3, 3, three),
     ]
     for copy, original in zip(copies, (second, third), strict=True):
         assert (copy.rows, copy.bytes, copy.least_time, copy.watermark, copy.keys) == (
@@ -66,20 +77,20 @@ def test_copies_keep_their_numbers_and_what_is_known_of_them(stream: Catalog) ->
             original.keys,
         )
     with pytest.raises(CatalogError, match="has 3 already"):
-        stream.keep_copies(None, COPY, [(third, "/north/3")], 3)
+        stream.keep_copies(None, COPY, [(third, three)], 3)
     stream.keep_copies(None, COPY, [], 9)
     assert stream.log_ends()[COPY].seq == 9
     with pytest.raises(CatalogError, match="is gone"):
-        stream.keep_copies(None, copy_log(S, "west"), [(third, "/west/3")], 3)
+        stream.keep_copies(None, copy_log(S, "west"), [(third, three)], 3)
 
 
-def test_a_copy_of_a_merged_segment_cannot_be_cut(stream: Catalog) -> None:
+def test_a_copy_of_a_merged_segment_cannot_be_cut(stream: Catalog, tmp_path: Path) -> None:
     stream.assign(Assignment(routes={(S, "north"): "south"}), {COPY})
     for at in (5, 6):
         stream.commit(None, segments=[segment(3, at=at)])
     ids = [s.id for s in stream.segments(S)]
     merged = stream.replace_segments(None, ids, segment(6, at=6))
-    stream.keep_copies(None, COPY, [(merged, "/north/2")], 2)
+    stream.keep_copies(None, COPY, [(merged, copy_at(tmp_path, "2"))], 2)
     assert [c.seq for c in stream.segments(COPY)] == [2]
     with pytest.raises(CatalogError, match="were compacted into one"):
         stream.segments(COPY, 1)

@@ -33,8 +33,9 @@ from headwater.algebra.nodes import Query
 from headwater.cql import parse_query, unparse
 from headwater.runtime import steps
 from headwater.runtime.catalog import unit_log
-from headwater.runtime.files import gapless
+from headwater.runtime.files import describe, gapless
 from headwater.runtime.housekeeping import sweep
+from headwater.runtime.push import segment
 from strategies import SOURCES, queries, streams, tables
 
 pytestmark = pytest.mark.spark
@@ -136,11 +137,16 @@ def test_results_with_an_empty_batch_become_a_frame_whole(spark: Any, tmp_path: 
         for moment in range(3):
             headwater.push("s", [(moment, moment)])
             headwater.engine.tick()
-        (_, middle, _) = headwater.catalog.segments(unit_log(headwater.query("q").row.unit_id))
+        log = unit_log(headwater.query("q").row.unit_id)
+        (_, middle, _) = headwater.catalog.segments(log)
         written = pq.read_table(middle.path)
-        with pq.ParquetWriter(middle.path, written.schema) as writer:
+        other = tmp_path / "other.parquet"
+        with pq.ParquetWriter(other, written.schema) as writer:
             for rows in (written[:0], written, written[:0]):
                 writer.write_table(rows)
+        described = describe(other, ("_tau", "_tau"))
+        assert described is not None
+        headwater.catalog.replace_segments(None, [middle.id], segment(log, described, None))
         found = spark.createDataFrame(headwater.query("q").arrow())
         assert sorted(row.v for row in found.collect()) == [0, 1, 2]
 

@@ -490,7 +490,7 @@ def accepted(headwater: Headwater) -> Rows:
     found: Rows = {}
     for stream in (BIDS, ASKS):
         segments = headwater.catalog.segments(stream_log(stream.name))
-        rows = [r for s in segments if s.rows for r in files.read_arrow(s.path).to_pylist()]
+        rows = [r for s in segments if s.rows for r in files.read_arrow(s).to_pylist()]
         rows.sort(key=lambda row: row["_arrival"])
         names = stream.schema.names
         found[stream.name] = [(*(r[n] for n in names[:-1]), r["_ts"]) for r in rows]

@@ -106,5 +106,5 @@ def test_merged_segments_lie_by_their_join_key(
 
 
 def _rows(segment: Segment) -> list[tuple[int, int, int]]:
-    table = files.read_arrow(segment.path)
+    table = files.read_arrow(segment)
     return list(zip(*(table[c].to_pylist() for c in ("k", "v", "_ts")), strict=True))

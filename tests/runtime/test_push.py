@@ -34,7 +34,7 @@ def test_tuples_of_many_clients_have_places_of_their_own(where: str, tmp_path: P
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(client, range(clients)))
         segments = headwater.catalog.segments(stream_log("s"))
-        tables = [files.read_arrow(segment.path) for segment in segments]
+        tables = [files.read_arrow(segment) for segment in segments]
         arrivals = [n for table in tables for n in table[ARRIVAL].to_pylist()]
         assert arrivals == list(range(2 * clients * times)), "in the order of the segments"
         there = {str(path) for path in (tmp_path / "state" / "log").glob("*/*/*")}
@@ -56,7 +56,7 @@ def test_no_tuple_is_taken_in_behind_a_watermark(where: str, tmp_path: Path) -> 
             list(pool.map(client, range(clients)))
         mark = None
         for segment in headwater.catalog.segments(stream_log("s")):
-            times = files.read_arrow(segment.path)[TIME].to_pylist()
+            times = files.read_arrow(segment)[TIME].to_pylist()
             assert mark is None or min(times) >= mark
             mark = segment.watermark
         row = headwater.catalog.stream("s")

@@ -30,7 +30,8 @@ class Order:
     """What a worker does: run a state, for ever or until idle, up to a named point.
 
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
-    `careless` has it commit in two transactions: "cursors" before "segments", or the reverse.
+    `careless` has it commit in two transactions: "cursors" before "segments", or the reverse; or
+    leave files "unsynced".
     """
 
     state: str
@@ -189,6 +190,7 @@ def work(order: Order) -> None:
     from headwater.runtime import engine as engines
     from headwater.runtime import housekeeping
     from headwater.runtime.api import open_state
+    from headwater.runtime.catalog import log as catalog_log
 
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
@@ -196,7 +198,9 @@ def work(order: Order) -> None:
     with open_state(order.state, catalog=order.catalog) as headwater:
         between = headwater.catalog._database._gate
         at_point = stop_at(order.point, order.nth, order.signal, between)
-        if order.careless:
+        if order.careless == "unsynced":
+            catalog_log.make_durable = lambda paths: None
+        elif order.careless:
             _make_careless(headwater.catalog, order.careless, at_point)
         limits = engines.Limits(
             lease_seconds=order.lease_seconds, backoff=0.05, at_once=order.at_once

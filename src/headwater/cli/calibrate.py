@@ -12,6 +12,7 @@ from headwater.cli.spark import started
 from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, costs_text
 from headwater.runtime.calibrate import calibrate
+from headwater.runtime.durability import replace_file
 from headwater.runtime.engine import COSTS
 from headwater.runtime.place import made
 
@@ -26,9 +27,7 @@ def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
     finally:
         with suppress(Exception):  # of Java that has ended already
             spark.stop()
-    beside = path.with_suffix(".new")
-    beside.write_text(costs_text(costs))
-    beside.replace(path)
+    replace_file(path, costs_text(costs).encode())
     untold = [kind for kind, cost in costs.costs.items() if not cost.tuple + cost.result]
     if untold:
         names = ", ".join(untold)

@@ -313,6 +313,21 @@ def calibrate(
 
 
 @app.command()
+def verify(
+    state: State = DEFAULT, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
+) -> None:
+    """Compare every file of a state with what was written; exit status 1 if one is damaged."""
+    with opened(state, catalog_url, files=True) as catalog:
+        from headwater.cli.verifying import print_verification
+        from headwater.runtime.verify import verify as verify_files
+
+        done = verify_files(catalog)
+        print_verification(done, format)
+        if not done.is_sound:
+            raise typer.Exit(WRONG)
+
+
+@app.command()
 def clean(
     state: State = DEFAULT,
     catalog_url: CatalogUrl = None,

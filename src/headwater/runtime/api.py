@@ -34,6 +34,7 @@ from headwater.runtime.placement import Placement, placement
 from headwater.runtime.placement import lines as placement_lines
 from headwater.runtime.push import push
 from headwater.runtime.scripts import execute
+from headwater.runtime.verify import Verification, verify
 
 STATE = ".headwater"
 log = logging.getLogger("headwater")
@@ -115,6 +116,10 @@ class Headwater:
     def run(self, until_idle: bool = False, **options: Any) -> None:
         """Let streams take in and units step."""
         self.engine.run(until_idle=until_idle, **options)
+
+    def verify(self) -> Verification:
+        """Compare every file of the state with what was written; it may run beside an engine."""
+        return verify(self.catalog)
 
     def query(self, name: str) -> QueryHandle:
         """A query by name; raises HeadwaterError, naming what there is."""

@@ -22,7 +22,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headwater.cost.operators import CostTable, read_costs
-from headwater.errors import CatalogError, CatalogUnavailable, LeaseLost, Overtaken, SparkEnded
+from headwater.errors import (
+    CatalogError,
+    CatalogUnavailable,
+    DamagedFile,
+    LeaseLost,
+    Overtaken,
+    SparkEnded,
+)
 from headwater.runtime import files
 from headwater.runtime.apart import Apart
 from headwater.runtime.catalog import (
@@ -43,7 +50,7 @@ from headwater.runtime.claims import Claims, this_process
 from headwater.runtime.compile import FOREVER, Delta, Panes, Plan, Shared, SharedPanes
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import sink_owner
-from headwater.runtime.faults import check, is_full, reason
+from headwater.runtime.faults import check, is_damage, is_full, reason
 from headwater.runtime.housekeeping import Kept, Reader, compact, readers_of, retain, sweep
 from headwater.runtime.intake import Intake
 from headwater.runtime.lifecycle import (
@@ -341,7 +348,11 @@ class Engine:
         retain(self.catalog, logs, readers, lease, self.at_point)
         for kept in logs:
             own = readers_of(stream_log(kept.stream.name), readers)
-            compact(self.catalog, kept, own, lease, self.at_point)
+            try:
+                compact(self.catalog, kept, own, lease, self.at_point)
+                self._tell(kept.log, "")
+            except DamagedFile as error:  # the units that need it park; other logs are looked after
+                self._tell(kept.log, str(error))
         sweep(self.catalog, self.store)
         self.catalog.forget_dropped(KEPT_DROPPED)
         self._forget()
@@ -436,6 +447,9 @@ class Engine:
         log.error("unit %s failed", row.id, exc_info=error)
         message = reason(error)
         retries = row.retries + 1
+        if is_damage(error):  # no query is to blame, and trying again mends nothing
+            self.catalog.park_unit(row.id, message, retries)
+            return False
         last = retries > self.limits.retries and not is_full(error)
         if (last or retries == APART_AT) and not is_full(error):
             with self._tolerating(row):
@@ -724,7 +738,7 @@ def told_to(unit: Unit, step: Step) -> float | None:
     if not isinstance(unit.plan, Shared | SharedPanes):
         return float(asked.total())
     members = [(asked[digest], member) for digest, member in unit.plan.members.members.items()]
-    counts = [count_rows(s.path, None, None, shared=True) for s in results]
+    counts = [count_rows(s, None, None, shared=True) for s in results]
     told = sum(number * counted.of(member) for counted in counts for number, member in members)
     return told / sum(s.rows for s in results)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import SparkEnded
+from headwater.errors import DamagedFile, MissingFile, SparkEnded
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LENGTH = 500
@@ -40,6 +40,12 @@ def _deepest(java: Any) -> str:
         return str(java.toString())
     except Exception:  # the connection to Java broke
         return ""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether a file of the state is damaged, which trying again does not mend; one that is missing
+    may only have been merged into another since it was looked up."""
+    return isinstance(error, DamagedFile) and not isinstance(error, MissingFile)
 
 
 def is_full(error: BaseException) -> bool:

@@ -1,6 +1,7 @@
 """Segment files: written by a step, found by their footers, read without Spark where Python asks.
 
-A file is complete before the catalog hears of it, and never changes after. Small results come to the
+A file is complete before the catalog hears of it, and never changes after; a checksum of its bytes goes
+with it, and whoever reads it compares (`integrity`). Small results come to the
 driver as Arrow and are written there, which saves most of the time of a small Spark write; large ones
 are written by Spark's own tasks into a folder of part files.
 """
@@ -20,6 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.errors import DamagedFile
+from headwater.runtime.durability import OWNER_FILE, OWNER_FOLDER, make_folder, write_file
+from headwater.runtime.integrity import (
+    ADVICE,
+    StoredFile,
+    check,
+    checked_contents,
+    digest_of,
+    digest_of_file,
+    parts,
+)
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -38,6 +51,7 @@ class Written:
     bytes: int
     least_time: int
     largest_time: int
+    digest: int
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the largest value of each column of integers that has any."""
 
@@ -57,7 +71,7 @@ def write(
 
     `lap` is called when the rows are there; where tasks write them, that is when they are written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if small:
         table = frame.toArrow()
         lap("run")
@@ -66,10 +80,23 @@ def write(
     with _removed_on_failure(path):
         frame.write.parquet(str(path))
         lap("run")
+        _tidy(path)
         written = describe(path, times)
     if written is None:
         remove(str(path))
     return written
+
+
+def _tidy(folder: Path) -> None:
+    """Take from others the permissions that Spark gave them, and remove the checksum files that
+    Hadoop puts beside parts: the catalog has a checksum, and with damage to such a file Hadoop
+    refuses a part that is whole."""
+    folder.chmod(OWNER_FOLDER)
+    for path in folder.iterdir():
+        if path.name.endswith(".crc"):
+            path.unlink()
+        else:
+            path.chmod(OWNER_FILE)
 
 
 @contextmanager
@@ -89,11 +116,17 @@ def write_arrow(
     """The rows of a table as a new file below the folder; None if there are none."""
     if not table.num_rows:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{uuid.uuid4().hex}.parquet"
+    content = pa.BufferOutputStream()
+    pq.write_table(
+        table, content, compression="snappy", row_group_size=group_rows, write_page_checksum=True
+    )
+    whole = content.getvalue()
     with _removed_on_failure(path):
-        pq.write_table(table, path, compression="snappy", row_group_size=group_rows)
-    return _written(path, table.num_rows, path.stat().st_size, _spans(table), times)
+        write_file(path, whole)
+    digest = digest_of([whole])
+    return _written(path, table.num_rows, whole.size, digest, _spans(table), times)
 
 
 def describe(path: Path, times: Times) -> Written | None:
@@ -106,14 +139,20 @@ def describe(path: Path, times: Times) -> Written | None:
         size += part.stat().st_size
         for at in range(footer.num_row_groups):
             _widen(spans, footer.row_group(at))
-    return _written(path, rows, size, spans, times) if rows else None
+    return _written(path, rows, size, digest_of_file(path), spans, times) if rows else None
 
 
 def _written(
-    path: Path, rows: int, size: int, spans: Mapping[str, tuple[int, int]], times: Times
+    path: Path,
+    rows: int,
+    size: int,
+    digest: int,
+    spans: Mapping[str, tuple[int, int]],
+    times: Times,
 ) -> Written:
     ranges = {n: span for n, span in spans.items() if span != UNKNOWN and not n.startswith("_")}
-    return Written(str(path), rows, size, spans[times[0]][0], spans[times[1]][1], ranges)
+    least, largest = spans[times[0]][0], spans[times[1]][1]
+    return Written(str(path), rows, size, least, largest, digest, ranges)
 
 
 def _spans(table: pa.Table) -> dict[str, tuple[int, int]]:
@@ -137,15 +176,14 @@ def _widen(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData) -> Non
             spans[name] = UNKNOWN
 
 
-def parts(path: Path) -> list[Path]:
-    """The Parquet files that a segment consists of."""
-    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-
-
-def read_arrow(path: str, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a segment."""
-    tables = [pq.read_table(part, columns=columns) for part in parts(Path(path))]
-    return pa.concat_tables(tables)
+def read_arrow(file: StoredFile, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a segment; raises DamagedFile if its file is not what was written."""
+    contents = checked_contents(file)
+    try:
+        tables = [pq.read_table(pa.BufferReader(part), columns=columns) for part in contents]
+        return pa.concat_tables(tables)
+    except (pa.ArrowException, OSError) as error:  # of a release that kept no checksums
+        raise DamagedFile(f"the file {file.path} cannot be read ({error}); {ADVICE}") from error
 
 
 def gapless(table: pa.Table) -> pa.Table:
@@ -154,9 +192,9 @@ def gapless(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(full, table.schema)
 
 
-def linked(path: str, folder: Path) -> str:
+def linked(file: StoredFile, folder: Path) -> str:
     """The same as `copied`, without a byte written where the file system can do that."""
-    return copied(path, folder, _link)
+    return copied(file, folder, _link)
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -167,11 +205,14 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def copied(
-    path: str, folder: Path, copy: Callable[[str | Path, str | Path], object] = shutil.copyfile
+    file: StoredFile,
+    folder: Path,
+    copy: Callable[[str | Path, str | Path], object] = shutil.copyfile,
 ) -> str:
-    """A copy of a segment's file or folder below another folder, complete before it has its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    source, target = Path(path), folder / f"{uuid.uuid4().hex}.parquet"
+    """A copy of a segment's file or folder below another folder, complete before it has its name;
+    raises DamagedFile rather than copy damage."""
+    make_folder(folder)
+    source, target = Path(check(file)), folder / f"{uuid.uuid4().hex}.parquet"
     hidden = folder / f".{target.name}"
     with _removed_on_failure(hidden):
         if source.is_dir():

@@ -217,7 +217,7 @@ def compact(
     reached = [reader.reached(stream) for reader in readers]
     taken = min([kept.stream.next_seq - 1, *reached, *_copied_to(catalog, stream)])
     run = mergeable(catalog.segments(kept.log, 0, taken)) if taken else []
-    tables = [files.read_arrow(s.path) for s in run if s.rows]
+    tables = [files.read_arrow(s) for s in run if s.rows]
     if not tables:
         return False
     order = [(name, "ascending") for name in (*join_keys(stream, readers), TIME)]

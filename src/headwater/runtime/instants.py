@@ -169,7 +169,7 @@ def _stretches(segment: Segment, since: int | None, stays: int) -> Iterator[tupl
     if segment.rows * stays >= largest - least:
         yield max(least, -FAR if since is None else since), largest + stays
         return
-    times = np.unique(files.read_arrow(segment.path, [TIME])[TIME].to_numpy())
+    times = np.unique(files.read_arrow(segment, [TIME])[TIME].to_numpy())
     if since is not None:
         times = times[times >= since]
     if not len(times):
@@ -203,7 +203,7 @@ def _first_event(held: Sequence[tuple[Segment, int | None]]) -> int:
     for held_segment, low in held:
         least = held_segment.least_time or 0
         if low is not None and least < low:
-            column = files.read_arrow(held_segment.path, [TIME])[TIME]
+            column = files.read_arrow(held_segment, [TIME])[TIME]
             least = pc.min(column.filter(pc.greater_equal(column, low))).as_py()
         times.append(least)
     return min(times)
@@ -219,7 +219,7 @@ def _event_instants(
             [t for t in (low, None if before is None else before + 1) if t is not None] or [-FAR]
         )
         if (held_segment.largest_time or 0) >= least:
-            column = files.read_arrow(held_segment.path, [TIME])[TIME]
+            column = files.read_arrow(held_segment, [TIME])[TIME]
             wanted = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, until))
             times.append(pc.unique(column.filter(wanted)))
     if not times:

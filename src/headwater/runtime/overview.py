@@ -202,7 +202,7 @@ class Observer:
         if key not in self._counted:
             from headwater.runtime.rowcounts import count_rows  # only now, as it loads Arrow
 
-            self._counted[key] = count_rows(segment.path, start, end, member != EVERYTHING)
+            self._counted[key] = count_rows(segment, start, end, member != EVERYTHING)
         return self._counted[key].of(member)
 
     def segments(self, log: str, after: int = 0) -> list[Segment]:

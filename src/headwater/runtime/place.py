@@ -6,13 +6,15 @@ from pathlib import Path
 
 from headwater.errors import CatalogError, RuntimeFailure
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.durability import make_folder
 from headwater.runtime.sites.deployment import deployed
 
 
 def made(state: Path) -> Path:
     """The whole path of a state directory, which is made if need be; raises RuntimeFailure."""
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        make_folder(state.absolute().parent, 0o777)
+        make_folder(state.absolute())
         return state.resolve()
     except OSError as error:
         raise RuntimeFailure(

@@ -123,6 +123,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
         watermark=watermark,
         keys={name: list(span) for name, span in written.ranges.items()} or None,
         on_disk=True,
+        digest=written.digest,
     )
 
 

@@ -68,7 +68,7 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment) -> pa.Tabl
     member = member_of(catalog, query, segment)
     if member is None:
         return pa.table({})
-    table = files.read_arrow(segment.path)
+    table = files.read_arrow(segment)
     tau = table["_tau"]
     kept = wanted(table, member)
     if query.start_at is not None:

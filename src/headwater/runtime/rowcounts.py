@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from headwater.errors import DamagedFile
 from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member
 from headwater.runtime import files
+from headwater.runtime.integrity import StoredFile
+
+log = logging.getLogger("headwater")
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,15 @@ class Counted:
         return found
 
 
-def count_rows(path: str, start: int | None, end: int | None, shared: bool) -> Counted:
-    """The rows of a file of results after a start and up to an end; none if it is gone."""
+def count_rows(file: StoredFile, start: int | None, end: int | None, shared: bool) -> Counted:
+    """The rows of a file of results after a start and up to an end; none if it is gone, or damaged,
+    which is said: what is shown of other queries is still right."""
     try:
-        table = files.read_arrow(path, ["_tau", *([SHAPE, CLASS] if shared else [])])
+        table = files.read_arrow(file, ["_tau", *([SHAPE, CLASS] if shared else [])])
     except OSError:  # removed while we looked
+        return Counted(0)
+    except DamagedFile as error:
+        log.warning("%s; its rows are not counted", error)
         return Counted(0)
     tau = table["_tau"]
     kept = pc.is_valid(tau)

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +40,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink_options
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
+from headwater.runtime.durability import replace_file
 from headwater.runtime.kafka import check_connector, reach, spans
 
 log = logging.getLogger("headwater")
@@ -196,39 +194,21 @@ def _csv(rows: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
 
 def write_file(options: FileSinkOptions, piece: Piece, columns: Sequence[Column]) -> None:
     """Put the rows of a segment into the folder, as one file that appears complete."""
-    folder = Path(options.path)
-    target = folder / f"{piece.name}.{options.format}"
-    hidden = folder / f".{target.name}"
+    target = Path(options.path) / f"{piece.name}.{options.format}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with hidden.open("wb") as file:
-            _write_rows(file, options.format, piece, columns)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.replace(target)
-        _sync(folder)
+        replace_file(target, _content(options.format, piece, columns))
     except OSError as error:
-        with suppress(OSError):
-            hidden.unlink(missing_ok=True)
         raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
-def _write_rows(file: BinaryIO, format: str, piece: Piece, columns: Sequence[Column]) -> None:
+def _content(format: str, piece: Piece, columns: Sequence[Column]) -> bytes:
     if format == "parquet":
-        pq.write_table(piece.table, file)
-        return
+        content = pa.BufferOutputStream()
+        pq.write_table(piece.table, content)
+        return bytes(content.getvalue())
     rows = piece.rows(columns)
     lines = _csv(rows, columns) if format == "csv" else _json(rows, columns)
-    file.writelines(line.encode() for line in lines)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    return "".join(lines).encode()
 
 
 # ---- Kafka

@@ -52,6 +52,7 @@ from headwater.runtime.instants import (
     reached,
     tuples_of,
 )
+from headwater.runtime.integrity import check, checked_paths
 from headwater.runtime.joinorder import Ordering, Term, Tree, written_tree
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
@@ -374,7 +375,7 @@ class Stepper:
     ) -> None:
         """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
-        paths = [s.path for s in live]
+        paths = checked_paths(live) if instants else []
         new = self._new(unit, known) if known.rows else None
         if new is not None:
             paths += self._keep(unit, step, new, known.rows, None)
@@ -443,7 +444,7 @@ class Stepper:
         step = Step({}, removed=live)
         kept = [s for s in live if s.largest_time is None or s.largest_time > instant]
         if kept:
-            panes = self._read_panes(unit, unit.plan, [s.path for s in kept], self.spark)
+            panes = self._read_panes(unit, unit.plan, checked_paths(kept), self.spark)
             frame = merged_panes(self.spark, unit.plan, panes, instant)
             self._keep(unit, step, frame, sum(s.rows for s in kept), None)
         return step
@@ -496,7 +497,7 @@ class Stepper:
             assert plan.part is not None
             asked = self.catalog.query(plan.part.query)
             assert asked is not None
-            members = [(s.path, member_of(self.catalog, asked, s)) for s in chosen.segments]
+            members = [(check(s), member_of(self.catalog, asked, s)) for s in chosen.segments]
             return read_joined(spark, plan.part, members, asked.start_at)
 
         return read_rows
@@ -616,10 +617,9 @@ class Stepper:
             since = unit.since(scan, known.start)
             least = max((t for t in (least, since) if t is not None), default=None)
             chosen = overlapping(segments[alias], least, instants[-1])
-            paths = [s.path for s in chosen]
-            frame = read(spark, scan.schema, paths, least, instants[-1])
+            frame = read(spark, scan.schema, checked_paths(chosen), least, instants[-1])
             if carried:
-                frame = frame.union(read(spark, scan.schema, [s.path for s in carried]))
+                frame = frame.union(read(spark, scan.schema, checked_paths(carried)))
             windows[alias] = _Window(frame, sum(s.rows for s in (*chosen, *carried)), carried)
         return windows
 

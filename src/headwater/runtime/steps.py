@@ -40,6 +40,7 @@ from headwater.runtime.compile.windows import (
     with_views,
 )
 from headwater.runtime.instants import Due
+from headwater.runtime.integrity import checked_once
 from headwater.runtime.joinorder import UNMEASURED, Ordering, Term, term
 from headwater.runtime.sparksql import quoted, spark_type
 
@@ -86,6 +87,7 @@ def delta_step(
     are joined."""
     terms: list[Term] = []
     texts: list[str] = []
+    path_of = checked_once()
     with _views(spark) as view:
         table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
         scans = dict(plan.scans)
@@ -104,7 +106,7 @@ def delta_step(
                     assert joined is not None
                     names[other] = view(joined(chosen[other]))
                 else:
-                    frame = chosen[other].read(spark, scans[other].schema)
+                    frame = chosen[other].read(spark, scans[other].schema, path_of)
                     names[other] = view(_banded(frame, other, alias, bands))
             views = Views(names, _broadcast(order, rows), frozenset(bands))
             texts.append(plan.term(order, views))
@@ -198,14 +200,16 @@ class Part:
     def rows(self) -> int:
         return sum(s.rows for s in self.segments)
 
-    def read(self, spark: SparkSession, schema: Schema) -> DataFrame:
+    def read(
+        self, spark: SparkSession, schema: Schema, path_of: Callable[[Segment], str]
+    ) -> DataFrame:
         """The tuples; conditions that all segments meet are left out."""
         least, largest = self.least, self.largest
         if least is not None and all((s.least_time or 0) >= least for s in self.segments):
             least = None
         if largest is not None and all((s.largest_time or 0) <= largest for s in self.segments):
             largest = None
-        frame = read(spark, schema, [s.path for s in self.segments], least, largest)
+        frame = read(spark, schema, [path_of(s) for s in self.segments], least, largest)
         for name, (low, high) in self.ranges.items():
             if not all(_is_within(s, name, low, high) for s in self.segments):
                 frame = frame.where(f"{quoted(name)} BETWEEN {low}L AND {high}L")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,18 +15,18 @@ from headwater.reuse.member import EVERYTHING, Member
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 MEMBERS = "members"
 """The cursor of a unit that tells its newest version of members, and the key by which a segment
 names the one it was written with."""
 
 
-@lru_cache(maxsize=256)
-def read_members(path: str) -> Mapping[str, Member]:
+def read_members(version: Segment) -> Mapping[str, Member]:
     """The members of a version by result key."""
     from headwater.runtime import files  # Arrow takes longer to load than most commands take
 
-    rows = files.read_arrow(path).to_pylist()
+    rows = files.read_arrow(version).to_pylist()
     return {
         row["digest"]: Member(
             row["shape"], tuple(zip(row["first"], row["last"], strict=True)), tuple(row["items"])
@@ -36,14 +35,14 @@ def read_members(path: str) -> Mapping[str, Member]:
     }
 
 
-MOST_KNOWN = 1_000
+MOST_KNOWN, MOST_VERSIONS = 1_000, 256
 
 
 @dataclass
 class _Known:
-    """What never changes of a catalog's units: where their versions are, whom they were made for."""
+    """What never changes of a catalog's units: their versions, and whom they were made for."""
 
-    files: dict[tuple[str, int], str] = field(default_factory=dict)
+    versions: dict[tuple[str, int], Mapping[str, Member]] = field(default_factory=dict)
     founders: dict[str, str] = field(default_factory=dict)
 
 
@@ -52,14 +51,14 @@ _known: WeakKeyDictionary[Catalog, _Known] = WeakKeyDictionary()
 
 def members_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Member]:
     """The members of a unit in a version; none if the unit was dropped."""
-    known = _known.setdefault(catalog, _Known()).files
+    known = _known.setdefault(catalog, _Known()).versions
     key = (unit_id, version)
     if key not in known:
         found = catalog.segments(members_log(unit_id), version - 1, version)
         if not found:
             return {}
-        _remember(known, key, found[0].path)
-    return read_members(known[key])
+        _remember(known, key, read_members(found[0]), MOST_VERSIONS)
+    return known[key]
 
 
 def founder(catalog: Catalog, unit_id: str) -> str | None:
@@ -69,12 +68,12 @@ def founder(catalog: Catalog, unit_id: str) -> str | None:
         unit = catalog.unit(unit_id)
         if unit is None:
             return None
-        _remember(known, unit_id, unit.digest)
+        _remember(known, unit_id, unit.digest, MOST_KNOWN)
     return known[unit_id]
 
 
-def _remember(known: dict[K, str], key: K, value: str) -> None:
-    if len(known) >= MOST_KNOWN:
+def _remember(known: dict[K, V], key: K, value: V, most: int) -> None:
+    if len(known) >= most:
         known.clear()
     known[key] = value
 

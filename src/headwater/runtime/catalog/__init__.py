@@ -153,6 +153,14 @@ class Catalog(Sources, Queries, Moving, Sites, Leases, Journal):
         with self._database.read() as connection:
             return int(connection.execute(_CHANGES).scalar_one())
 
+    def problems(self) -> list[str]:
+        """What SQLite finds wrong with its file; a PostgreSQL server looks after its own."""
+        if self._database.path is None:
+            return []
+        with self._database.read() as connection:
+            found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+        return [] if found == ["ok"] else [str(problem) for problem in found]
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Within it, all that this thread reads is of one moment, and quicker to read; it must not
         write there."""

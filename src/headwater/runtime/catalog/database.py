@@ -25,6 +25,7 @@ from headwater.errors import CatalogError, CatalogUnavailable, NoCatalog
 from headwater.runtime.catalog import migrations
 from headwater.runtime.catalog.faults import translated
 from headwater.runtime.catalog.schema import meta
+from headwater.runtime.durability import make_folder
 
 FILE = "catalog.sqlite"
 """The name of the catalog within a state directory."""
@@ -102,6 +103,10 @@ class Database:
         limit = max(1, round(self.timeout * 1000))
         connection.autocommit = True
         connection.execute(f'SET search_path TO "{self._schema}"')
+        connection.execute(  # files are removed after the commit that forgets them, which must stay
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
         connection.execute(f"SET lock_timeout TO {limit}")
         connection.execute(f"SET idle_in_transaction_session_timeout TO {max(3 * limit, 10_000)}")
         connection.autocommit = False
@@ -126,7 +131,8 @@ class Database:
         if not create and not path.exists():
             raise NoCatalog(f"there is no catalog {path}: start Headwater with it, or create it")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent.parent, 0o777)
+            make_folder(path.parent)
         except OSError as error:
             raise CatalogError(
                 f"cannot make the directory {path.parent}: {error.strerror}; name another one"

@@ -36,6 +36,7 @@ from headwater.runtime.catalog.rows import (
     Segment,
     Statistics,
 )
+from headwater.runtime.durability import make_durable
 
 KEPT_BATCHES = 1_000
 """How many keys of a log's newest segments are remembered, whatever becomes of the segments."""
@@ -121,6 +122,7 @@ class Log(Store):
         if a cursor or the version of a unit is not as expected, and CatalogError if a log or stream was dropped meanwhile,
         or a file swept.
         """
+        sync_files(s.path for s in segments if s.on_disk)
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             _check_cursors(transaction.connection, expecting or {})
@@ -209,6 +211,7 @@ class Log(Store):
         The old ones stay as its pieces, files included, until they are removed. Raises
         CatalogError if they are gone, replaced already, not neighbours, or of other rows.
         """
+        sync_files([new.path] if new.on_disk else [])
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             pieces = _by_ids(transaction.connection, old)
@@ -239,6 +242,10 @@ class Log(Store):
                 removed.update((segment.id, segment) for segment in found)
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(chunk)))
             return self._whole(removed.values())
+
+    def all_segments(self) -> list[Segment]:
+        """Every segment of every log, pieces included."""
+        return self._rows(self._segment, sa.select(_S).order_by(_S.c.log, _S.c.seq))
 
     def all_paths(self) -> set[str]:
         """The file of every segment, pieces included: any other file is an orphan."""
@@ -306,6 +313,17 @@ class Log(Store):
         with self._database.read() as connection:
             found = connection.execute(_CURSORS, {"owner": owner})
             return {row.input: row.position for row in found}
+
+
+def sync_files(paths: Iterable[str]) -> None:
+    """Have files on the disk before the transaction that names them, which is there when it ends:
+    else a power cut could leave the name of a file that has lost its content."""
+    try:
+        make_durable(paths)
+    except FileNotFoundError as error:
+        raise CatalogError(
+            f"the file {error.filename} was removed before it could be registered"
+        ) from None
 
 
 def create_log(transaction: Transaction, log: str) -> None:

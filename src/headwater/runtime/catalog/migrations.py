@@ -151,7 +151,17 @@ _RESULT_KEYS: Migration = (
     "UPDATE queries SET result_key = digest",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _LIVES, _MEMBERS, _MANY, _SITES, _RESULT_KEYS)
+_DIGESTS: Migration = ("ALTER TABLE segments ADD COLUMN digest BIGINT",)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _FIRST,
+    _LIVES,
+    _MEMBERS,
+    _MANY,
+    _SITES,
+    _RESULT_KEYS,
+    _DIGESTS,
+)
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 

@@ -233,8 +233,8 @@ class NewSegment:
     `watermark` is the log's after this segment, `first_arrival` the arrival number of its first
     row, `keys` what is known of its columns for pruning. `key` names the batch it came from: a
     commit with the same key registers nothing again. A batch without rows may be registered
-    without a file (path ""), to be remembered as done. `on_disk` has the commit check that the
-    file is still there.
+    without a file (path ""), to be remembered as done. `on_disk` has the commit make the file
+    durable, and check that it is still there. `digest` is the checksum of its bytes.
     """
 
     log: str
@@ -248,6 +248,7 @@ class NewSegment:
     keys: Json = None
     key: str | None = None
     on_disk: bool = False
+    digest: int | None = None
 
     def __post_init__(self) -> None:
         if self.rows < 0 or self.bytes < 0:
@@ -284,6 +285,7 @@ class Segment:
     pieces: int
     compacted_into: int | None
     created_at: float
+    digest: int | None = None
 
 
 def first_segments(

@@ -157,6 +157,7 @@ segments = Table(
     Column("pieces", Integer),
     Column("compacted_into", BigInteger),
     Column("created_at", Double),
+    Column("digest", BigInteger),
 )
 
 batches = Table("batches", metadata, _key("log"), _key("key"), Column("seq", BigInteger))

@@ -17,7 +17,7 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Transaction, upsert
 from headwater.runtime.catalog.journal import keep_statistics
 from headwater.runtime.catalog.leases import check_lease
-from headwater.runtime.catalog.log import Log, create_log, drop_log, insert_segment
+from headwater.runtime.catalog.log import Log, create_log, drop_log, insert_segment, sync_files
 from headwater.runtime.catalog.rows import (
     Assignment,
     Json,
@@ -122,6 +122,7 @@ class Sites(Log):
         Raises LeaseLost, and CatalogError if the log is gone or has some of them already.
         """
         logs = schema.logs
+        sync_files(path for _, path in copies if path)
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             for segment, path in copies:
@@ -140,6 +141,7 @@ class Sites(Log):
         self, lease: Lease | None, paths: Mapping[int, str], statistics: Statistics | None = None
     ) -> None:
         """Say where the files of segments are now; segments that are gone are passed over."""
+        sync_files(path for path in paths.values() if path)
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             for id, path in paths.items():

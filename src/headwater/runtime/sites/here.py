@@ -167,7 +167,7 @@ class Here:
             path = ""
             if segment.path:
                 folder = self.store / "log" / "copies" / segment.log.replace(":", "-")
-                path = files.copied(segment.path, folder)
+                path = files.copied(segment, folder)
                 origin = origins[segment.id]
                 sent[origin] = sent.get(origin, 0) + segment.bytes
             copies.append((segment, path))

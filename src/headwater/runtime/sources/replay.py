@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 from headwater.algebra.catalog import Stream
 from headwater.runtime.compile import TIME
 from headwater.runtime.connectors import ReplayOptions
-from headwater.runtime.files import gapless, parts
+from headwater.runtime.files import gapless
+from headwater.runtime.integrity import parts
 from headwater.runtime.sources.base import Batch, Position
 from headwater.runtime.sources.files import READERS, list_files, with_arrival
 from headwater.runtime.sparksql import quoted

@@ -1,0 +1,84 @@
+"""What outlives a power cut: files and their names are on the disk before anything refers to them.
+
+Writing a file puts it into memory; a crash of the machine loses it, or leaves it with a length and no
+content. The catalog calls `make_durable` before each commit that names files, once for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
+"""What a state consists of is its owner's alone, whatever the umask."""
+
+_named: set[Path] = set()
+"""Folders whose own names this process has synced, up to the root."""
+
+
+def make_folder(folder: Path, mode: int = OWNER_FOLDER) -> None:
+    """Make a folder and those above it that are missing."""
+    missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
+    for path in reversed(missing):
+        path.mkdir(mode=mode, exist_ok=True)
+        _named.discard(path)
+
+
+def write_file(path: Path, content: bytes | pa.Buffer) -> None:
+    """Write a new file of the state; it is durable when `make_durable` has it synced."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE)
+    with os.fdopen(handle, "wb", buffering=0) as file:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+
+
+def make_durable(paths: Iterable[str | Path]) -> None:
+    """Sync files, or folders with the files in them, and then the names that lead to them."""
+    folders: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if path.is_dir():
+            for part in path.iterdir():
+                _sync(part)
+        _sync(path)
+        folders[path.parent] = None
+    for folder in folders:
+        _sync(folder)
+        _sync_name(folder)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a new file in the place of another, so that a crash leaves the one or the other whole."""
+    beside = path.with_name(f".{path.name}.new")
+    make_folder(path.parent, 0o777)
+    try:
+        beside.write_bytes(content)
+        _sync(beside)
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+    _sync_name(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_name(folder: Path) -> None:
+    """Sync the folders above one, once; those of others that may not be opened are not ours."""
+    while folder not in _named and folder != folder.parent:
+        with suppress(PermissionError):
+            _sync(folder.parent)
+        _named.add(folder)
+        folder = folder.parent
