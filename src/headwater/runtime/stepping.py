@@ -375,12 +375,12 @@ class Stepper:
     ) -> None:
         """Keep what is new as panes, and tell from them what they are at instants."""
         live = self.catalog.segments(panes_log(unit.row.id))
-        paths = checked_paths(live) if instants else []
+        number = max(len(one.instants) for one in due.values())
+        paths = checked_paths(live) if number else []
         new = self._new(unit, known) if known.rows else None
         if new is not None:
             paths += self._keep(unit, step, new, known.rows, None)
             self.at_point("unit: absorbed")
-        number = max(len(one.instants) for one in due.values())
         if number and (paths or plan.always_tells):
             held = sum(s.rows for s in live) + sum(s.rows for s in step.segments)
             spark = self._session(held)
