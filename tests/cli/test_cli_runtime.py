@@ -526,6 +526,28 @@ def test_a_segment_whose_file_is_gone_is_told(run: Run, filled: Made) -> None:
     assert f"the file {file} of " in done.err and "is missing; restore it" in done.err
 
 
+def test_verify_says_what_is_damaged_and_whom_it_affects(run: Run, filled: Made) -> None:
+    done = run("verify", "--state", filled.path)
+    assert done.status == 0 and "2 segments" in done.out and "0 damaged" in done.out
+    (stream,) = filled.path.glob("log/streams/*/*")
+    (told,) = filled.path.glob("log/units/*/*")
+    told.write_bytes(told.read_bytes()[:-1] + b"X")
+    stream.write_bytes(b"")
+    done = run("verify", "--state", filled.path)
+    assert done.status == 1 and "2 damaged" in done.out
+    assert f"the file {told} is damaged: its checksum is" in done.out
+    assert f"the file {stream} is damaged: it has 0 bytes" in done.out
+    assert "in stream:s; affects big, large, total" in done.out
+    (found,) = lines(run("verify", "-f", "json", "--state", filled.path).out)
+    assert found["sound"] is False and found["segments"] == 2
+    affected = {damage["path"]: damage["queries"] for damage in found["damage"]}
+    assert affected[str(told)] == ["big", "large"]
+    done = run("results", "large", "--state", filled.path)
+    assert done.status == 2 and f"the file {told} is damaged" in done.err
+    assert "Traceback" not in done.err
+    assert run("show", "queries", "--state", filled.path).status == 0
+
+
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """Root may write anywhere, so it becomes another user for a while."""
