@@ -22,7 +22,8 @@ from headwater.runtime.api import open_state
 
 __all__ = ["crew"]
 
-SUNK = "CREATE QUERY sunk AS SELECT item, price FROM bids [NOW] WHERE price > 0.3 TO files(path => '{}', format => 'json');"
+SUNK = """CREATE QUERY sunk TO files(path => '{}', format => 'json')
+  AS SELECT item, price FROM bids [NOW] WHERE price > 0.3;"""
 
 
 @pytest.fixture

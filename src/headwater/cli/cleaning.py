@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.paths import file_name
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _dropped_units(catalog: Catalog, log: Path) -> list[Path]:
 
 def _needed(catalog: Catalog, folder: Path) -> bool:
     if folder.parent.name == "streams":
-        return catalog.stream(folder.name) is not None
+        return folder.name in {file_name(row.name) for row in catalog.streams()}
     return catalog.unit(folder.name) is not None
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,6 +58,7 @@ class Run:
     quiet: bool
     limits: Mapping[str, Setting] = field(default_factory=dict)
     memory: str | None = None
+    allow_paths: Sequence[Path] = ()
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -69,7 +70,11 @@ def run(source: Source | None, asked: Run) -> None:
     with states.failures(source):
         _check(source, asked)
         opened = open_state(
-            asked.state, catalog=asked.catalog, master=asked.master, memory=asked.memory
+            asked.state,
+            catalog=asked.catalog,
+            master=asked.master,
+            memory=asked.memory,
+            allow_paths=asked.allow_paths,
         )
         with opened as headwater, claimed(headwater.catalog), logged(asked.state):
             if source is not None:

@@ -25,6 +25,14 @@ from headwater.cli.state import (
 
 app = typer.Typer()
 
+AllowPaths = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--allow-path",
+        metavar="ROOT",
+        help="Sources and sinks may use files below it only, from now on; may be repeated.",
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a query.")]
 AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
 
@@ -100,6 +108,7 @@ def run(
     ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     memory: Memory = None,
+    allow_paths: AllowPaths = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
@@ -121,7 +130,18 @@ def run(
     }
     with failures(source):
         given = {name: checked(name, value) for name, value in flags.items() if value is not None}
-    start(source, Run(state, catalog_url, until_idle, patience, master, quiet, given, memory))
+    asked = Run(
+        state,
+        catalog_url,
+        until_idle,
+        patience,
+        master,
+        quiet,
+        given,
+        memory,
+        allow_paths or (),
+    )
+    start(source, asked)
 
 
 @app.command()
@@ -143,6 +163,7 @@ def up(
         ),
     ] = None,
     memory: Memory = None,
+    allow_paths: AllowPaths = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Run a state on several sites: start a worker for each, admit queries, place and move units."""
@@ -151,7 +172,7 @@ def up(
         from headwater.cli.up import Up
         from headwater.cli.up import up as start
 
-        start(Up(sites, source, state, catalog_url, until_idle, only, quiet, memory))
+        start(Up(sites, source, state, catalog_url, until_idle, only, quiet, memory, allow_paths or ()))
 
 
 @app.command()

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.overview import Observer
+from headwater.runtime.paths import file_name
 from headwater.runtime.scripts import execute
 from headwater.runtime.sites.controller import Controller
 from headwater.runtime.sites.deployment import deploy, deployed, trouble_of
@@ -59,6 +60,7 @@ class Up:
     only: list[str] | None
     quiet: bool
     memory: str | None = None
+    allow_paths: Sequence[Path] = ()
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -74,7 +76,7 @@ def up(asked: Up) -> None:
             fail(f"{asked.sites} has no site {name}; {nearest(name, names)}")
     if asked.source is not None and not states.exists(asked.state, asked.catalog):
         parse(asked.source.text)  # before anything is made
-    opened = open_state(asked.state, catalog=asked.catalog)
+    opened = open_state(asked.state, catalog=asked.catalog, allow_paths=asked.allow_paths)
     with opened as headwater, held(headwater.catalog, "run"), logged(asked.state):
         deploy(headwater.catalog, deployment)
         refused = asked.source is not None and _execute(headwater, asked.source, asked)
@@ -133,7 +135,7 @@ class Workers:
         environment = dict(os.environ)
         if self.asked.catalog is not None:  # it may hold a password, which others could see
             environment["HEADWATER_CATALOG"] = self.asked.catalog
-        with (self.asked.state / f"site-{name}.log").open("ab") as output:
+        with (self.asked.state / f"site-{file_name(name)}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

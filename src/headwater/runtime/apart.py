@@ -188,7 +188,7 @@ class Apart:
         new = NewUnit(unit.digest, unit.definition, unit.inputs, unit.version + 1)
         paths = {
             s.id: files.linked(
-                s.path, self.store / "log" / _KINDS[s.log.partition(":")[0]] / new.id
+                s, self.store / "log" / _KINDS[s.log.partition(":")[0]] / new.id
             )
             for s in self.catalog.segments_of_unit(unit.id)
             if s.path

@@ -29,6 +29,7 @@ from headwater.runtime.analysis import Analysis, analysis, lines
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.memory import memory_setting
+from headwater.runtime.paths import allow_paths as restrict_paths
 from headwater.runtime.place import check_place, made
 from headwater.runtime.placement import Placement, placement
 from headwater.runtime.placement import lines as placement_lines
@@ -193,12 +194,15 @@ def open_state(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
     memory: str | None = None,
+    allow_paths: Iterable[str | Path] = (),
 ) -> Headwater:
     """Open a state directory, made if it is not there, or by its URL a catalog on PostgreSQL.
 
     With a catalog elsewhere the state directory (`state`, `.headwater` if not said) holds the log
     alone. `memory` is what Spark's driver may use, such as `2g`; a quarter of the machine's if not
-    said. Raises RuntimeFailure if the directory cannot be made, CatalogError for the catalog.
+    said. `allow_paths` are the folders that sources, tables and sinks may use from now on, also when
+    it is opened without them; none given leaves that as it is. Raises RuntimeFailure if the directory
+    cannot be made, CatalogError for the catalog.
     """
     amount = {} if memory is None else memory_setting(memory)
     if isinstance(where, str) and "://" in where:
@@ -207,6 +211,8 @@ def open_state(
     opened = Catalog.open(catalog or place)
     try:
         check_place(opened, place)
+        if roots := list(allow_paths):
+            restrict_paths(opened, roots)
     except BaseException:
         opened.close()
         raise

@@ -23,10 +23,11 @@ from headwater.runtime.ingest import taken_in
 from headwater.runtime.lifecycle import reopen
 from headwater.runtime.limits import Limits
 from headwater.runtime.pacing import slowest
+from headwater.runtime.paths import allowed_paths
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.rates import WAITS
 from headwater.runtime.sites.here import Here
-from headwater.runtime.sources import Files, Source, Sources
+from headwater.runtime.sources import Files, Source, Sources, check_files
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
@@ -220,6 +221,7 @@ class Intake:
         if lease is None or row is None or self._runs_ahead(name):
             return False
         position = self.catalog.cursor(owner, "source") or {}
+        check_files(self.definitions.streams[name].source, allowed_paths(self.catalog))
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
         batch = source.poll(self.spark, position)

@@ -25,6 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.paths import file_name
 from headwater.runtime.rates import arrived
 from headwater.runtime.sparksql import arrow_type
 
@@ -129,7 +130,7 @@ def segment(log: str, written: files.Written, watermark: int | None) -> NewSegme
 
 def stream_folder(state: Path, name: str) -> Path:
     """Where the segments of a stream lie."""
-    return state / "log" / "streams" / name.lower()
+    return state / "log" / "streams" / file_name(name)
 
 
 def _time(stream: Stream, row: Sequence[Value]) -> int:

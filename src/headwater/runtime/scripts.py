@@ -39,6 +39,7 @@ from headwater.runtime.connectors import check_sink, check_source, check_table
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.limits import Limits
 from headwater.runtime.limits import checked as check_option
+from headwater.runtime.paths import allowed_paths, check_connector
 from headwater.runtime.submit import carry_out
 
 OF_QUERY = CreateQuery | DropQuery | PauseQuery | ResumeQuery
@@ -118,9 +119,11 @@ def _checked(
         sources = catalog.declarations()
     named = {statement.name.lower() for statement in statements if isinstance(statement, OF_QUERY)}
     queries = {row.name: row.definition for row in catalog.queries(named=named)}
+    roots = allowed_paths(catalog)
     checked: list[tuple[bool, Canonical | None]] = []
     for statement in statements:
         new, canonical = True, None
+        _check_path(statement, roots)
         match statement:
             case CreateStream():
                 new = _declares(statement, sources)
@@ -156,6 +159,14 @@ def _checked(
                 assert_never(statement)
         checked.append((new, canonical))
     return checked
+
+
+def _check_path(statement: Statement, roots: Sequence[Path]) -> None:
+    match statement:
+        case CreateStream() | CreateTable():
+            check_connector(statement.source, roots)
+        case CreateQuery():
+            check_connector(statement.sink, roots)
 
 
 def _declares(statement: CreateStream | CreateTable | CreateQuery, known: dict[str, str]) -> bool:

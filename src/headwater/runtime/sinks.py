@@ -42,6 +42,7 @@ from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
 from headwater.runtime.durability import replace_file
 from headwater.runtime.kafka import check_connector, reach, spans
+from headwater.runtime.paths import allowed_paths, check_paths, file_name
 
 log = logging.getLogger("headwater")
 
@@ -111,6 +112,7 @@ class Sinks:
         columns = self._columns_of(query)
         match sink_options(sink):
             case FileSinkOptions() as options:
+                check_paths([options.path], allowed_paths(self.catalog))
                 for piece in pieces:
                     write_file(options, piece, columns)
             case KafkaSinkOptions() as options:
@@ -147,7 +149,7 @@ class Piece:
     @property
     def name(self) -> str:
         """The same whenever the segment is sent, and no other segment's."""
-        return f"{self.query.name}-{self._unit}-{self.segment.first_seq:09}"
+        return f"{file_name(self.query.name)}-{self._unit}-{self.segment.first_seq:09}"
 
     @property
     def _unit(self) -> str:

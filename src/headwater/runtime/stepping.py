@@ -57,10 +57,11 @@ from headwater.runtime.joinorder import Ordering, Term, Tree, written_tree
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.limits import Limits
 from headwater.runtime.measure import Meter, Watch, planned
+from headwater.runtime.paths import allowed_paths
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sharing import looks_back, serving, write_members
-from headwater.runtime.sources import read_table
+from headwater.runtime.sources import check_files, read_table
 from headwater.runtime.steps import (
     Input,
     Part,
@@ -632,8 +633,10 @@ class Stepper:
 
     def _tables(self, unit: Unit, spark: SparkSession) -> dict[str, DataFrame]:
         frames = {}
+        roots = allowed_paths(self.catalog) if unit.plan.tables else ()
         for view, scan in unit.plan.tables:
             declared = self.definitions.tables[scan.table.lower()]
+            check_files(declared.source, roots)
             frames[view] = read_table(spark, declared.source, declared.table.schema)
         return frames
 

@@ -30,6 +30,7 @@ from headwater.runtime.catalog import (
     link_owner,
 )
 from headwater.runtime.claims import repeated
+from headwater.runtime.paths import file_name
 from headwater.runtime.rates import arrived
 from headwater.runtime.sites.deployment import held_as
 
@@ -166,7 +167,7 @@ class Here:
         for segment in segments:
             path = ""
             if segment.path:
-                folder = self.store / "log" / "copies" / segment.log.replace(":", "-")
+                folder = self.store / "log" / "copies" / file_name(segment.log.replace(":", "-"))
                 path = files.copied(segment, folder)
                 origin = origins[segment.id]
                 sent[origin] = sent.get(origin, 0) + segment.bytes

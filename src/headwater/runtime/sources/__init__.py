@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headwater.algebra.catalog import Stream
 from headwater.cql.statements import Connector, CreateStream
@@ -14,8 +16,9 @@ from headwater.runtime.connectors import (
     SocketOptions,
     source_options,
 )
+from headwater.runtime.paths import check_paths
 from headwater.runtime.sources.base import MALFORMED, Batch, Position, Source
-from headwater.runtime.sources.files import Files, read_table
+from headwater.runtime.sources.files import Files, list_files, read_table
 from headwater.runtime.sources.kafka import Kafka
 from headwater.runtime.sources.rate import Rate
 from headwater.runtime.sources.replay import Replay
@@ -28,6 +31,7 @@ __all__ = [
     "Position",
     "Source",
     "Sources",
+    "check_files",
     "open_source",
     "read_table",
 ]
@@ -46,6 +50,13 @@ def open_source(source: Connector, stream: Stream) -> Source:
             return Socket(options, stream.schema)
         case ReplayOptions() as options:
             return Replay(options, stream)
+
+
+def check_files(source: Connector | None, roots: Sequence[Path]) -> None:
+    """Raises InputError if a source, or a link among its files, leads out of the allowed roots."""
+    path = source.get("path") if source is not None else None
+    if roots and isinstance(path, str):
+        check_paths([path, *list_files(path)], roots)
 
 
 @dataclass
