@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pyspark
@@ -9,7 +10,16 @@ import pytest
 
 from headwater.errors import RuntimeFailure
 from headwater.runtime.api import open_state
-from headwater.runtime.jars import PLACE, beside_spark, connector, fetch, folder
+from headwater.runtime.jars import (
+    DIGESTS,
+    PLACE,
+    beside_spark,
+    checked,
+    connector,
+    fetch,
+    folder,
+    jars,
+)
 
 KAFKA = """
     CREATE STREAM s (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts
@@ -24,10 +34,45 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
-def test_what_is_there_is_not_fetched() -> None:
+def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library where those of the connector are kept, and its digest."""
     folder("connector").mkdir(parents=True)
-    (folder("connector") / "some-1.0.jar").touch()
+    library = folder("connector") / "some-1.0.jar"
+    library.write_bytes(b"classes")
+    (tmp_path / "digests").write_text(f"{hashlib.sha256(b'classes').hexdigest()}  some-1.0.jar\n")
+    monkeypatch.setenv(DIGESTS, str(tmp_path / "digests"))
+    return library
+
+
+def test_what_is_there_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, monkeypatch)
     assert [path.name for path in fetch("connector")] == ["some-1.0.jar"]
+
+
+def test_a_library_that_was_changed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = put(tmp_path, monkeypatch)
+    library.write_bytes(b"classes of another")
+    with pytest.raises(RuntimeFailure, match=r"some-1\.0\.jar is not the one .* so it is not used"):
+        fetch("connector")
+    monkeypatch.delenv(DIGESTS)
+    with pytest.raises(RuntimeFailure, match=r"is not among those .* add the line that sha256sum"):
+        fetch("connector")
+
+
+def test_every_library_that_is_kept_here_has_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this machine has fetched before, if it has, is what was written down."""
+    monkeypatch.delenv(PLACE)
+    for kind in ("connector", "broker"):
+        assert checked(jars(kind)) == jars(kind)
+
+
+def test_the_locked_packages_have_hashes() -> None:
+    text = (Path(__file__).parents[2] / "requirements.lock").read_text()
+    packages = [line for line in text.splitlines() if line and line[0] not in " #"]
+    assert packages and text.count("--hash=sha256:") >= len(packages)
+    assert all(line.endswith("\\") for line in packages)
 
 
 def test_what_cannot_be_fetched_is_said_with_a_way_on() -> None:
@@ -45,14 +90,12 @@ def test_what_spark_has_in_any_version_is_left_out() -> None:
 
 
 def test_a_session_has_the_connector_only_where_kafka_is_declared(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_state(tmp_path / "state", settings={"spark.jars": "mine.jar"}) as headwater:
         assert headwater.session_settings() == {"spark.jars": "mine.jar"}
         headwater.execute(KAFKA)
         assert headwater.session_settings() == {"spark.jars": "mine.jar"}
         assert "cannot be fetched" in caplog.text
-        folder("connector").mkdir(parents=True)
-        (folder("connector") / "some-1.0.jar").touch()
-        found = folder("connector") / "some-1.0.jar"
+        found = put(tmp_path, monkeypatch)
         assert headwater.session_settings() == {"spark.jars": f"mine.jar,{found}"}

@@ -2,11 +2,13 @@
 
 The Kafka connector has to be there when a Spark session starts, so it is fetched before, with the Ivy
 that Spark brings along, into a folder that is kept. `python -m headwater.runtime.jars connector`
-fetches it ahead of time; `broker` is the Kafka server that the tests start.
+fetches it ahead of time; `broker` is the Kafka server that the tests start. A library is used only if its
+SHA-256 is the one in `jars.sha256`, whoever it came from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -24,6 +26,10 @@ from headwater.errors import RuntimeFailure
 PLACE = "HEADWATER_JARS"
 """The variable that names another folder for the libraries."""
 
+DIGESTS = "HEADWATER_JAR_DIGESTS"
+"""The variable that names a file with the digests of other libraries, as `sha256sum` prints them."""
+
+PINNED = Path(__file__).with_name("jars.sha256")
 SECONDS = 300
 SPARK = "org.apache.spark"
 CONNECTOR, TOKENS = "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
@@ -100,20 +106,52 @@ def _artifact(path: Path) -> str:
 
 
 def fetch(kind: str) -> list[Path]:
-    """The libraries of a kind, fetched if need be; raises RuntimeFailure with what to do."""
+    """The libraries of a kind, fetched if need be; raises RuntimeFailure with what to do, also for
+    one that is not what was fetched when its digest was written down."""
     found = jars(kind)
     if found:
-        return found
+        return checked(found)
     reasons = []
     for module in KINDS[kind]():
         reason = _retrieve(module, folder(kind))
         if not reason:
-            return jars(kind)
+            return checked(jars(kind))
         reasons.append(f"{module}: {reason}")
     raise RuntimeFailure(
         f"the libraries for Kafka cannot be fetched ({'; '.join(reasons)}): try again with a "
         f"network, or put the jar files of {KINDS[kind]()[0]} and what it needs into {folder(kind)}"
     )
+
+
+def checked(found: Sequence[Path]) -> list[Path]:
+    """The same libraries; raises RuntimeFailure if the digest of one is another, or not known."""
+    known = _digests(PINNED)
+    if own := os.environ.get(DIGESTS):
+        known |= _digests(Path(own))
+    for path in found:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.name not in known:
+            raise RuntimeFailure(
+                f"the library {path} is not among those that Headwater was tested with, so it is not "
+                f"used: if you trust it, add the line that sha256sum prints for it to a file that the "
+                f"variable {DIGESTS} names"
+            )
+        if digest != known[path.name]:
+            raise RuntimeFailure(
+                f"the library {path} is not the one that Headwater was tested with (its SHA-256 is "
+                f"{digest}, not {known[path.name]}), so it is not used: remove {path.parent} to have "
+                "it fetched again; if that gives the same, do not trust where it comes from"
+            )
+    return list(found)
+
+
+def _digests(path: Path) -> dict[str, str]:
+    """The digest of each library by the name of its file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise RuntimeFailure(f"{path} cannot be read: {error.strerror}") from error
+    return {Path(name).name: digest for digest, name in (line.split() for line in lines if line)}
 
 
 def _retrieve(module: Module, target: Path) -> str:
