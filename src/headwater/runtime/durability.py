@@ -10,8 +10,10 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
 """What a state consists of is its owner's alone, whatever the umask."""
