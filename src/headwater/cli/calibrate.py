@@ -12,7 +12,7 @@ from headwater.cli.spark import started
 from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, costs_text
 from headwater.runtime.calibrate import calibrate
-from headwater.runtime.durability import replace_file
+from headwater.runtime.durability import OWNER_FILE, replace_file
 from headwater.runtime.engine import COSTS
 from headwater.runtime.place import made
 
@@ -28,6 +28,7 @@ def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
         with suppress(Exception):  # of Java that has ended already
             spark.stop()
     replace_file(path, costs_text(costs).encode())
+    path.chmod(OWNER_FILE)
     untold = [kind for kind, cost in costs.costs.items() if not cost.tuple + cost.result]
     if untold:
         names = ", ".join(untold)

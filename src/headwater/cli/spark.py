@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import RuntimeFailure
+from headwater.runtime.durability import owner_only
 from headwater.runtime.session import open_session
 
 LOG = "spark.log"
@@ -37,7 +38,7 @@ def _output_to(path: Path) -> Iterator[None]:
         stream.flush()
     saved = [os.dup(1), os.dup(2)]
     try:
-        with path.open("ab") as file:
+        with open(path, "ab", opener=owner_only) as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         yield

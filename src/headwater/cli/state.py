@@ -108,7 +108,7 @@ def opened(
         from headwater.runtime.catalog import Catalog
         from headwater.runtime.place import check_place, made
 
-        if create:
+        if create or url is None:
             made(state)
         with Catalog.open(url or state, create=create) as catalog:
             if files or url is None:

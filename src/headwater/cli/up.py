@@ -31,6 +31,7 @@ from headwater.errors import CatalogUnavailable, nearest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.durability import make_folder, owner_only
 from headwater.runtime.overview import Observer
 from headwater.runtime.paths import file_name
 from headwater.runtime.scripts import execute
@@ -135,7 +136,8 @@ class Workers:
         environment = dict(os.environ)
         if self.asked.catalog is not None:  # it may hold a password, which others could see
             environment["HEADWATER_CATALOG"] = self.asked.catalog
-        with (self.asked.state / f"site-{file_name(name)}.log").open("ab") as output:
+        log = self.asked.state / f"site-{file_name(name)}.log"
+        with open(log, "ab", opener=owner_only) as output:
             self._processes[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -232,7 +234,7 @@ def site(
     with open_state(state, catalog=catalog, memory=memory) as headwater:
         deployment = _deployment(headwater.catalog, name, state)
         here = Here(headwater.catalog, name, headwater.state, deployment, drain)
-        here.store.mkdir(parents=True, exist_ok=True)
+        make_folder(here.store)
         with held(headwater.catalog, f"site:{name}"), logged(here.store):
             master = deployment.worker(name).master
             typer.echo(f"site {name}: starting Spark on {master}")

@@ -30,10 +30,14 @@ def make_folder(folder: Path, mode: int = OWNER_FOLDER) -> None:
         _named.discard(path)
 
 
+def owner_only(path: str | Path, flags: int) -> int:
+    """The `opener` of files that others may not read."""
+    return os.open(path, flags, OWNER_FILE)
+
+
 def write_file(path: Path, content: bytes | pa.Buffer) -> None:
     """Write a new file of the state; it is durable when `make_durable` has it synced."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE)
-    with os.fdopen(handle, "wb", buffering=0) as file:
+    with open(path, "xb", buffering=0, opener=owner_only) as file:
         rest = memoryview(content)
         while rest:
             rest = rest[file.write(rest) :]
@@ -54,7 +58,10 @@ def make_durable(paths: Iterable[str | Path]) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a new file in the place of another, so that a crash leaves the one or the other whole."""
+    """Put a new file in the place of another, so that a crash leaves the one or the other whole.
+
+    It may be for others to read, and so may folders that are made for it: it is as the umask says.
+    """
     beside = path.with_name(f".{path.name}.new")
     make_folder(path.parent, 0o777)
     try:

@@ -25,7 +25,7 @@ from headwater.errors import CatalogError, CatalogUnavailable, NoCatalog
 from headwater.runtime.catalog import migrations
 from headwater.runtime.catalog.faults import translated
 from headwater.runtime.catalog.schema import meta
-from headwater.runtime.durability import make_folder
+from headwater.runtime.durability import make_folder, owner_only
 
 FILE = "catalog.sqlite"
 """The name of the catalog within a state directory."""
@@ -133,6 +133,8 @@ class Database:
         try:
             make_folder(path.parent.parent, 0o777)
             make_folder(path.parent)
+            if not path.exists():  # SQLite gives the files beside it the same mode
+                open(path, "ab", opener=owner_only).close()
         except OSError as error:
             raise CatalogError(
                 f"cannot make the directory {path.parent}: {error.strerror}; name another one"
