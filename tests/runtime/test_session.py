@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.errors import RuntimeFailure
-from headwater.runtime.session import open_session
+from headwater.runtime.session import authentication, open_session
 
 
 def java(folder: Path, script: str) -> Path:
@@ -51,3 +52,18 @@ def test_java_that_does_not_serve(
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, script)))
     with pytest.raises(RuntimeFailure, match=message):
         open_session()
+
+
+def test_the_parts_of_spark_know_a_secret_wherever_they_can() -> None:
+    on = {"spark.authenticate": "true"}
+    assert authentication("local", {}) == authentication("local[*]", {}) == on
+    made = authentication("local-cluster[1,1,512]", {})
+    assert made["spark.authenticate"] == "true" and len(made["spark.authenticate.secret"]) == 64
+    assert authentication("spark://host:7077", {}) == {}
+    assert authentication("spark://host:7077", {"spark.authenticate.secret": "x"}) == on
+
+
+@pytest.mark.spark
+def test_a_session_authenticates(spark: Any) -> None:
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+    assert spark.range(100).repartition(3).selectExpr("sum(id)").first()[0] == sum(range(100))

@@ -172,7 +172,19 @@ def up(
         from headwater.cli.up import Up
         from headwater.cli.up import up as start
 
-        start(Up(sites, source, state, catalog_url, until_idle, only, quiet, memory, allow_paths or ()))
+        start(
+            Up(
+                sites,
+                source,
+                state,
+                catalog_url,
+                until_idle,
+                only,
+                quiet,
+                memory,
+                allow_paths or (),
+            )
+        )
 
 
 @app.command()

@@ -23,6 +23,7 @@ from headwater.runtime.catalog import (
     Segment,
     UnitRow,
 )
+from headwater.runtime.durability import make_durable
 from headwater.runtime.stepping import Step, Stepper, Unit
 from headwater.runtime.subscribers import MEMBERS
 
@@ -187,12 +188,11 @@ class Apart:
         """Move queries to a new unit that stands where theirs does; returns its id."""
         new = NewUnit(unit.digest, unit.definition, unit.inputs, unit.version + 1)
         paths = {
-            s.id: files.linked(
-                s, self.store / "log" / _KINDS[s.log.partition(":")[0]] / new.id
-            )
+            s.id: files.linked(s, self.store / "log" / _KINDS[s.log.partition(":")[0]] / new.id)
             for s in self.catalog.segments_of_unit(unit.id)
             if s.path
         }
+        make_durable(paths.values())
         self.catalog.move_queries(lease, unit, new, names, paths)
         return new.id
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import warnings
@@ -56,6 +57,7 @@ SETTINGS = {
 PATIENCE = 10.0
 """Seconds that Java has to end."""
 
+_SECRET = "spark.authenticate.secret"
 OLDEST_JAVA = 17
 _ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 
@@ -73,6 +75,7 @@ def open_session(
         **SETTINGS,
         **(settings or {}),
     }
+    chosen = authentication(master, chosen) | chosen
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
@@ -104,6 +107,19 @@ def discard(spark: SparkSession) -> None:
         process.wait()
     with suppress(Exception):
         gateway.shutdown()
+
+
+def authentication(master: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Settings with which the parts of Spark answer nobody who does not know their secret.
+
+    In one process Spark makes the secret itself. The processes of a cluster have to be given one, so
+    there it is on if there is one: a cluster that was started without would refuse every session.
+    """
+    if master.startswith("local-cluster["):
+        return {"spark.authenticate": "true", _SECRET: secrets.token_hex(32)}
+    if master.startswith("local") or _SECRET in given:
+        return {"spark.authenticate": "true"}
+    return {}
 
 
 INTERPRETED = ("spark.sql.codegen.wholeStage", "false")

@@ -74,5 +74,5 @@ def _affected(catalog: Catalog, segment: Segment) -> tuple[str, ...]:
         more := {r.id for r in rows if {f"unit:{id}" for id in reading} & set(r.inputs)} - reading
     ):
         reading |= more
-    members = (query for unit in sorted(reading) for query in catalog.members(unit))
-    return tuple(dict.fromkeys(query.spelled for query in members if not query.hidden))
+    members = (query for unit in reading for query in catalog.members(unit))
+    return tuple(sorted({query.spelled for query in members if not query.hidden}))
