@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -49,16 +50,22 @@ def test_what_was_pushed_is_there_after_a_power_cut(state_disk: Disk, tmp_path: 
         assert headwater.push("s", [(5, 5)]) == 1
 
 
+@dataclass
 class Cuts(Trial):
     """A trial on a disk, with a query that has a sink there."""
 
-    def begin(self, on: Disk) -> None:
-        self.on = on
-        self.sink = self.state / "sunk"
+    on: Disk | None = None
+
+    def with_sink(self) -> Cuts:
         self.late.append(SUNK.format(self.sink))
         self.most_late += 1
         with open_state(self.state) as headwater:
             headwater.execute(self.late[-1])
+        return self
+
+    @property
+    def sink(self) -> Path:
+        return self.state / "sunk"
 
     def cut(self, crew: Workers, careless: str = "", point: str = "") -> None:
         """Cut the power at a random moment while a worker runs, or as soon as it has met a point."""
@@ -68,6 +75,7 @@ class Cuts(Trial):
             until(lambda: crew.poll(pid) is not None or self.taken_in())
         if not point:
             time.sleep(self.rng.uniform(0, 1))
+        assert self.on is not None
         self.on.cut()
         crew.kill(pid)
         self.on.restore()
@@ -93,17 +101,13 @@ def cut_often(crew: Workers, trial: Cuts, cuts: int) -> None:
 
 @pytest.mark.spark
 def test_three_power_cuts(crew: Workers, state_disk: Disk, tmp_path: Path) -> None:
-    trial = Cuts(tmp_path, seed=3)
-    trial.begin(state_disk)
-    cut_often(crew, trial, 3)
+    cut_often(crew, Cuts(tmp_path, seed=3, on=state_disk).with_sink(), 3)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_twenty_power_cuts(crew: Workers, state_disk: Disk, tmp_path: Path) -> None:
-    trial = Cuts(tmp_path, seed=20)
-    trial.begin(state_disk)
-    cut_often(crew, trial, 20)
+    cut_often(crew, Cuts(tmp_path, seed=20, on=state_disk).with_sink(), 20)
 
 
 @pytest.mark.spark
@@ -112,8 +116,7 @@ def test_the_cuts_notice_files_that_are_not_synced(
 ) -> None:
     """Then segments that the catalog names are empty or gone: units park with a sentence that names
     the file, and nothing is read as if it had no rows."""
-    trial = Cuts(tmp_path, seed=1, most_late=0)
-    trial.begin(state_disk)
+    trial = Cuts(tmp_path, seed=1, most_late=0, on=state_disk)
     trial.cut(crew, careless="unsynced")
     with open_state(trial.state) as headwater:
         damage = headwater.verify().damage

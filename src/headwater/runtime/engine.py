@@ -404,7 +404,7 @@ class Engine:
         except LeaseLost:
             self.claims.lost(owner)
             return False
-        except (OSError, CatalogError) as error:
+        except (OSError, CatalogError, DamagedFile) as error:
             self._tell(owner, f"{log} cannot be copied to {site.name}: {error}")
             return False
 
