@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,12 +133,13 @@ class Database:
         try:
             make_folder(path.parent.parent, 0o777)
             make_folder(path.parent)
-            if not path.exists():  # SQLite gives the files beside it the same mode
-                open(path, "ab", opener=owner_only).close()
         except OSError as error:
             raise CatalogError(
                 f"cannot make the directory {path.parent}: {error.strerror}; name another one"
             ) from error
+        if not path.exists():
+            with suppress(OSError):  # SQLite says what is wrong; it gives files beside it this mode
+                open(path, "ab", opener=owner_only).close()
         self._write_ahead()
 
     def _write_ahead(self) -> None:
