@@ -6,6 +6,7 @@ times cannot meet the delta's are left out before Spark sees them, and a small d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -281,7 +282,7 @@ def read_joined(
             by_member.setdefault(member, []).append(path)
     frames = []
     for member, paths in by_member.items():
-        frame = spark.read.parquet(*paths)
+        frame = spark.read.parquet(*map(literal, paths))
         if member != EVERYTHING:
             within = " OR ".join(
                 f"{CLASS} BETWEEN {low} AND {high}" for low, high in member.classes
@@ -368,7 +369,7 @@ def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
 def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
     if not paths:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
+    return spark.read.schema(schema).parquet(*map(literal, paths))
 
 
 def made_panes(
@@ -427,6 +428,12 @@ def _with(names: Mapping[str, str], text: str) -> str:
 # ---- segments
 
 
+def literal(path: str) -> str:
+    """A path for Spark, which takes one with brackets or stars, as a state directory may have, for a
+    pattern."""
+    return re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", path)
+
+
 def overlapping(
     segments: Iterable[Segment], low: int | None, high: int | None
 ) -> tuple[Segment, ...]:
@@ -451,7 +458,7 @@ def read(
     columns = stream_schema(schema)
     if not paths:
         return spark.createDataFrame([], columns)
-    frame = spark.read.schema(columns).parquet(*paths)
+    frame = spark.read.schema(columns).parquet(*map(literal, paths))
     conditions = [] if least is None else [f"{TIME} >= {least}"]
     if largest is not None:
         conditions.append(f"{TIME} <= {largest}")
