@@ -18,7 +18,6 @@ from typing import Any
 from unittest.mock import patch
 
 from _common import Differ, check_units, declare, fingerprint, generate, session, settled, state
-
 from headwater.runtime import integrity
 
 QUERIES = {
