@@ -11,6 +11,7 @@ import kafka_broker
 import postgres
 import pytest
 from catalog_helpers import Clock
+from workers import Workers, workers
 
 from headwater.runtime.catalog import Catalog
 
@@ -70,3 +71,14 @@ def stream(catalog: Catalog) -> Catalog:
     """The same, with a stream s."""
     catalog.declare_stream("s", "", lateness=2)
     return catalog
+
+
+@pytest.fixture(scope="session")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Workers to kill, with one JVM for all of them."""
+    log = tmp_path_factory.mktemp("workers") / "log"
+    try:
+        with workers(log) as started:
+            yield started
+    finally:
+        print(log.read_text()[-20_000:])

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import postgres
 import pytest
 from engine_helpers import expected, told
-from workers import Order, Workers, workers
+from workers import Order, Workers
 
 from headwater.algebra.nodes import Query
 from headwater.algebra.times import format_timestamp
@@ -164,16 +164,6 @@ class Trial:
     def queries(self) -> dict[str, Query]:
         statements = parse("\n".join([TEXT.format(folder=self.folder), *self.late]))
         return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
-
-
-@pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    log = tmp_path_factory.mktemp("workers") / "log"
-    try:
-        with workers(log) as started:
-            yield started
-    finally:
-        print(log.read_text()[-20_000:])
 
 
 def until(true: Callable[[], bool], seconds: float = 180.0) -> None:

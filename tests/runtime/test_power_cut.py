@@ -16,12 +16,10 @@ from pathlib import Path
 
 import pytest
 from power import Disk, NoDisk, disk
-from test_kill import POINTS, Trial, crew, told, until
+from test_kill import POINTS, Trial, told, until
 from workers import Workers
 
 from headwater.runtime.api import open_state
-
-__all__ = ["crew"]
 
 SUNK = """CREATE QUERY sunk TO files(path => '{}', format => 'json')
   AS SELECT item, price FROM bids [NOW] WHERE price > 0.3;"""
