@@ -81,12 +81,10 @@ class Pretended(Catalog):
         for (owner, input), position in step.cursors.items():
             self._kept.cursors.setdefault(owner, {})[input] = position
         for segment in step.segments:
-            last = max((s.seq for s in self.segments(segment.log)), default=self._end(segment.log))
+            same = [s.seq for s in self._kept.added if s.log == segment.log]
+            last = max(self.log_ends()[segment.log].seq, *same, 0)
             self._kept.added.append(_registered(segment, -1 - len(self._kept.paths), last + 1))
             self._kept.paths.append(segment.path)
-
-    def _end(self, log: str) -> int:
-        return self.log_ends()[log].seq
 
     @property
     def paths(self) -> list[str]:

@@ -77,4 +77,5 @@ def check(spark: SparkSession, error: Exception) -> None:
 
 def _is_fatal(error: Exception) -> bool:
     """Whether Java is likely to end because of an error, though it was able to tell it."""
-    return any(word in str(error) for word in _FATAL)
+    said = f"{type(error).__name__}: {error}"
+    return any(word in said for word in _FATAL)
