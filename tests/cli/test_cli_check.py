@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from command_line import AIRLINE, MISTAKES, Run, Write
@@ -62,3 +63,62 @@ def test_json_of_a_right_file_is_empty(run: Run) -> None:
 )
 def test_summary(run: Run, write: Write, text: str, summary: str) -> None:
     assert run("check", write(text)).out == f"{summary}\n"
+
+
+STREAM = "CREATE STREAM f (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM files(path => 'in'); "
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "at"),
+    [
+        (
+            STREAM + "SET interval = -5",
+            "interval is a number of seconds from 0.01 on, not -5",
+            "interval",
+        ),
+        (
+            STREAM + "SET rows_per_step = 0",
+            "rows_per_step is a whole number from 1 on, not 0",
+            "rows_per_step",
+        ),
+        (STREAM + "SET intervall = 5", "there is no option intervall", "intervall"),
+        (STREAM + "SET scheduler = 'best'", "there is no policy 'best'", "'best'"),
+        (
+            STREAM + "SET optimise = 'well'",
+            "optimise is throughput, greedy or written, not well",
+            "optimise",
+        ),
+        (
+            "CREATE STREAM k (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM files(path => 'x', size => 3)",
+            "files has no option size",
+            "files",
+        ),
+        (
+            "CREATE TABLE t (a INT) FROM files(path => 'x', format => 'xml')",
+            "files cannot read xml",
+            "files",
+        ),
+        (
+            STREAM + "CREATE QUERY q TO files(path => 'out', format => 'xml') AS SELECT a FROM f",
+            "files cannot read xml",
+            "files",
+        ),
+        (
+            STREAM
+            + "CREATE QUERY q TO kafka(servers => 'nowhere', topic => 't') AS SELECT a FROM f",
+            "servers are named host:port",
+            "servers",
+        ),
+    ],
+)
+def test_what_submit_refuses_check_refuses(
+    run: Run, tmp_path: Path, text: str, sentence: str, at: str
+) -> None:
+    file = tmp_path / "statements.cql"
+    file.write_text(text)
+    checked = run("check", file)
+    submitted = run("submit", file, "--state", tmp_path / "state")
+    assert checked.status == 1 and submitted.status != 0
+    assert sentence in checked.out and sentence in submitted.err
+    column = int(checked.out.splitlines()[0].split(":")[2])
+    assert text[column - 1 :].startswith(at)

@@ -53,13 +53,13 @@ def _root(
 
 @app.command()
 def check(file: File, format: AsFormat = Format.table) -> None:
-    """Report all the mistakes in a file, each with its place."""
+    """Report all the mistakes in a file, each with its place: what submit would refuse, too."""
     from headwater.cli.queries import queries_of
-    from headwater.cql import parse
+    from headwater.runtime.checks import check_text
 
     source = read(file)
     try:
-        statements = parse(source.text)
+        statements = check_text(source.text)
     except CqlError as error:
         if format is Format.json:
             for one in flatten(error):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
-from headwater.algebra.canonical import Canonical, canonicalize
+from headwater.algebra.canonical import Canonical
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse, unparse
 from headwater.cql.statements import (
@@ -34,11 +34,8 @@ from headwater.cql.statements import (
 from headwater.cql.tokens import cut, word
 from headwater.errors import CqlError, HeadwaterError, Refused, nearest
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.compile import compiled
-from headwater.runtime.connectors import check_sink, check_source, check_table
+from headwater.runtime.checks import check_statement
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.limits import Limits
-from headwater.runtime.limits import checked as check_option
 from headwater.runtime.paths import allowed_paths, check_connector
 from headwater.runtime.submit import carry_out
 
@@ -122,19 +119,14 @@ def _checked(
     roots = allowed_paths(catalog)
     checked: list[tuple[bool, Canonical | None]] = []
     for statement in statements:
-        new, canonical = True, None
+        new = True
         _check_path(statement, roots)
+        canonical = check_statement(statement)
         match statement:
-            case CreateStream():
+            case CreateStream() | CreateTable():
                 new = _declares(statement, sources)
-                check_source(statement.source, statement.stream)
-            case CreateTable():
-                new = _declares(statement, sources)
-                check_table(statement.source)
             case CreateQuery():
                 new = _declares(statement, queries)
-                check_sink(statement.sink)
-                canonical = _form_that_runs(statement)
             case DropStream(name) | DropTable(name):
                 _need("stream or table", name, sources)
                 del sources[name.lower()]
@@ -153,8 +145,8 @@ def _checked(
                 raise HeadwaterError(
                     f"SHOW changes nothing: use headwater show {statement.what.lower()}"
                 )
-            case SetOption(name, value):
-                check_option(name, getattr(Limits(), name, 1) if value is None else value)
+            case SetOption():
+                pass
             case _:
                 assert_never(statement)
         checked.append((new, canonical))
@@ -182,15 +174,6 @@ def _declares(statement: CreateStream | CreateTable | CreateQuery, known: dict[s
             f"and the text says\n\n{_indented(definition)}"
         )
     return before is None
-
-
-def _form_that_runs(statement: CreateQuery) -> Canonical:
-    try:
-        canonical = canonicalize(statement.query)
-        compiled(canonical)
-        return canonical
-    except HeadwaterError as error:
-        raise HeadwaterError(f"query {statement.name}: {error}") from error
 
 
 def _need(kind: str, name: str, known: dict[str, str]) -> None:
