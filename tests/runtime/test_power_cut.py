@@ -67,7 +67,8 @@ class Cuts(Trial):
 
     def cut(self, crew: Workers, careless: str = "", point: str = "") -> None:
         """Cut the power at a random moment while a worker runs, or as soon as it has met a point."""
-        pid = crew.start(self.order(careless=careless, point=point))
+        by_tasks = self.rng.random() < 0.5
+        pid = crew.start(self.order(careless=careless, point=point, by_tasks=by_tasks))
         for _ in range(self.rng.randint(1, 3)):
             self.feed()
             until(lambda: crew.poll(pid) is not None or self.taken_in())

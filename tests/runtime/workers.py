@@ -31,7 +31,7 @@ class Order:
 
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
     `careless` has it commit in two transactions: "cursors" before "segments", or the reverse; or
-    leave files "unsynced".
+    leave files "unsynced". `by_tasks` has Spark's tasks write what the driver would.
     """
 
     state: str
@@ -44,6 +44,7 @@ class Order:
     at_once: int = 4
     tidy: bool = True
     careless: str = ""
+    by_tasks: bool = False
 
 
 class Workers:
@@ -188,10 +189,12 @@ def _child(order: Order) -> None:
 def work(order: Order) -> None:
     """Run the engine as the order says."""
     from headwater.runtime import engine as engines
-    from headwater.runtime import housekeeping
+    from headwater.runtime import files, housekeeping
     from headwater.runtime.api import open_state
     from headwater.runtime.catalog import log as catalog_log
 
+    if order.by_tasks:
+        files.SMALL_ROWS = 0
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
         housekeeping.MERGED_AT_LEAST, housekeeping.MERGED_ROWS = 3, 40
