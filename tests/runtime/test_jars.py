@@ -82,6 +82,16 @@ def test_what_cannot_be_fetched_is_said_with_a_way_on() -> None:
     assert str(connector()[0]) in str(refused.value)
 
 
+def test_the_connector_of_another_spark_is_fetched_once_its_digest_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [module.version for module in connector()] == ["4.2.0"]
+    name = f"spark-sql-kafka-0-10_2.13-{pyspark.__version__}.jar"
+    (tmp_path / "digests").write_text(f"{'0' * 64}  {name}\n")
+    monkeypatch.setenv(DIGESTS, str(tmp_path / "digests"))
+    assert [module.version for module in connector()] == [pyspark.__version__, "4.2.0"]
+
+
 def test_what_spark_has_in_any_version_is_left_out() -> None:
     own = next(Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar"))
     other = own.with_name(own.name.replace(pyspark.__version__, "1.2.3-x4"))

@@ -66,11 +66,10 @@ class Module:
 
 
 def connector() -> list[Module]:
-    """The Kafka connector of this Spark; else the last one that was seen to work with it."""
-    return [
-        Module(SPARK, CONNECTOR, pyspark.__version__),
-        Module(SPARK, CONNECTOR, "4.2.0", ((TOKENS, "4.0.0"),)),
-    ]
+    """The Kafka connector of this Spark, if its digest is known; else the one that was tested."""
+    own = Module(SPARK, CONNECTOR, pyspark.__version__)
+    tested = Module(SPARK, CONNECTOR, "4.2.0", ((TOKENS, "4.0.0"),))
+    return [own, tested] if f"{own.name}-{own.version}.jar" in known_digests() else [tested]
 
 
 def broker() -> list[Module]:
@@ -125,9 +124,7 @@ def fetch(kind: str) -> list[Path]:
 
 def checked(found: Sequence[Path]) -> list[Path]:
     """The same libraries; raises RuntimeFailure if the digest of one is another, or not known."""
-    known = _digests(PINNED)
-    if own := os.environ.get(DIGESTS):
-        known |= _digests(Path(own))
+    known = known_digests()
     for path in found:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if path.name not in known:
@@ -145,8 +142,13 @@ def checked(found: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
+def known_digests() -> dict[str, str]:
+    """The digest of each library that may be used, by the name of its file."""
+    own = os.environ.get(DIGESTS)
+    return _digests(PINNED) | (_digests(Path(own)) if own else {})
+
+
 def _digests(path: Path) -> dict[str, str]:
-    """The digest of each library by the name of its file."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
