@@ -25,7 +25,7 @@ def measured(tmp_path: Path) -> Made:
     """A state in which the unit of big and large has taken two steps, and s waits for total."""
     made = make(tmp_path / "state")
     with made.open() as headwater:
-        headwater.push("s", ROWS)
+        headwater.push("s", ROWS, timestamp_unit="us")
         unit = headwater.query("big").row.unit_id
         meter = Meter(headwater.catalog)
         for seconds in (0.5, 1.5):

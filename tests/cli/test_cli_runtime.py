@@ -38,7 +38,7 @@ def made(tmp_path: Path) -> Made:
 def filled(made: Made) -> Made:
     """The same with three tuples in s, which the unit of big and large has taken in."""
     with made.open() as headwater:
-        assert headwater.push("s", ROWS) == 3
+        assert headwater.push("s", ROWS, timestamp_unit="us") == 3
     made.answer("big", {"s": tuples()})
     return made
 
@@ -272,7 +272,7 @@ def test_show_rejects(run: Run, filled: Made) -> None:
     assert run("show", "rejects", "--state", filled.path).out == "there are no rejects\n"
     with filled.open() as headwater:
         late = {"a": 9, "ts": "2026-03-01T07:00:00Z"}
-        assert headwater.push("s", [late]) == 0
+        assert headwater.push("s", [late], timestamp_unit="us") == 0
     (shown,) = lines(run("show", "rejects", "s", "-f", "json", "--state", filled.path).out)
     assert (shown["stream"], shown["reason"]) == ("s", "late")
 

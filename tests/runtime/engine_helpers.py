@@ -82,7 +82,7 @@ def settle(headwater: Headwater) -> None:
 def feed(headwater: Headwater, rng: random.Random, streams: Rows) -> None:
     """Push in pieces, stepping now and then, and end the streams."""
     for name, rows in pieces(rng, streams):
-        headwater.push(name, rows)
+        headwater.push(name, rows, timestamp_unit="us")
         if rng.random() < 0.5:
             headwater.engine.tick()
     for name in streams:

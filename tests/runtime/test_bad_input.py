@@ -222,7 +222,7 @@ def test_a_table_that_is_gone_or_lost_a_column(
             CREATE QUERY q AS SELECT i.label AS item FROM s, items i WHERE s.item = i.item;
             """)
         change(table)
-        headwater.push("s", [{"item": 1, "ts": "2026-01-01T00:00:00Z"}])
+        headwater.push("s", [{"item": 1, "ts": "2026-01-01T00:00:00Z"}], timestamp_unit="us")
         headwater.run(until_idle=True, interval=0.01)
         (unit,) = headwater.catalog.units()
         assert unit.state == "parked" and message in unit.error

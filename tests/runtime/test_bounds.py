@@ -39,9 +39,9 @@ def one_round(headwater: Headwater, engine: Engine, number: int) -> None:
         CREATE QUERY p AS SELECT v FROM passing;
     """)
     at = number * 10 * SECOND
-    headwater.push("s", [(number, at), (number, at - 5 * SECOND)])
-    headwater.push("s", [(number, at - 5 * SECOND)])
-    headwater.push("passing", [(1, at)])
+    headwater.push("s", [(number, at), (number, at - 5 * SECOND)], timestamp_unit="us")
+    headwater.push("s", [(number, at - 5 * SECOND)], timestamp_unit="us")
+    headwater.push("passing", [(1, at)], timestamp_unit="us")
     catalog.record_event("something", "s")
     for row in catalog.units():
         unit = engine._unit(row)

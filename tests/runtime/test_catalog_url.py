@@ -56,7 +56,7 @@ def run(*words: str | Path) -> tuple[int, str]:
 def test_from_python(url: str, state: Path) -> None:
     with headwater.open(url, state=state) as opened:
         opened.execute(STREAM + QUERY)
-        assert opened.push("s", [RECORD]) == 1
+        assert opened.push("s", [RECORD], timestamp_unit="us") == 1
         assert "geheim" not in opened.catalog.name
     assert [path.name for path in state.iterdir()] == ["log"], "the catalog is elsewhere"
     with headwater.open(state, catalog=url) as opened:
@@ -67,7 +67,7 @@ def test_from_python(url: str, state: Path) -> None:
 def test_commands(url: str, state: Path, tmp_path: Path) -> None:
     with open_state(url, state=state) as opened:
         opened.execute(STREAM)
-        opened.push("s", [RECORD])
+        opened.push("s", [RECORD], timestamp_unit="us")
     place = ("--state", state, "--catalog", url)
     assert "query q runs" in run("submit", "-e", QUERY, *place)[1]
     assert run("pause", "q", *place) == (0, "query q paused\n")
@@ -108,7 +108,7 @@ def test_files_are_only_touched_where_they_are(where: str, state: Path, tmp_path
         pytest.skip("files beside an SQLite catalog are found wherever it is")
     with open_state(where, state=state) as opened:
         opened.execute(STREAM + QUERY)
-        opened.push("s", [RECORD])
+        opened.push("s", [RECORD], timestamp_unit="us")
     other = tmp_path / "other"
     assert run("results", "q", "--state", other, "--catalog", where)[0] == 0
     status, out = run("clean", "--state", other, "--catalog", where)

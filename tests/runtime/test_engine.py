@@ -99,7 +99,7 @@ def test_a_table_of_which_no_column_is_told(spark: Any, tmp_path: Path, format: 
                 FROM files(path => '{folder}', format => '{format}');
             CREATE QUERY crossed AS SELECT v FROM s CROSS JOIN items;
             """)
-        headwater.push("s", [{"v": 7, "ts": "2026-01-01T00:00:00Z"}])
+        headwater.push("s", [{"v": 7, "ts": "2026-01-01T00:00:00Z"}], timestamp_unit="us")
         headwater.run(until_idle=True)
         assert [row["v"] for row in headwater.query("crossed").results()] == [7, 7]
 
@@ -135,7 +135,7 @@ def test_results_with_an_empty_batch_become_a_frame_whole(spark: Any, tmp_path: 
             CREATE QUERY q AS SELECT v FROM s;
             """)
         for moment in range(3):
-            headwater.push("s", [(moment, moment)])
+            headwater.push("s", [(moment, moment)], timestamp_unit="us")
             headwater.engine.tick()
         log = unit_log(headwater.query("q").row.unit_id)
         (_, middle, _) = headwater.catalog.segments(log)
@@ -277,7 +277,7 @@ def check_crashes(spark: Any, tmp_path: Path, point: str, catalog: str | None = 
         crash = stop_at(point, rng.randint(1, 3))
         options = {"at_point": crash, "holder": f"h{len(left)}"}
         with opened(tmp_path / "state", spark, catalog, **options) as headwater:
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
             try:
                 settle(headwater)
             except Stop:

@@ -61,7 +61,7 @@ def test_a_server_that_goes_away_and_comes_back(spark: Any, tmp_path: Path) -> N
                 CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
                 CREATE QUERY q AS SELECT item FROM s;
                 """)
-            headwater.push("s", [{"item": 1, "ts": "2026-01-01T00:00:00Z"}])
+            headwater.push("s", [{"item": 1, "ts": "2026-01-01T00:00:00Z"}], timestamp_unit="us")
             stop: list[bool] = []
             thread = Thread(target=headwater.run, kwargs={"stopping": lambda: bool(stop)})
             thread.start()
@@ -70,7 +70,9 @@ def test_a_server_that_goes_away_and_comes_back(spark: Any, tmp_path: Path) -> N
                 server.stop()
                 until(lambda: "cannot be reached" in catalog_trouble(headwater))
                 server.start()
-                headwater.push("s", [{"item": 2, "ts": "2026-01-01T00:00:01Z"}])
+                headwater.push(
+                    "s", [{"item": 2, "ts": "2026-01-01T00:00:01Z"}], timestamp_unit="us"
+                )
                 until(lambda: items(url, tmp_path) == [1, 2])
                 until(lambda: catalog_trouble(headwater) == "")
             finally:

@@ -42,16 +42,16 @@ def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None
                 "LATENESS 1 HOUR FROM CLIENT"
             )
         headwater.execute(QUERY)
-        headwater.push("b", [(0, 0, x, SECOND) for x in range(20)])
-        headwater.push("c", [(0, 10 + x, x, SECOND) for x in range(60)])
+        headwater.push("b", [(0, 0, x, SECOND) for x in range(20)], timestamp_unit="us")
+        headwater.push("c", [(0, 10 + x, x, SECOND) for x in range(60)], timestamp_unit="us")
         settle(headwater)
         (row,) = headwater.catalog.units()
         unit, engine = headwater.engine._unit(row), headwater.engine
-        headwater.push("a", [(0, x, x, SECOND) for x in range(30)])
+        headwater.push("a", [(0, x, x, SECOND) for x in range(30)], timestamp_unit="us")
         engine.step(unit)
         (first,) = [one.order for one in unit.terms]
         measured = dict(engine.meter.values(row.id))
-        headwater.push("a", [(0, x, 100 + x, SECOND) for x in range(30)])
+        headwater.push("a", [(0, x, 100 + x, SECOND) for x in range(30)], timestamp_unit="us")
         engine.step(unit)
         (second,) = [one.order for one in unit.terms]
         names = {scan.stream.lower(): alias for alias, scan in unit.plan.scans}
@@ -232,7 +232,7 @@ def test_all_orders_give_the_same_rows(spark: Any, tmp_path: Path) -> None:
             headwater.execute(f"{STREAMS} SET optimise = '{mode}'; {QUERY}")
             for cut in range(0, 40, 10):
                 for name in "cab":
-                    headwater.push(name, rows[name][cut : cut + 10])
+                    headwater.push(name, rows[name][cut : cut + 10], timestamp_unit="us")
                 settle(headwater)
             found[mode] = Counter(map(tuple, headwater.query("q").results()))
     assert found["throughput"] == found["greedy"] == found["written"]

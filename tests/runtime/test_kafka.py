@@ -178,7 +178,7 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
         tick_until(headwater, lambda: taken_in(headwater) == 10)
         into.send(0, lines(data[10:20]))
         kafka.stop()
-        headwater.push("other", [(0,)])
+        headwater.push("other", [(0,)], timestamp_unit="us")
         kinds: set[str] = set()
         while "stream unread" not in kinds:
             headwater.engine.tick()
@@ -233,7 +233,7 @@ def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_pat
             CREATE QUERY q TO kafka(servers => '{kafka.servers}', topic => 'none')
               AS SELECT ts FROM s [NOW];
             """)
-        headwater.push("s", [(0,), (1,)])
+        headwater.push("s", [(0,), (1,)], timestamp_unit="us")
         settle(headwater)
         (waiting,) = behind(headwater.catalog)
         assert waiting.failure["error"] == f"there is no topic none at {kafka.servers}"

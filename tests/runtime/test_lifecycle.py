@@ -57,7 +57,7 @@ def headwater(tmp_path: Path) -> Iterator[Headwater]:
 
 
 def push(headwater: Headwater, stream: str, *seconds: int) -> None:
-    headwater.push(stream, [(1, second * SECOND) for second in seconds])
+    headwater.push(stream, [(1, second * SECOND) for second in seconds], timestamp_unit="us")
 
 
 def end_of(headwater: Headwater, name: str) -> int | None:
@@ -341,7 +341,7 @@ def test_lifetimes_that_begin_with_the_data(
             headwater.execute(unparse(CreateQuery("q", query, lifetime=lifetime)))
             if seed is None:
                 for name, rows in data.items():
-                    headwater.push(name, rows)
+                    headwater.push(name, rows, timestamp_unit="us")
                     headwater.execute(f"END STREAM {name}")
                 settle(headwater)
             else:
@@ -400,7 +400,7 @@ def test_a_lifetime_ends_while_its_streams_go_on(spark: Any, tmp_path: Path) -> 
             headwater.execute(unparse(CreateQuery(name, query, lifetime=3 * SECOND)))
         for at in range(0, len(data["Bids"]), 10):
             for name, rows in data.items():
-                headwater.push(name, rows[at : at + 10])
+                headwater.push(name, rows[at : at + 10], timestamp_unit="us")
             settle(headwater)
         assert {row.state for row in headwater.catalog.queries()} == {"finished"}
         assert {row.state for row in headwater.catalog.units()} == {"paused"}
@@ -415,7 +415,7 @@ def test_a_lifetime_ends_while_its_streams_go_on(spark: Any, tmp_path: Path) -> 
         log = stream_log("bids")
         before = len(headwater.catalog.segments(log))
         far = max(row[-1] for row in data["Bids"]) + 2 * BIDS.keep
-        headwater.push("Bids", [(1, 1, 1.0, "a", far)])
+        headwater.push("Bids", [(1, 1, 1.0, "a", far)], timestamp_unit="us")
         headwater.engine.tidy()
         assert len(headwater.catalog.segments(log)) < before, "a finished query holds nothing back"
         for name in kinds:

@@ -158,7 +158,7 @@ def test_a_step_without_a_sample_keeps_the_plan_of_the_last(headwater: Headwater
 
 def test_all_goes_with_the_unit_and_the_stream(headwater: Headwater) -> None:
     unit = headwater.query("q").row.unit_id
-    headwater.push("s", [(1, 1)])
+    headwater.push("s", [(1, 1)], timestamp_unit="us")
     take(headwater, Meter(headwater.catalog), 1, 1, 0.1)
     headwater.catalog.commit(None, profiles={plan_owner(unit): {}})
     assert headwater.catalog.statistics(stream_log("s"))["batches"].value == 1
@@ -264,7 +264,7 @@ def test_operators_are_measured(
         for name, query in found.items():
             submit(headwater, name, query)
         for name, rows in data.items():
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for name, query in found.items():

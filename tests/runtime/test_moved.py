@@ -31,14 +31,14 @@ def test_a_copy_and_its_original_go_their_own_ways(spark: Any, tmp_path: Path) -
         for name, query in found.items():
             submit(headwater, name, query)
         for name, rows in parts[:half]:
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
         settle(headwater)
     shutil.copytree(first, copy)
     first.rename(moved)
     for state in (copy, moved):
         with opened(state, spark) as headwater:
             for name, rows in parts[half:]:
-                headwater.push(name, rows)
+                headwater.push(name, rows, timestamp_unit="us")
                 headwater.engine.tick()
                 headwater.engine.tidy()
             headwater.execute("END STREAM bids; END STREAM asks")

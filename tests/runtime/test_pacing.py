@@ -37,7 +37,7 @@ def test_the_slowest_running_unit_counts(tmp_path: Path) -> None:
         catalog, log = headwater.catalog, stream_log("s")
         assert slowest(catalog, "t") is None
         for n in range(3):
-            headwater.push("s", [(n, n), (n, n)])
+            headwater.push("s", [(n, n), (n, n)], timestamp_unit="us")
         catalog.commit(
             None,
             cursors={

@@ -83,13 +83,13 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
         for n, query in enumerate(queries):
             submit(headwater, f"q{n}", query)
         for name, rows in cuts[: len(cuts) // 2]:
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
             headwater.engine.tick()
             headwater.engine.tidy()
     with opened(folder / "state", spark, limits=limits) as headwater:
         headwater.engine.tidy()
         for name, rows in cuts[len(cuts) // 2 :]:
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
         for name in streams:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)

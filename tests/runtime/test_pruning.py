@@ -39,7 +39,11 @@ def plan_of(headwater: Headwater) -> Delta:
 
 def push(headwater: Headwater, name: str, rows: list[tuple[int | None, int]]) -> Segment:
     """Rows of a key and a second."""
-    headwater.push(name, [(k, n, second * 1_000_000) for n, (k, second) in enumerate(rows)])
+    headwater.push(
+        name,
+        [(k, n, second * 1_000_000) for n, (k, second) in enumerate(rows)],
+        timestamp_unit="us",
+    )
     return headwater.catalog.segments(stream_log(name))[-1]
 
 

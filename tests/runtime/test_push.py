@@ -29,7 +29,7 @@ def test_tuples_of_many_clients_have_places_of_their_own(where: str, tmp_path: P
         def client(number: int) -> None:
             with open_state(tmp_path / "state", catalog=where) as own:
                 for turn in range(times):
-                    own.push("s", [record(number, turn), record(number, turn)])
+                    own.push("s", [record(number, turn), record(number, turn)], timestamp_unit="us")
 
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(client, range(clients)))
@@ -50,7 +50,9 @@ def test_no_tuple_is_taken_in_behind_a_watermark(where: str, tmp_path: Path) -> 
         def client(number: int) -> None:
             with open_state(tmp_path / "state", catalog=where) as own:
                 for turn in range(8):
-                    own.push("s", [record(number, (turn * 7 + number * 3) % 40)])
+                    own.push(
+                        "s", [record(number, (turn * 7 + number * 3) % 40)], timestamp_unit="us"
+                    )
 
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(client, range(clients)))
@@ -68,10 +70,10 @@ def test_no_tuple_is_taken_in_behind_a_watermark(where: str, tmp_path: Path) -> 
 def test_nothing_can_be_pushed_after_the_end(where: str, tmp_path: Path) -> None:
     with open_state(tmp_path / "state", catalog=where) as headwater:
         headwater.execute(S.format(""))
-        headwater.push("s", [record(1)])
+        headwater.push("s", [record(1)], timestamp_unit="us")
         headwater.execute("END STREAM s")
         with pytest.raises(InputError, match="stream s has ended"):
-            headwater.push("s", [record(2)])
+            headwater.push("s", [record(2)], timestamp_unit="us")
         with pytest.raises(CatalogError, match="has ended: nothing can be added"):
             headwater.catalog.commit(None, stream_progress=("s", 1))
         assert len(headwater.catalog.segments(stream_log("s"))) == 1

@@ -267,10 +267,10 @@ def waiting(opened: Headwater) -> dict[str, Pending]:
 def test_what_is_pending_and_since_when(opened: Headwater) -> None:
     assert waiting(opened) == {}
     begun = time.time()
-    opened.push("s", [(1, 1), (2, 2)])
+    opened.push("s", [(1, 1), (2, 2)], timestamp_unit="us")
     between = time.time()
-    opened.push("t", [(1, 1)])
-    opened.push("s", [(3, 3)])
+    opened.push("t", [(1, 1)], timestamp_unit="us")
+    opened.push("s", [(3, 3)], timestamp_unit="us")
     found = waiting(opened)
     assert {name: one.rows for name, one in found.items()} == {"one": 3, "two": 1, "both": 4}
     assert begun <= found["one"].since <= between <= found["two"].since
@@ -298,17 +298,17 @@ def test_every_unit_gets_a_turn_and_those_that_do_nothing_only_one(opened: Headw
     units = set(mine.rows)
     assert {mine.choose(units) for _ in range(3)} == units
     assert mine.choose(units) is None
-    opened.push("s", [(1, 1)])
+    opened.push("s", [(1, 1)], timestamp_unit="us")
     again = {mine.choose(units), mine.choose(units)}
     assert {name_of(opened, one) for one in again} == {"one", "both"}
     assert mine.choose(units) is None, "nothing new has come since they did nothing"
-    opened.push("s", [(2, 2)])
+    opened.push("s", [(2, 2)], timestamp_unit="us")
     assert mine.choose({unit(opened, "two")}) is None
     assert name_of(opened, mine.choose({unit(opened, "one")})) == "one"
 
 
 def test_a_unit_that_did_something_may_go_on(opened: Headwater) -> None:
-    opened.push("t", [(1, 1)])
+    opened.push("t", [(1, 1)], timestamp_unit="us")
     mine = turns(opened)
     two = unit(opened, "two")
     assert mine.choose({two}) == two
@@ -323,8 +323,8 @@ def test_a_unit_that_did_something_may_go_on(opened: Headwater) -> None:
 )
 def test_the_policy_decides(opened: Headwater, policy: str, first: str) -> None:
     """`one` came first and has many results for its cost; `two` is short."""
-    opened.push("s", [(1, 1)] * 20)
-    opened.push("t", [(1, 1)] * 20)
+    opened.push("s", [(1, 1)] * 20, timestamp_unit="us")
+    opened.push("t", [(1, 1)] * 20, timestamp_unit="us")
     taken(opened, "both", "stream:s", 9)
     taken(opened, "both", "stream:t", 9)
     known = {"one": Expected(4.0, 0.0, 9.0), "two": Expected(0.5, 0.0, 1.0)}
@@ -372,7 +372,7 @@ def test_the_scheduler_is_an_option(opened: Headwater) -> None:
 
 def test_units_show_how_long_they_wait(opened: Headwater) -> None:
     meter = Meter(opened.catalog)
-    opened.push("s", [(1, 1)])
+    opened.push("s", [(1, 1)], timestamp_unit="us")
     measured = meter.step(
         unit(opened, "one"), Watch({"run": 0.5}), 4, 2, arrived=[(4, time.time() - 2)], told_to=3
     )
@@ -395,7 +395,7 @@ def cli(*args: str, code: int = 0) -> str:
 def test_why_the_last_choice_was_made(opened: Headwater) -> None:
     said = cli("explain", "--schedule", "--state", str(opened.state), code=2)
     assert "no unit was chosen yet" in said
-    opened.push("s", [(1, 1)])
+    opened.push("s", [(1, 1)], timestamp_unit="us")
     mine = turns(opened, "hnr", one=Expected(2.0, 0.0, 1.0), both=Expected(1.0, 0.0, 1.0))
     units = {unit(opened, "one"), unit(opened, "both")}
     assert name_of(opened, mine.choose(units)) == "both"
@@ -427,7 +427,7 @@ def test_results_are_the_same_under_every_policy(spark: Any, tmp_path: Path) -> 
             headwater.execute(f"SET SCHEDULER = '{policy}'; SET at_once = 1")
             for start in range(0, 60, 20):
                 for name in "st":
-                    headwater.push(name, rows[start : start + 20])
+                    headwater.push(name, rows[start : start + 20], timestamp_unit="us")
                 headwater.engine.tick()
             headwater.run(until_idle=True)
             last = headwater.catalog.profile(SCHEDULE)

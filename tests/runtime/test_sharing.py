@@ -47,7 +47,7 @@ def check(
                 for _ in range(rng.randint(0, size // 2)):
                     if waiting:
                         submit(headwater, waiting[-1], queries[waiting.pop()])
-                headwater.push(name, rows)
+                headwater.push(name, rows, timestamp_unit="us")
                 if rng.random() < 0.7:
                     headwater.engine.tick()
                 if rng.random() < 0.3:
@@ -95,7 +95,7 @@ def test_a_join_of_three_reads_a_join_of_two(spark: Any, tmp_path: Path) -> None
         declare(headwater, tmp_path / "items", tables)
         submit(headwater, "two", queries["two"])
         for name, rows in streams.items():
-            headwater.push(name, rows[:20])
+            headwater.push(name, rows[:20], timestamp_unit="us")
         settle(headwater)
         submit(headwater, "three", queries["three"])
         submit(headwater, "other", queries["other"])
@@ -105,7 +105,7 @@ def test_a_join_of_three_reads_a_join_of_two(spark: Any, tmp_path: Path) -> None
         assert headwater.query("other").row.unit_id == built.id
         assert [row.name for row in headwater.catalog.queries()] == ["other", "three", "two"]
         for name, rows in streams.items():
-            headwater.push(name, rows[20:])
+            headwater.push(name, rows[20:], timestamp_unit="us")
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for name, query in queries.items():
@@ -156,15 +156,15 @@ def test_another_process_goes_on_where_a_query_has_left(
             submit(headwater, name, query)
         assert len(headwater.catalog.units()) == 1
         for name, rows in streams.items():
-            headwater.push(name, rows[:20])
+            headwater.push(name, rows[:20], timestamp_unit="us")
         settle(headwater)
         headwater.execute(f"DROP QUERY q{gone}")
         for name, rows in streams.items():
-            headwater.push(name, rows[20:30])
+            headwater.push(name, rows[20:30], timestamp_unit="us")
         settle(headwater)
     with opened(tmp_path / "state", spark) as headwater:
         for name, rows in streams.items():
-            headwater.push(name, rows[30:])
+            headwater.push(name, rows[30:], timestamp_unit="us")
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for name in sorted(set(queries) - {f"q{gone}"}):

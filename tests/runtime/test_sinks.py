@@ -61,7 +61,7 @@ def found_in(folder: Path, query: Query) -> list[tuple[Any, ...]]:
 def feed(headwater: Headwater, rows: Sequence[Any], pieces: int) -> None:
     size = -(-len(rows) // pieces)
     for begin in range(0, len(rows), size):
-        headwater.push("bids", rows[begin : begin + size])
+        headwater.push("bids", rows[begin : begin + size], timestamp_unit="us")
         settle(headwater)
 
 
@@ -120,7 +120,7 @@ def test_a_crash_loses_and_doubles_nothing(spark: Any, tmp_path: Path, point: st
         for crash in (stop_at(point, 1), lambda met: None):
             with opened(tmp_path / "state", spark, at_point=crash, holder=f"{crash}") as headwater:
                 if crash.__name__ != "<lambda>":
-                    headwater.push("bids", data[begin : begin + 10])
+                    headwater.push("bids", data[begin : begin + 10], timestamp_unit="us")
                     with pytest.raises(Stop):
                         settle(headwater)
                 else:

@@ -144,7 +144,7 @@ def check(
                     except Refused:
                         assert headwater.catalog.query(waiting[-1]) is None
                     waiting.pop()
-            headwater.push(name, rows)
+            headwater.push(name, rows, timestamp_unit="us")
             for _ in range(rng.randint(0, 4)):
                 sites.tick(rng, crash=rng.random() < 0.3)
             for absent in set("abc") - set(sites.engines):

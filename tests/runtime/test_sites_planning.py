@@ -414,7 +414,7 @@ def test_whatever_happens_nobody_is_dropped(
 def written(headwater: Headwater, count: int, first: int = 0) -> list[int]:
     """Push rows in so many segments; the numbers of all."""
     for n in range(first, first + count):
-        headwater.push("s", [(n, n, n * 1_000_000)])
+        headwater.push("s", [(n, n, n * 1_000_000)], timestamp_unit="us")
     return [segment.seq for segment in headwater.catalog.segments("stream:s")]
 
 

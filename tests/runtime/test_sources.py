@@ -181,7 +181,7 @@ def test_a_server_that_is_away_is_told_and_stops_no_other_stream(
         declare(headwater, "socket", host="127.0.0.1", port=port)
         headwater.execute("CREATE STREAM other (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
         headwater.execute("CREATE QUERY o AS SELECT ts FROM other")
-        headwater.push("other", [(0,)])
+        headwater.push("other", [(0,)], timestamp_unit="us")
 
         def unread() -> list[Event]:
             return [e for e in headwater.catalog.events() if e.kind == "stream unread"]

@@ -54,13 +54,21 @@ class Inputs:
     folder: Path
     streams: dict[str, Stream]
     tables: dict[str, Table]
+    units: dict[str, str]
+    """In which unit numbers are times, by the streams and tables whose source says so."""
     _rows: dict[str, Rows] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path, statements: Iterable[Statement]) -> Inputs:
         streams = [s.stream for s in statements if isinstance(s, CreateStream)]
         tables = [s.table for s in statements if isinstance(s, CreateTable)]
-        return cls(folder, {s.name: s for s in streams}, {t.name: t for t in tables})
+        units = {
+            (s.stream if isinstance(s, CreateStream) else s.table).name: str(unit)
+            for s in statements
+            if isinstance(s, CreateStream | CreateTable) and s.source is not None
+            if (unit := s.source.get("timestamp_unit")) is not None
+        }
+        return cls(folder, {s.name: s for s in streams}, {t.name: t for t in tables}, units)
 
     def evaluate(self, named: Named) -> list[Result]:
         """The rows of a query; raises InputError if data is missing or does not fit."""
@@ -84,7 +92,10 @@ class Inputs:
     def _read(self, source: Stream | Table) -> Rows:
         if source.name not in self._rows:
             time = source.time if isinstance(source, Stream) else None
-            self._rows[source.name] = load(self.folder, source.name, source.schema, time=time)
+            unit = self.units.get(source.name)
+            self._rows[source.name] = load(
+                self.folder, source.name, source.schema, time=time, timestamp_unit=unit
+            )
         return self._rows[source.name]
 
 

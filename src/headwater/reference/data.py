@@ -3,7 +3,7 @@
 A stream or table `name` is read from DIR/name.csv, name.jsonl or name.parquet; the case of names
 does not matter, of files nor of columns. CSV has a line of column names, and an empty cell is NULL
 (so CSV has no empty text). In JSON lines a missing key is NULL. Times are ISO 8601, UTC where no zone
-is given. A column that the schema does not have is refused, and so is every value that does not fit
+is given; numbers are times where their unit is given. A column that the schema does not have is refused, and so is every value that does not fit
 its type exactly; the error says where it is.
 """
 
@@ -14,13 +14,17 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.algebra.times import (
+    LARGEST_TIMESTAMP,
+    LEAST_TIMESTAMP,
     format_timestamp,
     parse_date,
     parse_timestamp,
@@ -34,13 +38,21 @@ from headwater.reference.values import Row, fit, limits, single, within
 _SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
 
 
-class _Unfit(Exception):
+class Unfit(AlgebraError):
     """A value that its column cannot hold; says why."""
 
 
-def load(directory: str | Path, name: str, schema: Schema, *, time: str | None = None) -> list[Row]:
+def load(
+    directory: str | Path,
+    name: str,
+    schema: Schema,
+    *,
+    time: str | None = None,
+    timestamp_unit: str | None = None,
+) -> list[Row]:
     """The rows of the file of that name in the order they stand there, with values in the order of
-    the schema; `time` names the event-time column, which is never NULL. Raises InputError if there
+    the schema; `time` names the event-time column, which is never NULL, and `timestamp_unit` is what
+    numbers that are times count (s, ms, us or ns). Raises InputError if there
     is no such file or more than one, and for a value that does not fit, naming its place."""
     path = _find(Path(directory), name)
     required = {field.name.lower() for field in schema if not field.nullable}
@@ -48,7 +60,7 @@ def load(directory: str | Path, name: str, schema: Schema, *, time: str | None =
         required.add(schema[time].name.lower())
     rows = []
     try:
-        for place, row in _READERS[path.suffix.lower()](path, schema):
+        for place, row in _READERS[path.suffix.lower()](path, schema, timestamp_unit):
             for field, value in zip(schema, row, strict=True):
                 if value is None and field.name.lower() in required:
                     raise InputError(f"{path}, {place}, column {field.name}: NULL is not allowed")
@@ -96,7 +108,7 @@ def _row(
         cell = cells.get(field.name.lower())
         try:
             row.append(None if cell is None else read(cell, field.type))
-        except _Unfit as error:
+        except Unfit as error:
             raise InputError(f"{place}, column {field.name}: {error}") from None
     return tuple(row)
 
@@ -104,7 +116,7 @@ def _row(
 # ---- CSV
 
 
-def _read_csv(path: Path, schema: Schema) -> Iterator[tuple[str, Row]]:
+def _read_csv(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header = next(reader, None)
@@ -120,10 +132,11 @@ def _read_csv(path: Path, schema: Schema) -> Iterator[tuple[str, Row]]:
                     f"{path}, {place}: {len(cells)} cells for the {len(names)} columns of line 1"
                 )
             given = {n: cell for n, cell in zip(names, cells, strict=True) if cell != ""}
-            yield place, _row(given, schema, _from_text, f"{path}, {place}")
+            yield place, _row(given, schema, partial(from_text, unit=unit), f"{path}, {place}")
 
 
-def _from_text(text: str, type_: Type) -> Value:
+def from_text(text: str, type_: Type, unit: str | None = None) -> Value:
+    """A text as a value of a type, as CSV has it; raises Unfit."""
     if type_ == STRING:
         return text
     word = text.strip()
@@ -139,14 +152,14 @@ def _from_text(text: str, type_: Type) -> Value:
         if type_.is_decimal:
             return _decimal(Decimal(word), type_)
     except (KeyError, ValueError, InvalidOperation):
-        raise _Unfit(f"{text!r} is no {type_}") from None
-    return _moment(text, type_)
+        raise Unfit(f"{text!r} is no {type_}") from None
+    return _moment(text, type_, unit)
 
 
 def _integer(value: int, type_: Type) -> int:
     if within(value, type_) is None:
         least, largest = limits(type_)
-        raise _Unfit(f"{value} is outside {type_}, {least} to {largest}")
+        raise Unfit(f"{value} is outside {type_}, {least} to {largest}")
     return value
 
 
@@ -161,25 +174,25 @@ def _double(text: str, type_: Type) -> float:
 def _decimal(value: Decimal, type_: Type) -> Decimal:
     fitted = fit(value, type_)
     if fitted is None or fitted != value:
-        raise _Unfit(f"{value} does not fit {type_}")
+        raise Unfit(f"{value} does not fit {type_}")
     return fitted
 
 
-def _moment(text: str, type_: Type) -> int:
+def _moment(text: str, type_: Type, unit: str | None) -> int:
     try:
         if type_ == TIMESTAMP:
-            return parse_timestamp(text)
+            return parse_timestamp(text, unit)
         if type_ == DATE:
             return parse_date(text)
     except AlgebraError as error:
-        raise _Unfit(str(error)) from None
-    raise _Unfit(f"a {type_} is not read from text")
+        raise Unfit(str(error)) from None
+    raise Unfit(f"a {type_} is not read from text")
 
 
 # ---- JSON lines
 
 
-def _read_jsonl(path: Path, schema: Schema) -> Iterator[tuple[str, Row]]:
+def _read_jsonl(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             place = f"line {number}"
@@ -195,64 +208,71 @@ def _read_jsonl(path: Path, schema: Schema) -> Iterator[tuple[str, Row]]:
                 raise InputError(f"{path}, {place}: not a JSON object: {line.strip()[:60]}")
             names = _columns([key for key, _ in pairs], schema, f"{path}, {place}")
             cells = dict(zip(names, (value for _, value in pairs), strict=True))
-            yield place, _row(cells, schema, _from_json, f"{path}, {place}")
+            yield place, _row(cells, schema, partial(from_json, unit=unit), f"{path}, {place}")
 
 
 class _Pairs(list[tuple[str, Any]]):
     """The keys and values of a JSON object, doubled keys and all."""
 
 
-def _from_json(value: Any, type_: Type) -> Value:
+def from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
+    """A number, text or truth value as a value of a type; raises Unfit."""
     if type_ == BOOLEAN:
         fits = isinstance(value, bool)
     elif type_.is_integer:
         fits = isinstance(value, int) and not isinstance(value, bool)
-    elif type_.is_numeric:
+    elif type_.is_numeric or type_ == TIMESTAMP:
         fits = isinstance(value, int | Decimal | str) and not isinstance(value, bool)
     else:
         fits = isinstance(value, str)
     if not fits:
-        raise _Unfit(f"{_shown(value)} is no {type_}")
-    return value if isinstance(value, bool) else _from_text(str(value), type_)
+        raise Unfit(f"{_shown(value)} is no {type_}")
+    return value if isinstance(value, bool) else from_text(str(value), type_, unit)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, _Pairs):
         return "an object"
+    if isinstance(value, Decimal):
+        return str(value)
     return "an array" if isinstance(value, list) else json.dumps(value, default=str)
 
 
 # ---- Parquet
 
 
-def _read_parquet(path: Path, schema: Schema) -> Iterator[tuple[str, Row]]:
+def _read_parquet(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
     table = pq.read_table(path)
     names = _columns(table.column_names, schema, str(path))
     columns: dict[str, list[Value]] = {}
     for name, values in zip(names, table.columns, strict=True):
         field = schema[name]
         try:
-            columns[name] = _from_arrow(values, field.type)
-        except _Unfit as error:
+            columns[name] = _from_arrow(values, field.type, unit)
+        except Unfit as error:
             raise InputError(f"{path}, column {field.name}: {error}") from None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(f"{path}, {_first_unfit(values, field.type, field.name)}") from None
+            where = _first_unfit(values, field.type, field.name, unit)
+            raise InputError(f"{path}, {where}") from None
     missing: list[Value] = [None] * table.num_rows
     ordered = [columns.get(field.name.lower(), missing) for field in schema]
     for number, row in enumerate(zip(*ordered, strict=True), 1):
         yield f"row {number}", row
 
 
-def _from_arrow(values: Any, type_: Type) -> list[Value]:
-    """Raises ArrowInvalid if a value does not fit, _Unfit if the types are of different sorts."""
+def _from_arrow(values: Any, type_: Type, unit: str | None) -> list[Value]:
+    """Raises ArrowInvalid if a value does not fit, Unfit if the types are of different sorts."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values = values.cast(kind.value_type)
         kind = values.type
+    if type_ == TIMESTAMP and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return [None if v is None else _moment(str(v), type_, unit) for v in values.to_pylist()]
     if not any(fits(kind) for fits in _ARROW_SORTS[_sort(type_)]):
-        raise _Unfit(f"the file has {kind}, the schema {type_}")
+        raise Unfit(f"the file has {kind}, the schema {type_}")
     if type_ == TIMESTAMP:
         values = values.cast(pa.timestamp("us", getattr(kind, "tz", None))).cast(pa.int64())
+        _check_years(values)
     elif type_ == DATE:
         values = values.cast(pa.date32()).cast(pa.int32())
     elif type_ == INTERVAL:
@@ -262,14 +282,21 @@ def _from_arrow(values: Any, type_: Type) -> list[Value]:
     return list(values.to_pylist())
 
 
+def _check_years(micros: Any) -> None:
+    least, largest = pc.min_max(micros).as_py().values()
+    for found in (least, largest):
+        if found is not None and not LEAST_TIMESTAMP <= found <= LARGEST_TIMESTAMP:
+            raise Unfit(f"{found} us is outside the years 1 to 9999 in UTC")
+
+
 def _arrow_decimal(type_: Type) -> Any:
     return pa.decimal128(type_.precision, type_.scale)
 
 
-def _first_unfit(values: Any, type_: Type, column: str) -> str:
+def _first_unfit(values: Any, type_: Type, column: str, unit: str | None) -> str:
     for number, value in enumerate(values, 1):
         try:
-            _from_arrow(pa.chunked_array([[value]], values.type), type_)
+            _from_arrow(pa.chunked_array([[value]], values.type), type_, unit)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             shown = value.cast(pa.string()).as_py()
             return f"row {number}, column {column}: {shown} does not fit {type_}"
@@ -311,7 +338,7 @@ _ARROW_TYPES = {
     "STRING": pa.string(),
 }
 
-_READERS: dict[str, Callable[[Path, Schema], Iterator[tuple[str, Row]]]] = {
+_READERS: dict[str, Callable[[Path, Schema, str | None], Iterator[tuple[str, Row]]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,

@@ -22,7 +22,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, Refused, RuntimeFailure, nearest
 from headwater.runtime import results
 from headwater.runtime.analysis import Analysis, analysis, lines
@@ -103,8 +102,17 @@ class Headwater:
             raise Refused("\n".join(refused))
         return [one.sentence for one in done]
 
-    def push(self, stream: str, rows: Iterable[Mapping[str, Value] | Sequence[Value]]) -> int:
-        """Append tuples to a stream declared FROM CLIENT; returns how many were taken in."""
+    def push(
+        self,
+        stream: str,
+        rows: Iterable[Mapping[str, object] | Sequence[object]],
+        timestamp_unit: str | None = None,
+    ) -> int:
+        """Append tuples to a stream declared FROM CLIENT; returns how many were taken in.
+
+        Times are datetimes, or texts as in files; numbers are times with a `timestamp_unit`, which is
+        what they count since the epoch: s, ms, us or ns. Raises InputError for what does not fit.
+        """
         declared = self.definitions.streams.get(stream.lower())
         if declared is None:
             raise HeadwaterError(f"no stream {stream}; {nearest(stream, self.definitions.streams)}")
@@ -112,7 +120,7 @@ class Headwater:
             raise HeadwaterError(
                 f"{stream} reads from {declared.source.kind}; push needs FROM CLIENT"
             )
-        return push(self.catalog, self.state, declared.stream, rows)
+        return push(self.catalog, self.state, declared.stream, rows, timestamp_unit)
 
     def run(self, until_idle: bool = False, **options: Any) -> None:
         """Let streams take in and units step."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.algebra.catalog import Stream
+from headwater.algebra.times import TIMESTAMP_UNITS
 from headwater.cql.statements import Connector
 from headwater.errors import InputError, nearest
 
@@ -31,6 +32,7 @@ class FileOptions:
     path: str
     format: str
     files_per_step: int = 64
+    timestamp_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class KafkaOptions:
     format: str = "json"
     start: str = "earliest"
     rows_per_step: int = ROWS_PER_STEP
+    timestamp_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class SocketOptions:
     port: int
     format: str = "json"
     rows_per_step: int = ROWS_PER_STEP
+    timestamp_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class ReplayOptions:
     format: str
     speed: float = 1.0
     rows_per_step: int = ROWS_PER_STEP
+    timestamp_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,10 @@ class _Given:
             raise InputError(f"{self.kind} {verb} {chosen}; {nearest(chosen, known)}")
         return chosen
 
+    def timestamp_unit(self) -> str | None:
+        value = self.values.get("timestamp_unit")
+        return None if value is None else self.choice("timestamp_unit", tuple(TIMESTAMP_UNITS), "")
+
     def whole(self, name: str, largest: int | None = None) -> int:
         default = next(field.default for field in fields(self.target) if field.name == name)
         value = self.values.get(name, None if default is MISSING else default)
@@ -189,7 +198,7 @@ def file_options(source: Connector) -> FileOptions:
     given = _Given.of(source, FileOptions)
     path = given.text("path")
     chosen = given.choice("format", FORMATS, _guessed(path))
-    return FileOptions(path, chosen, given.whole("files_per_step"))
+    return FileOptions(path, chosen, given.whole("files_per_step"), given.timestamp_unit())
 
 
 def _kafka_options(source: Connector) -> KafkaOptions:
@@ -200,6 +209,7 @@ def _kafka_options(source: Connector) -> KafkaOptions:
         given.choice("format", LINE_FORMATS, "json"),
         given.choice("start", STARTS, "earliest"),
         given.whole("rows_per_step"),
+        given.timestamp_unit(),
     )
 
 
@@ -215,6 +225,7 @@ def _socket_options(source: Connector) -> SocketOptions:
         given.whole("port", 65535),
         given.choice("format", LINE_FORMATS, "json"),
         given.whole("rows_per_step"),
+        given.timestamp_unit(),
     )
 
 
@@ -222,7 +233,8 @@ def _replay_options(source: Connector) -> ReplayOptions:
     given = _Given.of(source, ReplayOptions)
     path = given.text("path")
     chosen = given.choice("format", FORMATS, _guessed(path))
-    return ReplayOptions(path, chosen, given.factor("speed"), given.whole("rows_per_step"))
+    rows, unit = given.whole("rows_per_step"), given.timestamp_unit()
+    return ReplayOptions(path, chosen, given.factor("speed"), rows, unit)
 
 
 _SOURCES: dict[str, Callable[[Connector], Options]] = {

@@ -18,7 +18,7 @@ from headwater.algebra.catalog import Stream
 from headwater.runtime import files
 from headwater.runtime.catalog import Rejects
 from headwater.runtime.compile import ARRIVAL, TIME
-from headwater.runtime.sources import MALFORMED, Batch
+from headwater.runtime.sources import MALFORMED, WHY, Batch
 from headwater.runtime.sparksql import quoted, text_sql
 
 REJECTS_KEPT_PER_BATCH = 1_000
@@ -70,7 +70,8 @@ def _taken_in_here(
 def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:
     """The batch with event times in microseconds, and the reason and record of what is refused."""
     time = f"unix_micros({quoted(stream.time)})"
-    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"]
+    why = f"coalesce({WHY}, 'malformed')" if WHY in frame.columns else "'malformed'"
+    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN {why}"]
     for column in stream.schema:
         if not column.nullable:
             why = text_sql(f"{column.name} is NULL")

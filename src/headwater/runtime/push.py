@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from headwater.algebra.catalog import Stream
-from headwater.algebra.times import parse_timestamp, to_days, to_micros
-from headwater.algebra.types import Type, Value
+from headwater.algebra.times import TIMESTAMP_UNITS, from_days, to_days, to_micros
+from headwater.algebra.types import DATE, STRING, TIMESTAMP, Type, Value
 from headwater.errors import AlgebraError, InputError, Overtaken, nearest
+from headwater.reference.data import from_json, from_text
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
@@ -32,13 +33,24 @@ from headwater.runtime.sparksql import arrow_type
 Record = Mapping[str, object] | Sequence[object]
 
 
-def push(catalog: Catalog, state: Path, stream: Stream, records: Iterable[Record]) -> int:
+def push(
+    catalog: Catalog,
+    state: Path,
+    stream: Stream,
+    records: Iterable[Record],
+    timestamp_unit: str | None = None,
+) -> int:
     """Append records to a stream; late ones are counted and left out, wrong ones raise InputError.
 
+    Values are Python's, or texts as in files. A number is a time if it is said what it counts since
+    the epoch (s, ms, us or ns), and a date if it counts days.
     Any number of threads and processes may push to one stream: who is overtaken begins again.
     Raises InputError too if the stream has ended.
     """
-    rows = [_row(stream, record) for record in records]
+    if timestamp_unit is not None and timestamp_unit not in TIMESTAMP_UNITS:
+        known = nearest(timestamp_unit, TIMESTAMP_UNITS)
+        raise InputError(f"there is no timestamp_unit {timestamp_unit}; {known}")
+    rows = [_row(stream, record, timestamp_unit) for record in records]
     while True:
         try:
             return _push(catalog, state, stream, rows)
@@ -149,7 +161,7 @@ def arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: int) -> 
     return pa.table(columns)
 
 
-def _row(stream: Stream, record: Record) -> tuple[Value, ...]:
+def _row(stream: Stream, record: Record, unit: str | None) -> tuple[Value, ...]:
     if isinstance(record, Mapping):
         given = {str(key).lower(): value for key, value in record.items()}
         for key in record:
@@ -168,30 +180,28 @@ def _row(stream: Stream, record: Record) -> tuple[Value, ...]:
     for column, value in zip(stream.schema, values, strict=True):
         if value is None and not column.nullable:
             raise InputError(f"{stream.name}.{column.name} is NULL")
-        row.append(_value(column.type, value, f"{stream.name}.{column.name}"))
+        row.append(_value(column.type, value, f"{stream.name}.{column.name}", unit))
     return tuple(row)
 
 
-def _value(type_: Type, value: object, where: str) -> Value:
-    if value is None:
-        return None
+def _value(type_: Type, value: object, where: str, unit: str | None) -> Value:
     try:
-        match type_.name:
-            case "TIMESTAMP":
-                if isinstance(value, datetime):
-                    return to_micros(value)
-                return value if isinstance(value, int) else parse_timestamp(str(value))
-            case "DATE":
-                return to_days(value) if isinstance(value, date) else int(str(value))
-            case "DECIMAL":
-                return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale))
-            case "FLOAT" | "DOUBLE":
-                return float(str(value))
-            case "BOOLEAN":
-                return bool(value)
-            case "STRING":
+        match value:
+            case None:
+                return None
+            case datetime() if type_ == TIMESTAMP:
+                return to_micros(value)
+            case date() if type_ == DATE:
+                return to_days(value)
+            case int() if type_ == DATE and not isinstance(value, bool):
+                return to_days(from_days(value))
+            case _ if type_ == STRING:
                 return str(value)
+            case str():
+                return from_text(value, type_, unit)
+            case float():
+                return from_json(Decimal(repr(value)), type_, unit)
             case _:
-                return int(str(value))
-    except (ValueError, ArithmeticError, AlgebraError) as error:
-        raise InputError(f"{where}: {value!r} is not {type_} ({error})") from error
+                return from_json(value, type_, unit)
+    except (AlgebraError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: {error}") from error

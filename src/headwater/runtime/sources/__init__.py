@@ -17,7 +17,7 @@ from headwater.runtime.connectors import (
     source_options,
 )
 from headwater.runtime.paths import check_paths
-from headwater.runtime.sources.base import MALFORMED, Batch, Position, Source
+from headwater.runtime.sources.base import MALFORMED, WHY, Batch, Position, Source
 from headwater.runtime.sources.files import Files, list_files, read_table
 from headwater.runtime.sources.kafka import Kafka
 from headwater.runtime.sources.rate import Rate
@@ -26,6 +26,7 @@ from headwater.runtime.sources.socket import Socket
 
 __all__ = [
     "MALFORMED",
+    "WHY",
     "Batch",
     "Files",
     "Position",

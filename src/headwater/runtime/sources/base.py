@@ -3,7 +3,7 @@
 A source keeps no record of progress itself. Its position is JSON that the catalog stores in the same
 transaction in which it registers the segment made of the batch, so a batch is taken in once, whatever
 happens. Every batch has the stream's columns, `_arrival` (place in the source's own order) and
-`_malformed` (the record, where it could not be read).
+`_malformed` (the record, where it could not be read), and may have `_why` (what is wrong with it).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 MALFORMED = "_malformed"
+WHY = "_why"
 
 Position = Mapping[str, Any]
 

@@ -15,15 +15,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.algebra.types import Schema
+from headwater.algebra.types import Schema, Type
 from headwater.cql.statements import Connector
 from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import FileOptions, file_options
 from headwater.runtime.pacing import within_rows
 from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sources.base import MALFORMED, Batch, Position
+from headwater.runtime.sources.base import MALFORMED, WHY, Batch, Position
 from headwater.runtime.sources.plain import plain_json
+from headwater.runtime.sources.times import read_type, with_times
 from headwater.runtime.sparksql import quoted, spark_type, text_sql
 
 SMALL_BYTES = 16_000_000
@@ -66,7 +67,8 @@ class Files:
         after = {**position, "files": names, "next": first + len(fresh)}
         position = _without(after, fresh, present)
         if small and self.options.format == "json":
-            table = plain_json(fresh, self.schema, _numbers(first, len(fresh)))
+            unit = self.options.timestamp_unit
+            table = plain_json(fresh, self.schema, _numbers(first, len(fresh)), unit)
             if table is not None:
                 return Batch(None, position, table=table)
         reader = derived(spark, *INTERPRETED) if small else spark
@@ -84,7 +86,8 @@ class Files:
 
     def read(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
         """The records of these files, each with the name of its file."""
-        return READERS[self.options.format](spark, names, self.schema)
+        unit = self.options.timestamp_unit
+        return READERS[self.options.format](spark, names, self.schema, unit)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -149,16 +152,18 @@ def _placed(frame: DataFrame, columns: Sequence[str], place: str) -> DataFrame:
 
 def _split(schema: Schema) -> tuple[str, list[str]]:
     """The columns as a reader of text takes them, and by their names."""
-    columns = [f"{quoted(f.name)} {spark_type(f.type)}" for f in schema]
+    columns = [f"{quoted(f.name)} {read_type(f.type)}" for f in schema]
     return ", ".join([*columns, f"{MALFORMED} STRING"]), [quoted(f.name) for f in schema]
 
 
-def _read_json(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+def _read_json(
+    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
+) -> DataFrame:
     columns, names = _split(schema)
     reader = _unpacked(spark, files).read.schema(columns).option("mode", "PERMISSIVE")
     reader = reader.option("columnNameOfCorruptRecord", MALFORMED).option("encoding", "UTF-8")
     frame = reader.json(list(files))
-    return _placed(frame, [*names, MALFORMED], LINE)
+    return with_times(_placed(frame, [*names, MALFORMED], LINE), schema, unit)
 
 
 def _unpacked(spark: SparkSession, files: Sequence[str]) -> SparkSession:
@@ -168,7 +173,9 @@ def _unpacked(spark: SparkSession, files: Sequence[str]) -> SparkSession:
     return derived(spark, *UNPACKED)
 
 
-def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+def _read_csv(
+    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
+) -> DataFrame:
     """Columns go by the header; files with different headers are read apart."""
     by_header: dict[tuple[str, ...], list[str]] = {}
     for name in files:
@@ -177,7 +184,7 @@ def _read_csv(spark: SparkSession, files: Sequence[str], schema: Schema) -> Data
     result = frames[0]
     for frame in frames[1:]:
         result = result.unionByName(frame)
-    return result
+    return with_times(result, schema, unit, blank_is_null=True)
 
 
 def _header(name: str, schema: Schema) -> tuple[str, ...]:
@@ -201,7 +208,7 @@ def _read_csv_alike(
     for n, name in enumerate(header):
         field = schema.get(name.strip())
         columns.append(
-            f"{quoted(field.name)} {spark_type(field.type)}" if field else f"`_unused{n}` STRING"
+            f"{quoted(field.name)} {read_type(field.type)}" if field else f"`_unused{n}` STRING"
         )
     reader = (
         _unpacked(spark, files)
@@ -214,12 +221,17 @@ def _read_csv_alike(
     return _placed(reader.csv(list(files)), [*names, MALFORMED], LINE)
 
 
-def _read_parquet(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
+def _read_parquet(
+    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
+) -> DataFrame:
     """Columns go by their names; files with different columns or types are read apart."""
     alike: dict[str, list[str]] = {}
     for name in files:
         alike.setdefault(_parquet_columns(name, schema), []).append(name)
-    frames = [_read_parquet_alike(spark, group, schema) for group in alike.values()]
+    frames = [
+        with_times(_read_parquet_alike(spark, group, schema), schema, unit)
+        for group in alike.values()
+    ]
     return functools.reduce(DataFrame.unionByName, frames)
 
 
@@ -243,7 +255,11 @@ def _read_parquet_alike(spark: SparkSession, files: Sequence[str], schema: Schem
     frame = spark.read.parquet(*files)
     there = {c.lower(): c for c in frame.columns}
     given = {f.name: F.col(quoted(there[f.name.lower()])) for f in schema}
-    columns = {f.name: given[f.name].try_cast(spark_type(f.type)) for f in schema}
+    sorts = {c.name: c.dataType.typeName() for c in frame.schema}
+    columns = {
+        f.name: given[f.name].try_cast(_parquet_type(f.type, sorts[there[f.name.lower()]]))
+        for f in schema
+    }
     misfits = [given[f.name].isNotNull() & columns[f.name].isNull() for f in schema]
     record = F.to_json(F.struct(*(quoted(name) for name in frame.columns)))
     return frame.select(
@@ -252,6 +268,12 @@ def _read_parquet_alike(spark: SparkSession, files: Sequence[str], schema: Schem
         F.col("_metadata.file_path").alias(FILE),
         F.col("_metadata.row_index").alias(PLACE),
     )
+
+
+def _parquet_type(type_: Type, there: str) -> str:
+    """The type that a column is read as: a time that the file has as a text or number stays a text."""
+    is_time = there.startswith(("timestamp", "date"))
+    return spark_type(type_) if is_time else read_type(type_)
 
 
 READERS = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
@@ -267,7 +289,7 @@ def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFr
     found = list_files(options.path)
     if not found:
         raise InputError(f"the table's path {options.path} holds no file")
-    frame = READERS[options.format](spark, found, schema)
+    frame = READERS[options.format](spark, found, schema, options.timestamp_unit)
     whole = f"hash({', '.join(quoted(f.name) for f in schema)}) >= {-(2**31)}"
-    kept = frame.where(f"{MALFORMED} IS NULL AND {whole}").drop(MALFORMED)
+    kept = frame.where(f"{MALFORMED} IS NULL AND {whole}").drop(MALFORMED, WHY)
     return with_arrival(kept, found, 0)

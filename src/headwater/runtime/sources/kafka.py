@@ -113,8 +113,9 @@ class Kafka:
         )
         arrival = F.shiftleft("offset", PARTITION_BITS).bitwiseOR(F.col("partition"))
         lines = reader.load().select(F.col("value").cast("string"), arrival.alias(ARRIVAL))
-        records = parsed(lines, self.options.format, self.schema)
-        return records.unionByName(lost) if gone else records
+        unit = self.options.timestamp_unit
+        records = parsed(lines, self.options.format, self.schema, unit)
+        return records.unionByName(lost, allowMissingColumns=True) if gone else records
 
     def _lost(self, spark: SparkSession, gone: Mapping[int, Range]) -> DataFrame:
         """One refused record for each range of offsets that is not there any more."""

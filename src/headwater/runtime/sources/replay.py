@@ -75,7 +75,8 @@ class Replay:
     def _stage(self, spark: SparkSession, file: str, number: int) -> Staged:
         if self._staged is None or self._staged.file != file:
             self.close()
-            frame = READERS[self.options.format](spark, [file], self.stream.schema)
+            unit = self.options.timestamp_unit
+            frame = READERS[self.options.format](spark, [file], self.stream.schema, unit)
             at = F.unix_micros(F.col(quoted(self.stream.time))).alias(TIME)
             staged = Staged(file, self.options.rows_per_step)
             with_arrival(frame, [file], number).select("*", at).write.parquet(str(staged.folder))

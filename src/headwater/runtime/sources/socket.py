@@ -148,7 +148,10 @@ class Socket:
         )
         frame = spark.createDataFrame(table).withColumn("_text", F.col("value"))
         cut = F.when(~F.col("_whole"), F.col("_text")).otherwise(F.col(MALFORMED))
-        return parsed(frame, self.options.format, self.schema).withColumn(MALFORMED, cut)
+        return self._parsed(frame).withColumn(MALFORMED, cut)
+
+    def _parsed(self, lines: DataFrame) -> DataFrame:
+        return parsed(lines, self.options.format, self.schema, self.options.timestamp_unit)
 
     def close(self) -> None:
         """Disconnect; lines in the buffer are lost."""
