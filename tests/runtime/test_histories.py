@@ -98,12 +98,12 @@ def test_an_equal_query_comes_after_the_first_has_left(spark: Any, tmp_path: Pat
             "CREATE QUERY first AS SELECT v FROM s WHERE v > 1;"
             "CREATE QUERY other AS SELECT v FROM s WHERE v > 2;"
         )
-        headwater.push("s", [(v, v * 1_000_000) for v in range(5)])
+        headwater.push("s", [(v, v * 1_000_000) for v in range(5)], timestamp_unit="us")
         until_idle(headwater)
         headwater.execute("DROP QUERY first")
         until_idle(headwater)
         headwater.execute("CREATE QUERY again AS SELECT v FROM s WHERE v > 1;")
         until_idle(headwater)
-        headwater.push("s", [(9, 9_000_000)])
+        headwater.push("s", [(9, 9_000_000)], timestamp_unit="us")
         until_idle(headwater)
         assert sorted(row["v"] for row in headwater.query("again").results()) == [2, 3, 4, 9]

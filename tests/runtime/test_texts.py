@@ -101,7 +101,7 @@ def test_queries_see_texts_as_the_reference_does(spark: Any, tmp_path: Path) -> 
         queries = {
             name: parse_query(text, headwater.definitions.names) for name, text in asked.items()
         }
-        headwater.push("s", rows)
+        headwater.push("s", rows, timestamp_unit="us")
         headwater.execute("END STREAM s")
         settle(headwater)
         for name, query in queries.items():

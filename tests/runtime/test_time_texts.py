@@ -243,8 +243,10 @@ def test_values_are_those_that_were_meant(tmp_path: Path) -> None:
     noon = parse_timestamp(NOON)
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(PUSHED)
-        headwater.push("s", [("7", "false", "2026-01-01", NOON)])
-        headwater.push("s", [(7, False, date(2026, 1, 1), datetime(2026, 1, 1, 12))])
+        headwater.push("s", [("7", "false", "2026-01-01", NOON)], timestamp_unit="us")
+        headwater.push(
+            "s", [(7, False, date(2026, 1, 1), datetime(2026, 1, 1, 12))], timestamp_unit="us"
+        )
         for unit, number in (("us", noon), ("ms", noon // 1000), ("s", noon / 1e6)):
             headwater.push("s", [(7, False, to_days(date(2026, 1, 1)), number)], unit)
         tables = [read_arrow(s.path) for s in headwater.catalog.segments("stream:s")]
