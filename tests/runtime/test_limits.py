@@ -14,8 +14,8 @@ from headwater.runtime.limits import NAMES, Limits, checked, effective
 @pytest.mark.parametrize("name", NAMES)
 def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
     with open_state(tmp_path) as headwater:
-        words = {"scheduler": "hnr", "optimise": "greedy"}
-        value = words.get(name) or type(getattr(Limits(), name))(7)
+        known = {"scheduler": "hnr", "optimise": "greedy", "late_share": 0.5, "reject_share": 0.5}
+        value = known.get(name) or type(getattr(Limits(), name))(7)
         assert headwater.execute(f"SET {name} = '{value}'") == [f"{name} = {value}"]
         limits = effective(Limits(), headwater.catalog.options(), {})
         assert getattr(limits, name) == value

@@ -13,13 +13,18 @@ from headwater.errors import AlgebraError, nearest
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream as declared: its schema, event time, lateness bound and history (microseconds)."""
+    """A stream as declared: its schema, event time, lateness bound and history (microseconds).
+
+    An event may be so far ahead of the clock when it arrives, and so far behind; None is no bound.
+    """
 
     name: str
     schema: Schema
     time: str
     lateness: int = 0
     keep: int = UNITS["HOUR"]
+    ahead: int | None = None
+    behind: int | None = None
 
     def __post_init__(self) -> None:
         if self.schema[self.time].type != TIMESTAMP:
@@ -28,6 +33,8 @@ class Stream:
             )
         if self.lateness < 0 or self.keep < 0:
             raise AlgebraError("LATENESS and KEEP cannot be negative")
+        if min(self.ahead or 0, self.behind or 0) < 0:
+            raise AlgebraError("AHEAD and BEHIND cannot be negative")
 
     def scan(self, window: Window, alias: str = "") -> Scan:
         return Scan(self.name, self.schema, self.time, window, alias or self.name)

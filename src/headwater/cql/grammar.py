@@ -38,6 +38,7 @@ from headwater.cql.statements import (
     Show,
     Start,
     Statement,
+    default_ahead,
 )
 from headwater.cql.syntax import OUTPUTS, read_query
 from headwater.cql.templates import read_alike
@@ -294,15 +295,17 @@ def _column_type(cursor: Cursor) -> Type:
         raise cursor.fail(message, hint, token) from None
 
 
+_CLAUSES = ("TIMESTAMP", "LATENESS", "KEEP", "AHEAD", "BEHIND", "FROM")
+
+
 def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
     given: dict[str, object] = {}
     source: Connector | None = None
     time = ""
     lateness, keep = 0, UNITS["HOUR"]
+    bounds: dict[str, int | None] = {}
     while cursor.token is not None:
-        clause = cursor.choice(
-            "TIMESTAMP BY, LATENESS, KEEP or FROM", "TIMESTAMP", "LATENESS", "KEEP", "FROM"
-        )
+        clause = cursor.choice("TIMESTAMP BY, LATENESS, KEEP, AHEAD, BEHIND or FROM", *_CLAUSES)
         _once(cursor, given, clause)
         given[clause] = True
         if clause == "TIMESTAMP":
@@ -312,6 +315,8 @@ def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
             lateness = cursor.duration("LATENESS")
         elif clause == "KEEP":
             keep = cursor.duration("KEEP")
+        elif clause in ("AHEAD", "BEHIND"):
+            bounds[clause] = None if cursor.accept("UNBOUNDED") else cursor.duration(clause)
         elif not cursor.accept("CLIENT"):
             source = _connector(cursor, SOURCES, "CLIENT")
     if not time:
@@ -320,7 +325,10 @@ def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
     if "FROM" not in given:
         raise cursor.expected("FROM and where the data comes from", _kinds(SOURCES, "CLIENT"))
     fields = [Field(f.name, f.type, f.nullable and f.name != time) for f in schema]
-    return CreateStream(Stream(name, Schema(tuple(fields)), time, lateness, keep), source)
+    ahead = bounds.get("AHEAD", default_ahead(source))
+    behind = bounds.get("BEHIND")
+    stream = Stream(name, Schema(tuple(fields)), time, lateness, keep, ahead, behind)
+    return CreateStream(stream, source)
 
 
 def _event_time(cursor: Cursor, schema: Schema) -> str:
@@ -342,7 +350,7 @@ def _timestamp_columns(schema: Schema) -> str:
 
 
 def _table(cursor: Cursor, name: str, schema: Schema) -> CreateTable:
-    if cursor.at_word("TIMESTAMP") or cursor.at_word("KEEP") or cursor.at_word("LATENESS"):
+    if any(cursor.at_word(clause) for clause in _CLAUSES if clause != "FROM"):
         raise cursor.fail("a table has no event time", "write CREATE STREAM")
     cursor.expect("FROM")
     source = _connector(cursor, SOURCES)

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.nodes import Query
 from headwater.algebra.types import Value
+from headwater.algebra.windows import UNITS
 
 SOURCES = ("files", "kafka", "rate", "socket", "replay")
+LIVE = ("kafka", "rate", "socket")
+"""Sources whose events happen as they arrive; what clients push does so too."""
 SINKS = ("files", "kafka")
 SHOWN = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
 
@@ -49,6 +52,12 @@ class CreateStream:
 
     stream: Stream
     source: Connector | None
+
+
+def default_ahead(source: Connector | None) -> int | None:
+    """How far ahead of the clock an event may be where the stream does not say it: no bound for what
+    was written down, which may be of any time."""
+    return UNITS["HOUR"] if source is None or source.kind in LIVE else None
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ from headwater.cql.statements import (
     Show,
     Start,
     Statement,
+    default_ahead,
 )
 from headwater.cql.writer import (
     ColumnText,
@@ -120,7 +121,15 @@ def _(what: CreateStream) -> list[str]:
         lines.append(f"LATENESS {duration(stream.lateness)}")
     if stream.keep != UNITS["HOUR"]:
         lines.append(f"KEEP {duration(stream.keep)}")
+    if stream.ahead != default_ahead(what.source):
+        lines.append(f"AHEAD {_bound(stream.ahead)}")
+    if stream.behind is not None:
+        lines.append(f"BEHIND {_bound(stream.behind)}")
     return [*lines, f"FROM {'CLIENT' if what.source is None else _connector(what.source)}"]
+
+
+def _bound(length: int | None) -> str:
+    return "UNBOUNDED" if length is None else duration(length)
 
 
 @_lines.register

@@ -139,6 +139,7 @@ class Engine:
             self.limits,
             self._at_point,
             self.site,
+            self.clock,
         )
         self.sinks = Sinks(
             self.catalog, self.definitions, self.spark, self._at_point, clock=self.clock

@@ -20,22 +20,22 @@ from headwater.runtime.catalog import Rejects
 from headwater.runtime.compile import ARRIVAL, TIME
 from headwater.runtime.sources import MALFORMED, WHY, Batch
 from headwater.runtime.sparksql import quoted, text_sql
+from headwater.runtime.time_bounds import LATE, Bounds
 
 REJECTS_KEPT_PER_BATCH = 1_000
 REASON = "_reason"
 RECORD = "_record"
-LATE = "late"
 TIMES = (TIME, TIME)
 
 
 def taken_in(
-    batch: Batch, stream: Stream, watermark: int | None, folder: Path
+    batch: Batch, stream: Stream, bounds: Bounds, folder: Path
 ) -> tuple[files.Written | None, Rejects]:
     """The segment's file of a batch, if it has one, and the tuples that are refused."""
     if batch.table is not None:
-        return _taken_in_here(_flagged_here(batch.table, stream, watermark), stream, folder)
+        return _taken_in_here(_flagged_here(batch.table, stream, bounds), stream, folder)
     assert batch.frame is not None
-    flagged = _flagged(batch.frame, stream, watermark)
+    flagged = _flagged(batch.frame, stream, bounds)
     if batch.small:
         return _taken_in_here(flagged.toArrow(), stream, folder)
     seen = Observation()
@@ -67,7 +67,7 @@ def _taken_in_here(
     return written, Rejects(stream.name.lower(), refused.num_rows - late, late, records)
 
 
-def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFrame:
+def _flagged(frame: DataFrame, stream: Stream, bounds: Bounds) -> DataFrame:
     """The batch with event times in microseconds, and the reason and record of what is refused."""
     time = f"unix_micros({quoted(stream.time)})"
     why = f"coalesce({WHY}, 'malformed')" if WHY in frame.columns else "'malformed'"
@@ -76,8 +76,12 @@ def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFra
         if not column.nullable:
             why = text_sql(f"{column.name} is NULL")
             reasons.append(f"WHEN {quoted(column.name)} IS NULL THEN {why}")
-    if watermark is not None:
-        reasons.append(f"WHEN {time} < {watermark}L THEN '{LATE}'")
+    if bounds.latest is not None:
+        reasons.append(f"WHEN {time} > {bounds.latest}L THEN {text_sql(bounds.too_late)}")
+    if bounds.earliest is not None:
+        reasons.append(f"WHEN {time} < {bounds.earliest}L THEN {text_sql(bounds.too_early)}")
+    if bounds.watermark is not None:
+        reasons.append(f"WHEN {time} < {bounds.watermark}L THEN '{LATE}'")
     names = [quoted(f.name) for f in stream.schema]
     record = f"make_valid_utf8(coalesce({MALFORMED}, to_json(struct({', '.join(names)}))))"
     flagged = frame.selectExpr(
@@ -87,7 +91,7 @@ def _flagged(frame: DataFrame, stream: Stream, watermark: int | None) -> DataFra
     return flagged.selectExpr(*names, TIME, ARRIVAL, REASON, kept)
 
 
-def _flagged_here(table: pa.Table, stream: Stream, watermark: int | None) -> pa.Table:
+def _flagged_here(table: pa.Table, stream: Stream, bounds: Bounds) -> pa.Table:
     """The same for records that the driver has read."""
     times = pc.cast(table[stream.schema[stream.time].name], pa.int64())
     conditions, reasons = [], []
@@ -95,9 +99,14 @@ def _flagged_here(table: pa.Table, stream: Stream, watermark: int | None) -> pa.
         if not column.nullable:
             conditions.append(pc.is_null(table[column.name]))
             reasons.append(pa.scalar(f"{column.name} is NULL"))
-    if watermark is not None:
-        conditions.append(pc.less(times, watermark))
-        reasons.append(pa.scalar(LATE))
+    for bound, is_beyond, why in (
+        (bounds.latest, pc.greater, bounds.too_late),
+        (bounds.earliest, pc.less, bounds.too_early),
+        (bounds.watermark, pc.less, LATE),
+    ):
+        if bound is not None:
+            conditions.append(is_beyond(times, bound))
+            reasons.append(pa.scalar(why))
     reason = pa.nulls(table.num_rows, pa.string())
     for condition, why in zip(reversed(conditions), reversed(reasons), strict=True):
         reason = pc.if_else(pc.fill_null(condition, False), why, reason)

@@ -8,6 +8,7 @@ cannot be read is set aside.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from headwater.runtime.push import append, stream_folder
 from headwater.runtime.rates import WAITS
 from headwater.runtime.sites.here import Here
 from headwater.runtime.sources import Files, Source, Sources, check_files
+from headwater.runtime.time_bounds import Bounds
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
@@ -53,6 +55,7 @@ class Intake:
     limits: Limits
     at_point: Callable[[str], None]
     site: Here | None
+    clock: Callable[[], float] = time.time
     sources: Sources = field(default_factory=Sources)
     _unread: dict[str, Unread] = field(default_factory=dict)
     _waiting: dict[str, bool] = field(default_factory=dict)
@@ -234,9 +237,11 @@ class Intake:
             return True  # it is reopened with the next round
         stream = self.definitions.streams[row.name].stream
         folder = stream_folder(self.store, row.name)
-        written, refused = taken_in(batch, stream, row.watermark, folder)
+        bounds = Bounds.of(stream, row.watermark, self.clock())
+        written, refused = taken_in(batch, stream, bounds, folder)
         self.at_point("ingest: written")
-        append(self.catalog, lease, row, written, {(owner, "source"): batch.position}, refused)
+        position = {(owner, "source"): batch.position}
+        append(self.catalog, lease, row, written, position, refused, limits=self.limits)
         self.at_point("ingest: committed")
         return True
 

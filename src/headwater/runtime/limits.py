@@ -53,12 +53,18 @@ class Limits:
     """How the order of joins is chosen: throughput, greedy or written."""
     interval: float = 1.0
     """Seconds between two looks for input when there was none."""
+    late_share: float = 0.1
+    """An event says so when more than this part of what comes to a stream is late."""
+    reject_share: float = 0.1
+    """An event says so when more than this part of what comes to a stream is refused."""
 
 
 NAMES = tuple(field.name for field in fields(Limits) if field.name != "lease_seconds")
 """Those that can be set; for how long claims hold is settled when an engine starts."""
 
+_SHARES = ("late_share", "reject_share")
 _LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01, "longest_wait": 0.01}
+_LEAST |= dict.fromkeys(_SHARES, 0.0)
 
 
 def checked(name: str, value: Value) -> Setting:
@@ -75,6 +81,8 @@ def checked(name: str, value: Value) -> Setting:
         number = kind(str(value))
     except ValueError:
         number = -1
+    if name in _SHARES and not 0 <= number <= 1:
+        raise HeadwaterError(f"{name} is a part between 0 and 1, not {value}")
     if not least <= number < math.inf:
         what = "a whole number" if kind is int else "a number of seconds"
         raise HeadwaterError(f"{name} is {what} from {least} on, not {value}")

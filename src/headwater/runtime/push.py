@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,9 +27,14 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.limits import Limits, effective
 from headwater.runtime.paths import file_name
 from headwater.runtime.rates import arrived
+from headwater.runtime.shares import Alarm, recent, share_alarms
 from headwater.runtime.sparksql import arrow_type
+from headwater.runtime.time_bounds import LATE, Bounds
+
+logger = logging.getLogger("headwater")
 
 Record = Mapping[str, object] | Sequence[object]
 
@@ -39,8 +45,10 @@ def push(
     stream: Stream,
     records: Iterable[Record],
     timestamp_unit: str | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> int:
-    """Append records to a stream; late ones are counted and left out, wrong ones raise InputError.
+    """Append records to a stream; those that are late or too far from the clock are counted and left
+    out, wrong ones raise InputError.
 
     Values are Python's, or texts as in files. A number is a time if it is said what it counts since
     the epoch (s, ms, us or ns), and a date if it counts days.
@@ -53,21 +61,25 @@ def push(
     rows = [_row(stream, record, timestamp_unit) for record in records]
     while True:
         try:
-            return _push(catalog, state, stream, rows)
+            return _push(catalog, state, stream, rows, clock())
         except Overtaken:
             continue
 
 
-def _push(catalog: Catalog, state: Path, stream: Stream, rows: Sequence[tuple[Value, ...]]) -> int:
+def _push(
+    catalog: Catalog, state: Path, stream: Stream, rows: Sequence[tuple[Value, ...]], now: float
+) -> int:
     owner = f"ingest:{stream.name.lower()}"
     pushed = catalog.cursor(owner, "pushed")
     known = catalog.stream(stream.name)
     assert known is not None
     if known.ended:
         raise InputError(f"stream {stream.name} has ended: nothing can be added to it")
-    mark = known.watermark
-    late = [] if mark is None else [row for row in rows if _time(stream, row) < mark]
-    kept = [row for row in rows if mark is None or _time(stream, row) >= mark]
+    bounds = Bounds.of(stream, known.watermark, now)
+    judged = [(bounds.refusal(_time(stream, row)), row) for row in rows]
+    kept = [row for why, row in judged if why is None]
+    refused = tuple((why, str(row)) for why, row in judged if why is not None)
+    late = sum(why == LATE for why, _ in refused)
     first = int(pushed or 0)
     written = files.write_arrow(
         arrow_table(stream, kept, first), stream_folder(state, known.name), (TIME, TIME)
@@ -79,7 +91,7 @@ def _push(catalog: Catalog, state: Path, stream: Stream, rows: Sequence[tuple[Va
             known,
             written,
             {(owner, "pushed"): first + len(kept)},
-            Rejects(known.name, 0, len(late), tuple(("late", str(row)) for row in late)),
+            Rejects(known.name, len(refused) - late, late, refused),
             expecting={(owner, "pushed"): pushed},
         )
     except Overtaken:
@@ -97,31 +109,43 @@ def append(
     cursors: Cursors,
     refused: Rejects,
     expecting: Cursors | None = None,
+    limits: Limits | None = None,
 ) -> None:
-    """Register a stream's new segment, the position behind it and what was refused, at once."""
+    """Register a stream's new segment, the position behind it and what was refused, at once.
+
+    If that makes too large a share of what comes late or refused, an event says so with it.
+    """
     segments = []
     progress = None
-    statistics = {}
+    log, now = stream_log(stream.name), time.time()
+    known = catalog.statistics(log)
+    counted = recent(known, 0 if written is None else written.rows, refused, now)
+    alarms: list[Alarm] = []
+    values = dict(counted)
+    if len(counted) > 1:  # something was late or refused
+        limits = limits or effective(Limits(), catalog.options(), {})
+        alarms, raised = share_alarms(known, counted, limits, refused)
+        values |= raised
     if written is not None:
-        log = stream_log(stream.name)
-        known = catalog.statistics(log)
-        values = arrived(known, written.rows, written.bytes, time.time())
-        statistics = {(log, name): value for name, value in values.items()}
+        values |= arrived(known, written.rows, written.bytes, now)
         largest = written.largest_time
         if stream.max_event_time is not None:
             largest = max(largest, stream.max_event_time)
         progress = (stream.name, largest)
         mark = stream.watermark_at(largest)
-        segments = [segment(stream_log(stream.name), written, mark)]
+        segments = [segment(log, written, mark)]
     catalog.commit(
         lease,
         segments=segments,
         cursors=cursors,
-        statistics=statistics,
+        statistics={(log, name): value for name, value in values.items()},
         stream_progress=progress,
         rejects=[refused] if refused.malformed or refused.late else [],
         expecting=expecting,
+        events=[(alarm.kind, stream.name, alarm.detail) for alarm in alarms],
     )
+    for alarm in alarms:
+        logger.warning("stream %s: %s", stream.spelled, alarm.sentence)
 
 
 def segment(log: str, written: files.Written, watermark: int | None) -> NewSegment:

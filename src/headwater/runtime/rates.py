@@ -14,12 +14,12 @@ WAITS = "waits"
 """The statistic of a stream's log that is 1 while the stream waits, and 0 otherwise."""
 
 
-def decayed(rate: Statistic | None, now: float) -> float:
+def decayed(rate: Statistic | None, now: float, seconds: float = RATE_SECONDS) -> float:
     """A rate as it is now, when nothing came since it was written; one that was written by a clock far
     ahead says nothing."""
     if rate is None or rate.updated_at > now + LONGEST_LEASE:
         return 0.0
-    return rate.value * math.exp(-max(0.0, now - rate.updated_at) / RATE_SECONDS)
+    return rate.value * math.exp(-max(0.0, now - rate.updated_at) / seconds)
 
 
 def arrived(known: Mapping[str, Statistic], rows: int, size: int, now: float) -> dict[str, float]:

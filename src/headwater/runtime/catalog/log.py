@@ -22,7 +22,12 @@ from sqlalchemy import Connection
 from headwater.errors import CatalogError, Overtaken
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
-from headwater.runtime.catalog.journal import keep_profiles, keep_rejects, keep_statistics
+from headwater.runtime.catalog.journal import (
+    keep_event,
+    keep_profiles,
+    keep_rejects,
+    keep_statistics,
+)
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
     Arrival,
@@ -114,6 +119,7 @@ class Log(Store):
         profiles: Mapping[str, Json] | None = None,
         expecting: Mapping[tuple[str, str], Json] | None = None,
         unit_version: tuple[str, int] | None = None,
+        events: Sequence[tuple[str, str, Json]] = (),
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
@@ -137,6 +143,8 @@ class Log(Store):
             keep_statistics(transaction, statistics or {})
             keep_profiles(transaction, profiles or {})
             keep_rejects(transaction, rejects)
+            for kind, subject, detail in events:
+                keep_event(transaction, kind, subject, detail)
             if stream_progress is not None:
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:
