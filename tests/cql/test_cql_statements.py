@@ -117,13 +117,31 @@ SIMPLE: list[tuple[str, Statement]] = [
     ),
     (
         "CREATE STREAM gates (num INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT",
+        CreateStream(Stream("gates", Schema((Field("num", INT), TIME)), "ts", ahead=HOUR), None),
+    ),
+    (
+        "CREATE STREAM gates (num INT, ts TIMESTAMP) TIMESTAMP BY ts AHEAD UNBOUNDED FROM CLIENT",
         CreateStream(Stream("gates", Schema((Field("num", INT), TIME)), "ts"), None),
+    ),
+    (
+        "CREATE STREAM gates (num INT, ts TIMESTAMP) TIMESTAMP BY ts BEHIND 3 DAYS AHEAD 1.5 SEC "
+        "FROM files(path => 'g')",
+        CreateStream(
+            Stream(
+                "gates",
+                Schema((Field("num", INT), TIME)),
+                "ts",
+                ahead=1_500_000,
+                behind=3 * DAY,
+            ),
+            Connector("files", (("path", "g"),)),
+        ),
     ),
     (
         "create stream gates (num int, ts timestamp) from Kafka(Topic => 'g', parts => 3)"
         " keep 3 days timestamp by TS lateness 1.5 seconds",
         CreateStream(
-            Stream("gates", Schema((Field("num", INT), TIME)), "ts", 1_500_000, 3 * DAY),
+            Stream("gates", Schema((Field("num", INT), TIME)), "ts", 1_500_000, 3 * DAY, HOUR),
             Connector("kafka", (("topic", "g"), ("parts", 3))),
         ),
     ),
