@@ -275,6 +275,29 @@ def resume(name: Name, state: State = DEFAULT, catalog_url: CatalogUrl = None) -
 
 
 @app.command()
+def rewind(
+    stream: Annotated[str, typer.Argument(help="A stream.")],
+    to: Annotated[str, typer.Argument(help="A time, as 2026-01-31T12:30:00Z.")],
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin queries again there that have read beyond it.")
+    ] = False,
+    state: State = DEFAULT,
+    catalog_url: CatalogUrl = None,
+) -> None:
+    """Take a stream's watermark back: tuples after a time go to its rejects."""
+    with opened(state, catalog_url) as catalog:
+        from headwater.algebra.times import parse_timestamp
+        from headwater.cql import unparse
+        from headwater.cql.statements import RewindStream
+        from headwater.runtime.definitions import Definitions
+        from headwater.runtime.scripts import execute
+
+        statement = unparse(RewindStream(stream, parse_timestamp(to), restart))
+        (outcome,) = execute(catalog, Definitions(catalog), statement)
+        typer.echo(outcome.sentence)
+
+
+@app.command()
 def show(
     what: Annotated[What, typer.Argument(help="What to list.")],
     name: Annotated[

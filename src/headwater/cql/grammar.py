@@ -34,6 +34,7 @@ from headwater.cql.statements import (
     Explain,
     PauseQuery,
     ResumeQuery,
+    RewindStream,
     SetOption,
     Show,
     Start,
@@ -210,6 +211,18 @@ class _Reader:
         cursor.expect("STREAM")
         return EndStream(_last_name(cursor, "stream"))
 
+    def rewind_stream(self, cursor: Cursor) -> Statement:
+        cursor.expect("STREAM")
+        name, _ = cursor.name("the name of a stream")
+        cursor.expect("TO")
+        cursor.expect("TIMESTAMP")
+        micros = _timestamp(cursor)
+        restart = cursor.accept("RESTART")
+        if restart:
+            cursor.expect("QUERIES")
+        cursor.finish("REWIND STREAM")
+        return RewindStream(name, micros, restart)
+
     def set_option(self, cursor: Cursor) -> Statement:
         name, _ = cursor.name("the name of an option")
         while cursor.accept_sign(T.DOT):
@@ -228,6 +241,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, Cursor], Statement]] = {
     "PAUSE": _Reader.pause,
     "RESUME": _Reader.resume,
     "END": _Reader.end_stream,
+    "REWIND": _Reader.rewind_stream,
     "SET": _Reader.set_option,
 }
 
@@ -411,9 +425,13 @@ def _start(cursor: Cursor) -> Start:
     where = cursor.choice("EARLIEST, LATEST or TIMESTAMP '..'", "EARLIEST", "LATEST", "TIMESTAMP")
     if where != "TIMESTAMP":
         return EARLIEST if where == "EARLIEST" else LATEST
+    return Start("TIMESTAMP", _timestamp(cursor))
+
+
+def _timestamp(cursor: Cursor) -> int:
     written, token = cursor.string("a timestamp in quotes")
     try:
-        return Start("TIMESTAMP", parse_timestamp(written))
+        return parse_timestamp(written)
     except AlgebraError as problem:
         message, _, hint = str(problem).partition("; ")
         raise cursor.fail(message, hint, token) from None

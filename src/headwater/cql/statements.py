@@ -130,6 +130,16 @@ class EndStream:
 
 
 @dataclass(frozen=True)
+class RewindStream:
+    """Take back what came to the stream after a time (microseconds); with `restart`, queries that have
+    read of it begin again at that time."""
+
+    name: str
+    micros: int
+    restart: bool = False
+
+
+@dataclass(frozen=True)
 class SetOption:
     """An option of the session; its name is in small letters."""
 
@@ -150,5 +160,6 @@ Statement = (
     | PauseQuery
     | ResumeQuery
     | EndStream
+    | RewindStream
     | SetOption
 )

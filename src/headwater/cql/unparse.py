@@ -51,6 +51,7 @@ from headwater.cql.statements import (
     Explain,
     PauseQuery,
     ResumeQuery,
+    RewindStream,
     SetOption,
     Show,
     Start,
@@ -148,6 +149,13 @@ def _(what: Show) -> list[str]:
 def _(what: SetOption) -> list[str]:
     name = ".".join(map(name_text, what.name.split(".")))
     return [f"SET {name} = {_value(what.value)}"]
+
+
+@_lines.register
+def _(what: RewindStream) -> list[str]:
+    restart = " RESTART QUERIES" if what.restart else ""
+    time = literal_text(Literal(what.micros, TIMESTAMP))
+    return [f"REWIND STREAM {name_text(what.name)} TO {time}{restart}"]
 
 
 @_lines.register(DropQuery)

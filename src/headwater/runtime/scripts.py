@@ -27,6 +27,7 @@ from headwater.cql.statements import (
     Explain,
     PauseQuery,
     ResumeQuery,
+    RewindStream,
     SetOption,
     Show,
     Statement,
@@ -130,7 +131,7 @@ def _checked(
             case DropStream(name) | DropTable(name):
                 _need("stream or table", name, sources)
                 del sources[name.lower()]
-            case EndStream(name):
+            case EndStream(name) | RewindStream(name):
                 _need("stream", name, sources)
             case DropQuery(name):
                 _need_query(name, queries, catalog)

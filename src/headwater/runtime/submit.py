@@ -23,6 +23,7 @@ from headwater.cql.statements import (
     EndStream,
     PauseQuery,
     ResumeQuery,
+    RewindStream,
     SetOption,
     Start,
 )
@@ -97,6 +98,10 @@ def carry_out(
         case EndStream():
             catalog.end_stream(statement.name)
             return f"stream {statement.name} has ended"
+        case RewindStream():
+            from headwater.runtime.rewind import rewind
+
+            return rewind(catalog, definitions, statement)
         case SetOption():
             return _set(catalog, statement)
     raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
@@ -125,12 +130,14 @@ def submit(
     definitions: Definitions,
     statement: CreateQuery,
     canonical: Canonical | None = None,
+    definition: str | None = None,
 ) -> QueryRow:
-    """Accept a query: into the unit that answers it already, or one of its own."""
+    """Accept a query: into the unit that answers it already, or one of its own. It is kept by its
+    definition, which is the statement unless it is given."""
     canonical = canonical or canonicalize(statement.query)
     query = NewQuery(
         name=statement.name,
-        definition=unparse(statement),
+        definition=definition or unparse(statement),
         digest=canonical.digest,
         lifetime=statement.lifetime,
         columns=[[name, at] for name, at in canonical.columns],

@@ -40,6 +40,7 @@ from headwater.runtime.catalog.rows import (
     Rejects,
     Segment,
     Statistics,
+    StreamRow,
 )
 from headwater.runtime.durability import make_durable
 
@@ -150,6 +151,47 @@ class Log(Store):
             if ended is not None:
                 _change_stream(transaction.connection, ended, ended=True, reopens=False)
             return self._whole(kept)
+
+    def take_back(
+        self,
+        lease: Lease,
+        stream: StreamRow,
+        removed: Sequence[int],
+        left: NewSegment,
+        largest: int | None,
+        closed_until: int | None,
+        rejects: Rejects,
+        cursors: Cursors,
+    ) -> None:
+        """Put what is left of some segments of a stream at the end of its log in their place; its
+        largest event time, and the watermarks behind it, become what they are given as.
+
+        Raises LeaseLost, and Overtaken if more has come to the stream since it was looked at.
+        """
+        log, logs, mark = left.log, schema.logs, left.watermark
+        with self._database.write() as transaction:
+            connection = transaction.connection
+            check_lease(transaction, lease)
+            same = logs.c.log == log
+            if connection.scalar(sa.select(logs.c.next_seq).where(same)) != stream.next_seq:
+                raise Overtaken(f"more has come to {stream.spelled} meanwhile")
+            gone = _with_pieces(connection, removed)
+            counted = [segment for segment in gone if segment.compacted_into is None]
+            for ids in _chunks(segment.id for segment in gone):
+                connection.execute(sa.delete(_S).where(_S.c.id.in_(ids)))
+            less = {
+                "total_rows": logs.c.total_rows - sum(segment.rows for segment in counted),
+                "total_bytes": logs.c.total_bytes - sum(segment.bytes for segment in counted),
+                "watermark": mark,
+            }
+            connection.execute(sa.update(logs).where(same).values(less))
+            ahead = sa.and_(_S.c.log == log, _S.c.watermark > (-_LATEST if mark is None else mark))
+            connection.execute(sa.update(_S).where(ahead).values(watermark=mark))
+            _append(transaction, self._short(left))
+            less = {"max_event_time": largest, "closed_until": closed_until}
+            _change_stream(connection, stream.name, **less)
+            move_cursors(transaction, cursors)
+            keep_rejects(transaction, [rejects])
 
     def segments(
         self,
