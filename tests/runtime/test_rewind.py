@@ -59,7 +59,7 @@ def test_what_nobody_has_read_is_taken_back(headwater: Headwater) -> None:
     assert push(headwater, (1, 4, T0 + 2 * MINUTE)) == 0, "all that follows is late"
     before = headwater.catalog.stream("s")
     assert before is not None
-    assert "1 tuples went to its rejects" in rewind(headwater, T0 + MINUTE)
+    assert "1 tuple went to its rejects" in rewind(headwater, T0 + MINUTE)
     row = headwater.catalog.stream("s")
     assert row is not None and row.max_event_time == T0 + MINUTE
     assert headwater.catalog.log_ends()[stream_log("s")].watermark == T0
@@ -124,7 +124,7 @@ def test_queries_begin_again_as_if_submitted_then(spark: Any, tmp_path: Path) ->
         with pytest.raises(HeadwaterError, match="RESTART QUERIES begins them again there"):
             rewind(headwater, until)
         said = rewind(headwater, until, "RESTART QUERIES")
-        assert "1 tuples went to its rejects" in said and "begin again there" in said
+        assert "1 tuple went to its rejects" in said and "begin again there" in said
         assert push(headwater, *later) == len(later)
         settle(headwater)
         headwater.execute("END STREAM s")

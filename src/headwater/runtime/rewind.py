@@ -88,7 +88,7 @@ def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) 
     restarted = f"; {_listed(found.queries)} begin again there" if found.queries else ""
     return (
         f"stream {found.stream.spelled} rewound to {shown}: "
-        f"{rows:,} tuples went to its rejects{restarted}"
+        f"{rows:,} tuple{'' if rows == 1 else 's'} went to its rejects{restarted}"
     )
 
 
