@@ -412,7 +412,8 @@ class Writer:
                 return self.pick(
                     "SHOW STREAMS", "show rejects", f"DROP QUERY {name}", f"DROP STREAM {name}",
                     f"drop table {name}", f"PAUSE QUERY {name}", f"RESUME QUERY {name}",
-                    f"END STREAM {name}", "SET NAME = 'x'", "set spark.x = -5.5", "SET a = TRUE",
+                    f"END STREAM {name}", f"REWIND STREAM {name} TO TIMESTAMP '2026-01-31' RESTART QUERIES",
+                    "SET NAME = 'x'", "set spark.x = -5.5", "SET a = TRUE",
                 )  # fmt: skip
 
     def create(self, name: str) -> str:

@@ -39,6 +39,7 @@ from headwater.cql import (
     Explain,
     PauseQuery,
     ResumeQuery,
+    RewindStream,
     SetOption,
     Show,
     Start,
@@ -76,6 +77,14 @@ SIMPLE: list[tuple[str, Statement]] = [
     ("PAUSE QUERY q", PauseQuery("q")),
     ("resume query q", ResumeQuery("q")),
     ("END STREAM flights", EndStream("flights")),
+    (
+        "rewind stream flights to timestamp '2026-01-31 11:00:00'",
+        RewindStream("flights", parse_timestamp("2026-01-31 11:00:00")),
+    ),
+    (
+        "REWIND STREAM flights TO TIMESTAMP '2026-01-31' RESTART QUERIES",
+        RewindStream("flights", parse_timestamp("2026-01-31"), restart=True),
+    ),
     ("SET NAME = 'x'", SetOption("name", "x")),
     ("SET Spark.Shuffle.Partitions = 8", SetOption("spark.shuffle.partitions", 8)),
     ("SET a = -1.5", SetOption("a", Decimal("-1.5"))),

@@ -23,6 +23,7 @@ COMMANDS = [
     ("drop", "q"),
     ("pause", "q"),
     ("resume", "q"),
+    ("rewind", "s", "2026-01-01"),
     ("show", "streams"),
     ("results", "q"),
     ("status",),

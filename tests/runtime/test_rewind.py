@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from engine_helpers import expected, opened, settle, told
+from typer.testing import CliRunner
 
 from headwater.algebra.times import format_timestamp, parse_timestamp
+from headwater.cli import app
 from headwater.cql import CreateQuery, parse
 from headwater.errors import HeadwaterError
 from headwater.runtime.api import Headwater, open_state
@@ -89,6 +91,15 @@ def test_it_is_refused_while_another_process_runs_the_state(headwater: Headwater
         rewind(headwater, T0)
     with pytest.raises(HeadwaterError, match="there is no stream t"):
         headwater.execute("REWIND STREAM t TO TIMESTAMP '2026-01-01'")
+
+
+def test_from_the_command_line(headwater: Headwater) -> None:
+    push(headwater, (1, 1, T0), (1, 2, WRONG))
+    place = ["--state", str(headwater.state)]
+    done = CliRunner().invoke(app, ["rewind", "s", format_timestamp(T0), *place])
+    assert (done.exit_code, "1 tuple went to its rejects" in done.output) == (0, True), done.output
+    done = CliRunner().invoke(app, ["rewind", "t", format_timestamp(T0), *place])
+    assert done.exit_code == 1 and "there is no stream t" in done.output
 
 
 def query_of(name: str) -> CreateQuery:
