@@ -67,7 +67,7 @@ CLIENT = Inlet(lambda stream: None, lambda headwater, stream, rows: _push(headwa
 
 
 def _push(headwater: Headwater, stream: Stream, rows: list[Any]) -> None:
-    headwater.push(stream.name, rows)
+    headwater.push(stream.name, rows, timestamp_unit="us")
 
 
 def from_files(folder: Path) -> Inlet:

@@ -159,7 +159,11 @@ def harm(state: str, queries: Sequence[str], rows: Sequence[Any]) -> dict[str, A
                 except HeadwaterError as error:
                     became["refused"] += 1
                     errors[text] = str(error).splitlines()[0]
-            opened.push("s", rows[time * len(rows) // times : (time + 1) * len(rows) // times])
+            opened.push(
+                "s",
+                rows[time * len(rows) // times : (time + 1) * len(rows) // times],
+                timestamp_unit="us",
+            )
             opened.run(until_idle=True, interval=0.05)
             for name, text in names:
                 row = opened.query(name).row

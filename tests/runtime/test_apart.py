@@ -132,7 +132,7 @@ def test_neighbours_go_on_and_the_culprit_waits(
         def push(part: int) -> None:
             for name, rows in streams.items():
                 size = len(rows) // 4
-                headwater.push(name, rows[part * size : (part + 1) * size])
+                headwater.push(name, rows[part * size : (part + 1) * size], timestamp_unit="us")
             headwater.run(until_idle=True, interval=0.01)
 
         push(0)

@@ -42,9 +42,9 @@ def test_only_the_query_that_ends_java_is_parked(tmp_path: Path) -> None:
         queries = {name: parse_query(text, names) for name, text in QUERIES.items()}
         units = {name: headwater.query(name).row.unit_id for name in QUERIES}
         assert units["good"] == units["bad"] != units["other"]
-        headwater.push("s", ROWS[:20])
+        headwater.push("s", ROWS[:20], timestamp_unit="us")
         run(tmp_path / "state", deadly=True)
-        headwater.push("s", ROWS[20:])
+        headwater.push("s", ROWS[20:], timestamp_unit="us")
         rows = {name: headwater.query(name).row for name in QUERIES}
         assert {name for name, row in rows.items() if row.state == "parked"} == {"bad"}
         assert "Java ended" in rows["bad"].error
