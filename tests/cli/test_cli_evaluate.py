@@ -191,3 +191,18 @@ def test_a_column_cannot_take_the_place_of_the_name(run: Run, write: Write, tmp_
     done = run("eval", write("SELECT a AS _Query FROM s"), "--input", tmp_path)
     assert (done.status, done.out) == (1, "")
     assert "#1: _query is the name of the query" in done.err
+
+
+def test_numbers_are_times_in_the_unit_of_their_source(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"ts": 1793534421458}\n')
+    declared = "CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts FROM files(path => 'in'{});"
+    text = declared + " CREATE QUERY q AS SELECT ts FROM s;"
+    (tmp_path / "q.cql").write_text(text.format(", timestamp_unit => 'ms'"))
+    done = run("eval", tmp_path / "q.cql", "--input", tmp_path, "--format", "json")
+    assert json.loads(done.out)["ts"] == "2026-11-01T12:00:21.458000Z"
+    (tmp_path / "q.cql").write_text(text.format(""))
+    done = run("eval", tmp_path / "q.cql", "--input", tmp_path)
+    assert done.status == 2 and "declare its timestamp_unit: s, ms, us, ns" in done.err
+    (tmp_path / "q.cql").write_text(text.format(", timestamp_unit => 'min'"))
+    done = run("eval", tmp_path / "q.cql", "--input", tmp_path)
+    assert done.status == 2 and "no timestamp_unit min; " in done.err

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 
-from headwater.errors import AlgebraError
+from headwater.errors import AlgebraError, nearest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -74,12 +74,14 @@ def parse_timestamp(text: str, unit: str | None = None) -> int:
 
 def from_number(number: int | Decimal, unit: str | None) -> int:
     """Microseconds since the epoch, for so many units; what is less than one is cut off. Raises
-    AlgebraError if no unit is given."""
+    AlgebraError if no unit is given, or there is none of that name."""
     if unit is None:
         raise AlgebraError(
             f"{number} is not a timestamp but a number; declare its timestamp_unit: "
             f"{', '.join(TIMESTAMP_UNITS)}"
         )
+    if unit not in TIMESTAMP_UNITS:
+        raise AlgebraError(f"no timestamp_unit {unit}; {nearest(unit, TIMESTAMP_UNITS)}")
     exact = Decimal(number).quantize(_BILLIONTH, ROUND_HALF_UP, _EXACT)
     micros = _EXACT.multiply(exact, Decimal(TIMESTAMP_UNITS[unit]))
     return _within_years(int(micros.to_integral_value(ROUND_FLOOR)), f"{number} {unit}")
