@@ -98,7 +98,7 @@ def test_the_pieces_of_a_merge_are_removed_after_its_commit(
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(TEXT)
         for moment in range(4):
-            headwater.push("s", [(moment, moment)])
+            headwater.push("s", [(moment, moment)], timestamp_unit="us")
         removed: list[str] = []
 
         def remove(path: str) -> None:

@@ -108,7 +108,7 @@ class Filled:
         first = len(self.rows)
         new = [(n % 3, n, n * 1_000_000) for n in range(first, first + count)]
         self.rows += new
-        self.headwater.push("s", new)
+        self.headwater.push("s", new, timestamp_unit="us")
 
     def unit(self, name: str) -> str:
         return self.headwater.query(name).row.unit_id

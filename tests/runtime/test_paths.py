@@ -49,7 +49,7 @@ def test_no_name_of_a_stream_or_query_leads_out_of_the_state(tmp_path: Path, nam
             f"TO files(path => '{sink}', format => 'json') AS SELECT v FROM `{name}` [NOW]"
         )
         before = everything(tmp_path) - everything(state)
-        assert headwater.push(name, [(1, 1)]) == 1
+        assert headwater.push(name, [(1, 1)], timestamp_unit="us") == 1
         (segment,) = headwater.catalog.segments(f"stream:{name.lower()}")
         assert Path(segment.path).is_relative_to(state / "log" / "streams")
         assert files.read_arrow(segment).num_rows == 1
@@ -74,8 +74,8 @@ def test_a_stream_whose_folder_was_named_otherwise_goes_on(
         headwater.execute(STREAM.format("my stream", "CLIENT"))
         with monkeypatch.context() as earlier:
             earlier.setattr(push, "file_name", str.lower)
-            headwater.push("my stream", [(1, 1)])
-        headwater.push("my stream", [(2, 2)])
+            headwater.push("my stream", [(1, 1)], timestamp_unit="us")
+        headwater.push("my stream", [(2, 2)], timestamp_unit="us")
         old, new = headwater.catalog.segments("stream:my stream")
         assert Path(old.path).parent.name == "my stream"
         assert Path(new.path).parent.name == "my~20stream"

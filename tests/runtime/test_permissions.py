@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
 def filled(state: Path) -> None:
     with open_state(state) as headwater:
         headwater.execute(TEXT)
-        headwater.push("s", [(1, 1)])
+        headwater.push("s", [(1, 1)], timestamp_unit="us")
         everything = [state, *state.rglob("*")]
         assert len(everything) >= 7  # also the files that SQLite has while it is open
         for path in everything:
@@ -72,6 +72,6 @@ def test_a_folder_that_holds_more_than_a_state_stays_as_it_is(tmp_path: Path) ->
     for _ in range(2):
         with open_state(tmp_path) as headwater:
             headwater.execute(TEXT)
-            headwater.push("s", [(1, 1)])
+            headwater.push("s", [(1, 1)], timestamp_unit="us")
     assert mode(tmp_path) == 0o755 and mode(tmp_path / "letters") == 0o755
     assert mode(tmp_path / "catalog.sqlite") == 0o600 and mode(tmp_path / "log") == 0o700

@@ -39,13 +39,13 @@ def test_what_was_pushed_is_there_after_a_power_cut(state_disk: Disk, tmp_path: 
     with open_state(state_disk.mounted) as headwater:
         headwater.execute(text)
         for moment in range(5):
-            headwater.push("s", [(moment, moment)])
+            headwater.push("s", [(moment, moment)], timestamp_unit="us")
         state_disk.cut()
     state_disk.restore()
     with open_state(state_disk.mounted) as headwater:
         assert headwater.verify().is_sound
         assert headwater.verify().segments == 5
-        assert headwater.push("s", [(5, 5)]) == 1
+        assert headwater.push("s", [(5, 5)], timestamp_unit="us") == 1
 
 
 @dataclass

@@ -47,7 +47,7 @@ def push(headwater: Headwater, *rows: tuple[int, int, int]) -> int:
 
 def times(headwater: Headwater) -> list[int]:
     segments = headwater.catalog.segments(stream_log("s"))
-    return sorted(at for s in segments for at in read_arrow(s.path)[TIME].to_pylist())
+    return sorted(at for s in segments for at in read_arrow(s)[TIME].to_pylist())
 
 
 def rewind(headwater: Headwater, to: int, more: str = "") -> str:

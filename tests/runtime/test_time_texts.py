@@ -249,7 +249,7 @@ def test_values_are_those_that_were_meant(tmp_path: Path) -> None:
         )
         for unit, number in (("us", noon), ("ms", noon // 1000), ("s", noon / 1e6)):
             headwater.push("s", [(7, False, to_days(date(2026, 1, 1)), number)], unit)
-        tables = [read_arrow(s.path) for s in headwater.catalog.segments("stream:s")]
+        tables = [read_arrow(s) for s in headwater.catalog.segments("stream:s")]
     rows = [row for table in tables for row in table.select(["n", "ok", "day", "ts"]).to_pylist()]
     assert rows == [
         {"n": 7, "ok": False, "day": date(2026, 1, 1), "ts": datetime(2026, 1, 1, 12, tzinfo=UTC)}

@@ -39,6 +39,8 @@ from headwater.runtime.catalog import (
 from headwater.runtime.claims import this_process
 from headwater.runtime.compile import ARRIVAL, TIME
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.durability import write_file
+from headwater.runtime.integrity import digest_of
 from headwater.runtime.lifecycle import above, inputs_of
 from headwater.runtime.overview import holders
 from headwater.runtime.push import arrow_table
@@ -166,7 +168,7 @@ def _take_back(catalog: Catalog, definitions: Definitions, lease: Lease, found: 
 def _try_to_take_back(catalog: Catalog, declared: Stream, lease: Lease, found: _Found) -> int:
     stream, until, log = found.stream, found.until, stream_log(found.stream.name)
     empty = arrow_table(declared, [], 0)
-    tables = [files.read_arrow(segment.path) for segment in found.segments if segment.rows]
+    tables = [files.read_arrow(segment) for segment in found.segments if segment.rows]
     table = pa.concat_tables([empty, *tables], promote_options="permissive").sort_by(ARRIVAL)
     wrong = table.filter(pc.greater(table[TIME], until))
     right = table.filter(pc.less_equal(table[TIME], until))
@@ -204,9 +206,21 @@ def _left(table: pa.Table, folder: Path, log: str, until: int, mark: int | None)
     if written is not None:
         return described(log, written, mark)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    pq.write_table(table, path)
-    size = path.stat().st_size
-    return NewSegment(log, str(path), 0, size, until, until, watermark=mark, on_disk=True)
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content)
+    whole = content.getvalue()
+    write_file(path, whole)
+    return NewSegment(
+        log,
+        str(path),
+        0,
+        whole.size,
+        until,
+        until,
+        watermark=mark,
+        on_disk=True,
+        digest=digest_of([whole]),
+    )
 
 
 def _rejects(stream: StreamRow, until: int, wrong: pa.Table) -> Rejects:
