@@ -140,7 +140,7 @@ def test_missing_columns_are_null_and_the_order_is_the_schemas(tmp_path: Path) -
         ("jsonl", '{"id": 1, "nme": 2}\n', "line 1: no column 'nme'; did you mean name"),
         ("jsonl", '{"id": 1, "id": 2}\n', "line 1: column id comes twice"),
         ("jsonl", '{"id": true}\n', "line 1, column id: true is no INT"),
-        ("jsonl", '{"id": 1.0}\n', 'line 1, column id: "1.0" is no INT'),
+        ("jsonl", '{"id": 1.0}\n', "line 1, column id: 1.0 is no INT"),
         ("jsonl", '{"id": 1, "name": 5}\n', "line 1, column name: 5 is no STRING"),
         ("jsonl", '{"id": 1, "name": {"a": 1}}\n', "line 1, column name: an object is no STRING"),
         ("jsonl", '{"id": 1, "x": [1]}\n', "line 1, column x: an array is no DOUBLE"),

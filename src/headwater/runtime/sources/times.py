@@ -89,9 +89,11 @@ def _value(type_: Type, text: str, is_text: bool, unit: str | None) -> str:
     micros = f"unix_micros(CAST({text} AS TIMESTAMP))"
     if is_text:
         number = "NULL" if unit is None else _from_number(word, unit)
+        # Spark wants seconds where there is a zone.
+        whole = f"regexp_replace({word}, '^(.{{16}})([Z+-].*)$', '$1:00$2')"
         micros = (
             f"CASE WHEN {_is(word, NUMBER_TEXT)} THEN {number} "
-            f"WHEN {_is(word, TIMESTAMP_TEXT)} THEN unix_micros(try_cast({word} AS TIMESTAMP)) END"
+            f"WHEN {_is(word, TIMESTAMP_TEXT)} THEN unix_micros(try_cast({whole} AS TIMESTAMP)) END"
         )
     within = f"({micros}) BETWEEN {LEAST_TIMESTAMP}L AND {LARGEST_TIMESTAMP}L"
     return f"CASE WHEN {within} THEN timestamp_micros({micros}) END"
