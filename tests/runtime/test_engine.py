@@ -104,6 +104,29 @@ def test_a_table_of_which_no_column_is_told(spark: Any, tmp_path: Path, format: 
         assert [row["v"] for row in headwater.query("crossed").results()] == [7, 7]
 
 
+def test_a_table_has_another_version_when_its_files_are_others(spark: Any, tmp_path: Path) -> None:
+    """A step joins with what the table holds then, and says which version that was."""
+    file = tmp_path / "t.csv"
+    file.write_text("k,label\n1,old\n")
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"""
+            CREATE STREAM s (k INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+            CREATE TABLE t (k INT, label STRING) FROM files(path => '{file}', format => 'csv');
+            CREATE QUERY q AS SELECT t.label FROM s [NOW], t WHERE s.k = t.k;
+        """)
+        said = []
+        for at, label in enumerate(("old", "old", "new")):
+            file.write_text(f"k,label\n1,{label}\n") if label == "new" else None
+            headwater.push("s", [(1, at * 1_000_000)])
+            settle(headwater)
+            (table,) = headwater.catalog.tables()
+            said.append((table.version, headwater.query("q").placement()["tables"]))
+        assert said == [(1, {"t": 1}), (1, {"t": 1}), (2, {"t": 2})]
+        assert "tables    t, version 2" in headwater.query("q").explain()
+        rows = headwater.query("q").results()
+        assert [row["label"] for row in rows] == ["old", "old", "new"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_random_queries_in_the_long_run(spark: Any, part: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import Kind, Relation, form_of, relation
-from headwater.runtime import placing, scripts
+from headwater.runtime import scripts, sharing
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.placing import Places, places
@@ -168,7 +168,7 @@ def test_several_who_submit_at_once(tmp_path: Path) -> None:
                 assert relation(form, operator) in (Relation.EQUAL, Relation.CONTAINED)
 
 
-@pytest.mark.parametrize("work", [(scripts, "parse"), (placing, "canonicalize")])
+@pytest.mark.parametrize("work", [(scripts, "parse"), (sharing, "defined_operator")])
 def test_no_transaction_is_open_during_long_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: tuple[ModuleType, str]
 ) -> None:

@@ -121,7 +121,7 @@ def form_of(canonical: Canonical) -> Form:
             return Form(digest, Kind.WHOLE, digest, output, None)
         kind = Kind.GROUP
     block = _aligned(body)
-    return Form(digest, kind, _base(kind, block), output, block, bounds_of(block.where))
+    return Form(digest, kind, base_of(kind, block), output, block, bounds_of(block.where))
 
 
 def _is_simple(body: Block) -> bool:
@@ -168,7 +168,8 @@ def _is_summed(call: AggregateCall) -> bool:
 # ---- the base
 
 
-def _base(kind: Kind, block: Block) -> str:
+def base_of(kind: Kind, block: Block) -> str:
+    """What two queries must have in common to share, as text."""
     parts = [
         kind.value,
         *(source_name(source) for source in block.sources),

@@ -54,17 +54,15 @@ class Telling:
 
 @dataclass(frozen=True)
 class Groups:
-    """The grouped queries of an operator; panes are made as all of `kept` need them, of which some
-    may have left."""
+    """The grouped queries of an operator."""
 
     operator: Operator
     forms: tuple[Form, ...]
-    kept: tuple[Form, ...]
 
     @cached_property
     def granule(self) -> int:
         """The length of time within which tuples come and go together, for all windows."""
-        lengths = [n for w in _windows(self.kept) for n in (w.size, w.slide) if n]
+        lengths = [n for w in _windows(self.forms) for n in (w.size, w.slide) if n]
         return gcd(*lengths) if self.slides else 1
 
     @cached_property
@@ -74,7 +72,7 @@ class Groups:
     @cached_property
     def reach(self) -> int:
         """How long after its time a tuple is gone from all windows."""
-        return max((w.size or 0) + (w.slide or 0) for w in _windows(self.kept)) + 1
+        return max((w.size or 0) + (w.slide or 0) for w in _windows(self.forms)) + 1
 
     @cached_property
     def layout(self) -> str:
@@ -96,13 +94,13 @@ class Groups:
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
         """What panes are grouped by."""
-        found = {text(key): key for form in self.kept for key in form.keys}
-        for form in self.kept:
+        found = {text(key): key for form in self.forms for key in form.keys}
+        for form in self.forms:
             for bound in self._bounds(form):
                 if text(bound.term) not in found:
                     key = bound.term if _is_listed(bound) else _flag(bound)
                     found.setdefault(text(key), key)
-        return tuple(found.values())
+        return tuple(found[name] for name in sorted(found))
 
     @cached_property
     def _places(self) -> dict[str, int]:

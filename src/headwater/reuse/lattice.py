@@ -208,10 +208,8 @@ class Told(NamedTuple):
 
 def _tells(told: Hashable, form: Form) -> bool:
     assert isinstance(told, Told)
-    if form.kind is Kind.GROUP and not (
-        set(form.keys) <= set(told.keys) and set(form.calls) <= set(told.calls)
-    ):
-        return False
+    if form.kind is Kind.GROUP:
+        return set(form.keys) <= set(told.keys) and set(form.calls) <= set(told.calls)
     return form.columns <= told.columns
 
 

@@ -6,14 +6,14 @@ theirs, the larger of each pair of windows, all columns and groups that any of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import gcd
 from typing import TypeVar
 
 from headwater.algebra.canonical.block import call_text
-from headwater.algebra.expressions import Column, Expr
+from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.predicate import Box, cover, implies
@@ -59,16 +59,20 @@ class Operator:
 def operator_of(form: Form) -> Operator:
     """The operator that serves one query and nothing else."""
     block = form.content
-    grouped = form.kind is Kind.GROUP
-    return Operator(
-        form.kind,
-        form.base,
-        leaves_of(block),
-        block.where,
-        form.columns,
-        form.keys if grouped else (),
-        form.calls if grouped else (),
-    )
+    sources = leaves_of(block)
+    if form.kind is Kind.GROUP:
+        keys = _merged((), form.keys, text)
+        calls = _merged((), form.calls, call_text)
+        told = columns_above(keys, calls)
+        return Operator(form.kind, form.base, sources, block.where, told, keys, calls)
+    told = form.columns or frozenset(form.scans[0].columns[:1])  # something has to be selected
+    return Operator(form.kind, form.base, sources, block.where, told)
+
+
+def columns_above(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> frozenset[Column]:
+    """The columns that groups are made of."""
+    exprs = [*keys, *(e for call in calls for e in (call.arg, call.filter) if e is not None)]
+    return frozenset(column for expr in exprs for column in columns_of(expr))
 
 
 def relaxed(operator: Operator, form: Form) -> Operator:
@@ -155,5 +159,6 @@ def unslid(window: Window) -> Window:
 
 
 def _merged(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
-    known = {key(one) for one in a}
-    return (*a, *(one for one in b if key(one) not in known))
+    """All of both in one order, whoever came first."""
+    found = {key(one): one for one in (*b, *a)}
+    return tuple(found[name] for name in sorted(found))

@@ -164,7 +164,7 @@ class Apart:
         """The digests of the queries that make a unit fail by themselves, and the reasons; none if
         queries fail only together; None if they do not fail. `why` is known of them all together."""
         digests = sorted({query.digest for query in queries})
-        other = replace(unit, version=unit.version + 1)
+        other = replace(unit, version=unit.version + 1, definition="")  # that of the chosen
 
         def fails(some: Sequence[str]) -> str | None:
             try:
@@ -184,7 +184,7 @@ class Apart:
 
     def moved(self, lease: Lease, unit: UnitRow, names: Sequence[str]) -> str:
         """Move queries to a new unit that stands where theirs does; returns its id."""
-        new = NewUnit(unit.digest, unit.definition, unit.inputs, unit.version + 1)
+        new = NewUnit(unit.digest, "", unit.inputs, unit.version + 1)
         paths = {
             s.id: files.linked(s, self.store / "log" / _KINDS[s.log.partition(":")[0]] / new.id)
             for s in self.catalog.segments_of_unit(unit.id)

@@ -661,6 +661,7 @@ class Engine:
         """A unit and its queries of one and the same version: rows that are told under the number of
         a version must be those of its queries, whoever comes meanwhile."""
         while True:
+            row = self.sharing.defined(self.catalog, row)
             queries = tuple(self.catalog.members(row.id))
             now = self.catalog.unit(row.id)
             if now is None or now.version == row.version:

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from headwater.algebra.canonical import canonicalize
-from headwater.algebra.nodes import Query
 from headwater.cql import CreateQuery, parse, tree
-from headwater.reuse import Form, Kind, form_of, operator_of
+from headwater.reuse import Form, Kind, form_of
 from headwater.reuse.members import Members
 from headwater.reuse.words import counted, described, told_apart, wish
-from headwater.runtime.catalog import Catalog, QueryRow
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, is_log, reader_of
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.lifecycle import above, in_plan, inputs_of
+from headwater.runtime.sharing import Sharing
 from headwater.runtime.sites.deployment import deployed
 
 Placement = dict[str, Any]
@@ -53,6 +54,8 @@ def placement(catalog: Catalog, query: QueryRow) -> Placement:
         "added": placed.get("added"),
         "alone": placed.get("alone"),
         **_operator(catalog, definitions, query, form_of(canonical), number + 1),
+        **_links(catalog, query),
+        "tables": _tables(catalog, query),
         "place": _place(catalog, definitions, query),
     }
 
@@ -83,27 +86,51 @@ def _operator(
     catalog: Catalog, definitions: Definitions, query: QueryRow, form: Form, queries: int
 ) -> Placement:
     """The operator of a query's unit as it is now, its shapes, and what the query wants of it."""
-    unit = catalog.unit(query.unit_id)
-    if unit is None or form.kind is not Kind.JOIN:
+    sharing, unit = Sharing(definitions), catalog.unit(query.unit_id)
+    if unit is None or unit.state == "dropped":
         return {"operator": None, "shapes": None, "part": None}
-    operator = operator_of(_form(definitions.query(unit.definition)))
-    shapes = None
+    unit = sharing.defined(catalog, unit)
+    operator = sharing.operator(unit)
+    found: Placement = {
+        "operator": None if operator is None else described(operator),
+        "shapes": None,
+        "part": None,
+    }
+    if operator is None or form.kind is not Kind.JOIN:
+        return found
     if queries <= MOST_SHAPED:
-        forms = {row.digest: _form_of(definitions, row) for row in catalog.members(unit.id)}
-        members = Members(operator, tuple(forms.values()))
-        shapes = [told_apart(shape, operator.sources) for shape in members.shapes]
-    part = wish(Members(operator, (form,)).bounds(form), operator.sources)
-    return {"operator": described(operator), "shapes": shapes, "part": part}
+        members = in_plan(catalog.members(unit.id), inputs_of(catalog, unit))
+        forms = {row.result_key: sharing.form(row) for row in members}
+        known = Members(operator, tuple(forms.values()))
+        found["shapes"] = [told_apart(shape, operator.sources) for shape in known.shapes]
+    bounds = Members(operator, (form,)).bounds(form)
+    return found | {"part": wish(bounds, operator.sources)}
 
 
-def _form_of(definitions: Definitions, row: QueryRow) -> Form:
-    (statement,) = parse(row.definition, definitions.names)
-    assert isinstance(statement, CreateQuery)
-    return _form(statement.query)
+def _links(catalog: Catalog, query: QueryRow) -> Placement:
+    """The units whose rows the unit of a query reads, and those that read its own."""
+    unit = catalog.unit(query.unit_id)
+    if unit is None or unit.state == "dropped":
+        return {"reads": [], "read_by": []}
+    asked = catalog.hidden_members(unit.id)
+    readers = [row for row in (catalog.unit(reader_of(name) or "") for name in asked) if row]
+    return {
+        "reads": [_named(catalog, other) for other in above(catalog, unit)],
+        "read_by": [_named(catalog, other) for other in readers if other.state != "dropped"],
+    }
 
 
-def _form(query: Query) -> Form:
-    return form_of(canonicalize(query))
+def _tables(catalog: Catalog, query: QueryRow) -> dict[str, int]:
+    """The versions of the tables that the last step of a query's unit has read."""
+    found = catalog.cursors(query.unit_id)
+    at = {name.partition(":")[2]: read for name, read in found.items() if not is_log(name)}
+    return {name: read["version"] for name, read in sorted(at.items())}
+
+
+def _named(catalog: Catalog, unit: UnitRow) -> Placement:
+    """A unit, and some of the queries that it serves."""
+    names, number = catalog.served(unit.id, NAMED)
+    return {"unit": unit.id, "queries": names, "others": number - len(names)}
 
 
 # ---- for people
@@ -117,6 +144,9 @@ def lines(found: Placement) -> list[str]:
     text += _titled("relaxed", found["relaxed"])
     text += _titled("site", [] if found["place"] is None else _site(found["place"]))
     text += _titled("operator", found["operator"] or [])
+    text += _titled("tables", [f"{name}, version {n}" for name, n in found["tables"].items()])
+    text += _titled("reads", [_link("the rows of", one) for one in found["reads"]])
+    text += _titled("read by", [_link("", one) for one in found["read_by"]])
     text += _titled("shapes", found["shapes"] or [])
     return text + _titled("its part", [] if found["part"] is None else [found["part"]])
 
@@ -127,6 +157,14 @@ def _sharing(found: Placement) -> str:
     more = found["others"] - len(found["shared_with"])
     rest = f" and {counted(more, 'other', 'others')}" if more else ""
     return f", shared with {', '.join(found['shared_with'])}{rest}"
+
+
+def _link(what: str, one: Placement) -> str:
+    """A unit on the other end, and whom it serves."""
+    names = ", ".join(one["queries"])
+    more = f" and {counted(one['others'], 'other', 'others')}" if one["others"] else ""
+    serves = f", which serves {names}{more}" if names else ""
+    return f"{what} unit {one['unit']}{serves}".strip()
 
 
 def _cost(found: Placement) -> list[str]:

@@ -10,19 +10,13 @@ from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.canonical import Canonical, canonicalize
-from headwater.algebra.canonical.block import Block, Group
-from headwater.algebra.canonical.relation import Rebuilding
-from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Output, Query
-from headwater.algebra.predicate import Box
-from headwater.algebra.simplify import text
 from headwater.algebra.windows import Range
-from headwater.cql import CreateQuery, parse, unparse
+from headwater.cql import CreateQuery, parse
 from headwater.reuse import (
     Form,
     Kind,
     Lattice,
-    Operator,
     Relation,
     form_of,
     operator_of,
@@ -30,10 +24,11 @@ from headwater.reuse import (
     relation,
 )
 from headwater.reuse.decide import Choice, Prices, decide
+from headwater.reuse.definition import block_of, definition
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, part_name, stream_log
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import running_equal, stopped_for_good
-from headwater.runtime.sharing import looks_back
+from headwater.runtime.sharing import Sharing, looks_back
 
 
 @dataclass
@@ -45,6 +40,7 @@ class Places:
     lattice: Lattice = field(default_factory=Lattice)
     _versions: dict[str, UnitRow] = field(default_factory=dict)
     _whole: dict[str, set[str]] = field(default_factory=dict)
+    _sharing: Sharing | None = None
     _sum: int = 0
     _newest: float = 0.0
 
@@ -58,17 +54,24 @@ class Places:
         for row in rows.values():
             known = self._versions.get(row.id)
             if known is None or known.definition != row.definition:
-                self._read(row)
-            self._know(row)
+                row = self._read(row)
+            if row.state != "dropped":
+                self._know(row)
+
+    @property
+    def sharing(self) -> Sharing:
+        if self._sharing is None:
+            self._sharing = Sharing(self.definitions)
+        return self._sharing
 
     @property
     def newest(self) -> float:
         """When the newest unit was made of which `choose` knew."""
         return self._newest
 
-    def version(self, unit_id: str) -> int:
-        """The version of a unit of which `choose` has spoken."""
-        return self._versions[unit_id].version
+    def unit(self, unit_id: str) -> UnitRow:
+        """A unit of which `choose` has spoken, as it knew it."""
+        return self._versions[unit_id]
 
     def placed(self, unit_id: str, choice: Choice | str | None, relaxed: str | None = None) -> None:
         """A query went to that unit, by that choice, and relaxed it so."""
@@ -92,13 +95,18 @@ class Places:
         self._newest = max(self._newest, row.created_at)
         self._versions[row.id] = row
 
-    def _read(self, row: UnitRow) -> None:
+    def _read(self, row: UnitRow) -> UnitRow:
+        """Learn the operator of a unit; returns the unit with its definition."""
         self._forget(row.id)
-        form = form_of(canonicalize(self.definitions.query(row.definition)))
-        if form.kind is Kind.WHOLE:
+        row = self.sharing.defined(self.catalog, row)
+        if row.state == "dropped":
+            return row
+        operator = self.sharing.operator(row)
+        if operator is None:
             self._whole.setdefault(row.digest, set()).add(row.id)
         else:
-            self.lattice.insert(row.id, operator_of(form))
+            self.lattice.insert(row.id, operator)
+        return row
 
     def _forget(self, unit_id: str) -> None:
         row = self._versions.pop(unit_id, None)
@@ -191,7 +199,7 @@ class Places:
 
     def _flows(self, unit_id: str) -> bool:
         operator = self.lattice.operator(unit_id)
-        form = Form("", operator.kind, operator.base, Output.ISTREAM, _block(operator))
+        form = Form("", operator.kind, operator.base, Output.ISTREAM, block_of(operator))
         return self._looks_back(form)
 
     def _looks_back(self, form: Form) -> bool:
@@ -253,26 +261,7 @@ def places(catalog: Catalog, definitions: Definitions) -> Places:
     return _known[catalog]
 
 
-# ---- operators as text
-
-
-def _block(operator: Operator) -> Block:
-    """An operator as the block of a query."""
-    if operator.kind is Kind.JOIN:
-        columns = operator.columns or {operator.scans[0].columns[0]}
-        items = tuple(sorted(columns, key=text))
-        return Block(operator.sources, operator.where, (), None, items, False)
-    group = Group(operator.keys, operator.calls, Box((), ()))
-    keys = [Column("$agg", f"k{n}", key.type) for n, key in enumerate(operator.keys)]
-    calls = [Column("$agg", f"a{n}", call.type) for n, call in enumerate(operator.calls)]
-    return Block(operator.sources, operator.where, (), group, (*keys, *calls), False)
-
-
-def definition(operator: Operator, output: Output) -> str:
-    """An operator as the text of a query."""
-    return unparse(Query(output, Rebuilding().relation(_block(operator))))
-
-
 def relaxed_definition(choice: Choice, form: Form) -> str | None:
     """The definition of the unit that a query joins, if it has to be another."""
-    return definition(choice.operator, form.output) if choice.relaxed else None
+    is_wider = choice.relation is Relation.OVERLAPPING
+    return definition(choice.operator, form.output) if is_wider else None

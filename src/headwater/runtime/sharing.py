@@ -7,6 +7,7 @@ file of its own whenever the queries change: a *version* of the members, which l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -19,19 +20,20 @@ from headwater.algebra.catalog import Namespace, Stream
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Project, Scan, TableScan, relations
 from headwater.algebra.windows import Range
-from headwater.cql import CreateQuery, parse
+from headwater.cql import CreateQuery, parse, unparse
 from headwater.reuse import Form, Kind, Operator, form_of, operator_of, relaxed
+from headwater.reuse.definition import defined_operator, definition
 from headwater.reuse.form import source_name
 from headwater.reuse.groups import Groups
 from headwater.reuse.members import Members
 from headwater.runtime import files
-from headwater.runtime.catalog import QueryRow, UnitRow
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
 from headwater.runtime.compile.shared import Part
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.lifecycle import in_plan, inputs_of
 
-TIGHTENED_AT = 8
-"""An operator is made anew, and tighter, when one of so many of its queries has left."""
+log = logging.getLogger("headwater")
 
 
 @dataclass
@@ -71,8 +73,8 @@ class Sharing:
         before: Plan | None,
         asked: QueryRow | None = None,
     ) -> Plan:
-        """The plan that serves some queries of a unit; `asked` is what it has another unit join for
-        it."""
+        """The plan that serves some queries of a unit, which has its definition; `asked` is what it has
+        another unit join for it."""
         by_key = {query.result_key: query for query in queries}
         alone = set(by_key) == {unit.digest} and not once_shared and asked is None
         first = next(iter(by_key.values()))
@@ -80,12 +82,60 @@ class Sharing:
             return compiled(self.canonical(first))
         forms = self.forms([by_key[key] for key in sorted(by_key)])
         if forms[0].kind is Kind.GROUP:
-            kept = _kept(forms, before)
-            return SharedPanes(Groups(_operator(kept, before), forms, kept))
-        operator = _operator(forms, before)
+            return SharedPanes(Groups(self._operator(unit, forms, before), forms))
+        operator = self._operator(unit, forms, before)
         return Shared(
             Members(operator, forms), None if asked is None else self.part(operator, asked)
         )
+
+    # ---- the operator of a unit
+
+    def defined(self, catalog: Catalog, unit: UnitRow) -> UnitRow:
+        """A unit with its definition: the operator that it runs, as text.
+
+        It is the least that serves the unit's queries. When one of them comes, the definition is
+        relaxed with it; when one leaves it is void, and whoever asks first makes it anew from those
+        that are left. Others may change the unit meanwhile: then the unit is returned as it is after that.
+        """
+        while not unit.definition and unit.state != "dropped":
+            queries = in_plan(catalog.members(unit.id), inputs_of(catalog, unit))
+            text = self._least(queries) if queries else unit.definition
+            if text and catalog.define_unit(unit.id, unit.version, text):
+                return replace(unit, definition=text)
+            known = catalog.unit(unit.id)
+            assert known is not None
+            unit = known
+        return unit
+
+    def operator(self, unit: UnitRow) -> Operator | None:
+        """What a unit that has its definition runs; None if its queries are all equal and share whole.
+
+        This is what is explained, what a new query is compared with, what counts for admission, and what
+        is compiled.
+        """
+        return defined_operator(self.definitions.query(unit.definition))
+
+    def _least(self, queries: Sequence[QueryRow]) -> str:
+        """The definition of a unit with these queries."""
+        forms = self.forms(sorted(queries, key=lambda query: query.result_key))
+        if forms[0].kind is Kind.WHOLE:
+            return unparse(self.canonical(queries[0]).query)
+        return definition(serving(forms), forms[0].output)
+
+    def _operator(self, unit: UnitRow, forms: Sequence[Form], before: Plan | None) -> Operator:
+        """The operator of a unit, which serves all its queries; if it should not, it is relaxed, as no
+        row may be missing whatever the catalog says. A unit without a definition is tried with some
+        of its queries alone."""
+        if not unit.definition:
+            return serving(forms)
+        operator = self.operator(unit)
+        assert operator is not None
+        known = before.members if isinstance(before, Shared | SharedPanes) else None
+        seen = set() if known is None or known.operator != operator else {*known.forms}
+        enough = reduce(relaxed, (form for form in forms if form not in seen), operator)
+        if enough != operator:
+            log.warning("unit %s: its definition does not serve all its queries", unit.id)
+        return enough
 
     def part(self, operator: Operator, asked: QueryRow) -> Part:
         """The sources of an operator that another unit joins, by the names they have here."""
@@ -111,25 +161,6 @@ def _canonical(query: QueryRow, names: Namespace) -> Canonical:
     (statement,) = parse(query.definition, names)
     assert isinstance(statement, CreateQuery)
     return canonicalize(statement.query)
-
-
-def _kept(forms: tuple[Form, ...], before: Plan | None) -> tuple[Form, ...]:
-    """The queries that panes are made for: also those that left, while they are few."""
-    known = before.members.kept if isinstance(before, SharedPanes) else ()
-    here = {form.digest for form in forms}
-    gone = tuple(form for form in known if form.digest not in here)
-    return (*forms, *gone) if len(gone) * TIGHTENED_AT < len(known) else forms
-
-
-def _operator(forms: Sequence[Form], before: Plan | None) -> Operator:
-    """One that serves them all: what served before, relaxed for those that came."""
-    if isinstance(before, Shared | SharedPanes):
-        known = {form.digest for form in before.members.forms}
-        gone = known - {form.digest for form in forms}
-        if len(gone) * TIGHTENED_AT < len(known):
-            new = [form for form in forms if form.digest not in known]
-            return reduce(relaxed, new, before.members.operator)
-    return serving(forms)
 
 
 def looks_back(form: Form, streams: Mapping[str, Stream]) -> bool:

@@ -29,6 +29,7 @@ from headwater.runtime.catalog import (
     members_log,
     panes_log,
     stream_log,
+    table_input,
     unit_log,
 )
 from headwater.runtime.compile import (
@@ -61,7 +62,7 @@ from headwater.runtime.paths import allowed_paths
 from headwater.runtime.push import segment
 from headwater.runtime.session import INTERPRETED, derived
 from headwater.runtime.sharing import looks_back, serving, write_members
-from headwater.runtime.sources import check_files, read_table
+from headwater.runtime.sources import check_files, read_table, table_fingerprint
 from headwater.runtime.steps import (
     Input,
     Part,
@@ -109,6 +110,8 @@ class Unit:
     """The plans that Spark ran in this step, if they are to be measured."""
     terms: Sequence[Term] = ()
     """The terms of the first of them."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """The versions of the tables that this step read."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -214,8 +217,16 @@ class Stepper:
     """The log to be read in the place of an input: a copy, where the input is written elsewhere."""
 
     def step(self, unit: Unit) -> Step | None:
-        """What is new for a unit, written but not committed; None if there is nothing."""
-        unit.watch, unit.ran, unit.terms = Watch(), [], ()
+        """What is new for a unit, written but not committed, with the versions of the tables that it
+        was joined with; None if there is nothing."""
+        unit.watch, unit.ran, unit.terms, unit.tables = Watch(), [], (), {}
+        step = self._step(unit)
+        if step is not None:
+            for table, version in unit.tables.items():
+                step.cursors[unit.row.id, table_input(table)] = {"version": version}
+        return step
+
+    def _step(self, unit: Unit) -> Step | None:
         pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         known = self._known(unit)
@@ -637,6 +648,8 @@ class Stepper:
         for view, scan in unit.plan.tables:
             declared = self.definitions.tables[scan.table.lower()]
             check_files(declared.source, roots)
+            fingerprint = table_fingerprint(declared.source)
+            unit.tables[scan.table.lower()] = self.catalog.refresh_table(scan.table, fingerprint)
             frames[view] = read_table(spark, declared.source, declared.table.schema)
         return frames
 

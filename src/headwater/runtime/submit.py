@@ -30,13 +30,16 @@ from headwater.cql.statements import (
 from headwater.errors import HeadwaterError, Overtaken
 from headwater.reuse import Form, Kind, form_of
 from headwater.reuse.decide import Choice
+from headwater.reuse.definition import definition
 from headwater.reuse.form import leaves_of, source_name
 from headwater.runtime.catalog import (
     Catalog,
     Json,
+    NewPart,
     NewQuery,
     NewUnit,
     QueryRow,
+    UnitRow,
     part_name,
     stream_log,
     table_input,
@@ -46,7 +49,7 @@ from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import above, running_equal, settle
 from headwater.runtime.limits import Limits, checked
-from headwater.runtime.placing import FOREVER_AGO, Built, places, relaxed_definition
+from headwater.runtime.placing import FOREVER_AGO, Built, Places, places, relaxed_definition
 from headwater.runtime.sharing import looks_back
 from headwater.runtime.sites.deployment import deployed
 
@@ -158,12 +161,12 @@ def submit(
 
 @dataclass(frozen=True)
 class Joining:
-    """The unit that a query joins, why, its version, whether it has to begin earlier, and the name of
+    """The unit that a query joins as it was seen, why, whether it has to begin earlier, and the name of
     a query with the same results; without one, it must not have told results of the query's time."""
 
     unit_id: str
     choice: Choice | str
-    version: int
+    seen: UnitRow
     earlier: int | None
     equal_to: str | None
     untold: bool
@@ -182,7 +185,7 @@ def _place(
     earlier = _earlier(catalog.cursor(unit_id, "start"), query.start_at)
     equal_to = _equal_to(catalog, unit_id, form.digest)
     untold = form.kind is Kind.GROUP and equal_to is None
-    return Joining(unit_id, choice, known.version(unit_id), earlier, equal_to, untold)
+    return Joining(unit_id, choice, known.unit(unit_id), earlier, equal_to, untold)
 
 
 def _equal_to(catalog: Catalog, unit_id: str, digest: str) -> str | None:
@@ -203,7 +206,8 @@ def _founded(
 ) -> QueryRow:
     """A query in a unit of its own, which may read what another one joins already."""
     known = places(catalog, definitions)
-    unit = NewUnit(canonical.digest, unparse(canonical.query), _inputs(canonical))
+    operator = None if choice is None else definition(choice.operator, form.output)
+    unit = NewUnit(canonical.digest, operator or unparse(canonical.query), _inputs(canonical))
     part = None
     if choice is not None and looks_back(form, _streams(definitions)):
         part = known.part(form, query.start_at, choice.alone)
@@ -213,13 +217,22 @@ def _founded(
     if (sites := deployed(catalog)) is not None:
         from headwater.runtime.sites.planning import Room
 
-        Room(catalog, definitions, sites).admit(query.name, unit, canonical.query)
-        newest = None  # what was asked of others stands, whoever came meanwhile
-    if part is not None:
-        _ask_part(catalog, part, unit)
-        newest = None
-    noted = replace(query, noted=_note(unit.id, choice))
-    row = catalog.accept_query(noted, unit, _started(unit.id, query.start_at), newest=newest)
+        room = Room(catalog, definitions, sites)
+        if part is not None and (relaxed := relaxed_definition(part.choice, part.form)):
+            room.widen(query.name, str(part.choice.name), relaxed)
+        room.admit(query.name, unit)
+        newest = None  # what was planned for it stands, whoever came meanwhile
+    asked = None if part is None else _asked(catalog, known, part, unit)
+    row = catalog.accept_query(
+        replace(query, noted=_note(unit.id, choice)),
+        unit,
+        _started(unit.id, query.start_at),
+        newest=newest if asked is None else None,
+        part=asked,
+    )
+    if asked is not None:
+        assert part is not None
+        known.placed(asked.unit_id, part.choice, asked.definition)
     known.placed(unit.id, choice)
     return row
 
@@ -233,14 +246,15 @@ def _joined(
     if relaxed is not None and (sites := deployed(catalog)) is not None:
         from headwater.runtime.sites.planning import Room
 
-        Room(catalog, definitions, sites).widen(query.name, unit_id, definitions.query(relaxed))
+        Room(catalog, definitions, sites).widen(query.name, unit_id, relaxed)
     row = catalog.accept_query(
         replace(query, noted=_note(unit_id, choice), equal_to=place.equal_to),
         unit_id,
         _started(unit_id, place.earlier),
         relaxed,
         place.untold,
-        None if relaxed is None else place.version,
+        None if relaxed is None else place.seen.version,
+        seen=None if relaxed is not None else place.seen.definition,
     )
     places(catalog, definitions).placed(unit_id, choice, relaxed)
     return row
@@ -255,11 +269,11 @@ def _inputs_behind(part: Built, form: Form) -> tuple[str, ...]:
     return (unit_log(part.choice.name), *dict.fromkeys(logs))
 
 
-def _ask_part(catalog: Catalog, part: Built, unit: NewUnit) -> None:
-    """Have another unit join a part of what a new unit needs."""
+def _asked(catalog: Catalog, known: Places, part: Built, unit: NewUnit) -> NewPart:
+    """What a new unit has another one join of what it needs."""
     assert part.choice.name is not None
     name, upstream = part_name(unit.id), part.choice.name
-    asked = NewQuery(
+    query = NewQuery(
         name=name,
         definition=unparse(CreateQuery(name, part.query)),
         digest=part.canonical.digest,
@@ -267,9 +281,13 @@ def _ask_part(catalog: Catalog, part: Built, unit: NewUnit) -> None:
         start_at=part.start,
         equal_to=_equal_to(catalog, upstream, part.canonical.digest),
     )
-    earlier = _earlier(catalog.cursor(upstream, "start"), part.start)
-    relaxed = relaxed_definition(part.choice, part.form)
-    catalog.accept_query(asked, upstream, _started(upstream, earlier), relaxed)
+    return NewPart(
+        query,
+        upstream,
+        known.unit(upstream).version,
+        relaxed_definition(part.choice, part.form),
+        _started(upstream, _earlier(catalog.cursor(upstream, "start"), part.start)),
+    )
 
 
 def _streams(definitions: Definitions) -> dict[str, Stream]:

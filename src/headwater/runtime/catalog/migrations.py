@@ -153,6 +153,9 @@ _RESULT_KEYS: Migration = (
 
 _DIGESTS: Migration = ("ALTER TABLE segments ADD COLUMN digest BIGINT",)
 
+_OPERATORS: Migration = ("UPDATE units SET definition = ''",)
+"""Definitions were left as they were when queries left their unit: they are made anew."""
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _LIVES,
@@ -161,6 +164,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SITES,
     _RESULT_KEYS,
     _DIGESTS,
+    _OPERATORS,
 )
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"

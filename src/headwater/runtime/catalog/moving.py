@@ -19,7 +19,7 @@ from headwater.runtime.catalog.database import Transaction, rows
 from headwater.runtime.catalog.journal import keep_event
 from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.log import Log, check_version
-from headwater.runtime.catalog.queries import change_members, create_unit
+from headwater.runtime.catalog.queries import VOID, change_members, create_unit
 from headwater.runtime.catalog.rows import (
     Lease,
     NewSegment,
@@ -64,7 +64,8 @@ class Moving(Log):
         names: Sequence[str],
         paths: Mapping[int, str],
     ) -> None:
-        """Move queries of a unit to a new one of the same definition and inputs.
+        """Move queries of a unit to a new one of the same inputs. What each of them has to compute is
+        found out anew.
 
         `paths` has a file of the same content, for the new unit alone, for each of
         `segments_of_unit` that has one. Raises LeaseLost, and Overtaken if the queries or segments of the unit
@@ -85,7 +86,7 @@ class Moving(Log):
                 transaction.connection.execute(sa.insert(_S), moved)
             _copy_part(transaction, unit, new.id)
             _hand_over(transaction, unit.id, new.id, names)
-            change_members(transaction, unit.id)
+            change_members(transaction, unit.id, definition=VOID)
             for name in names:
                 keep_event(transaction, "query moved", name, {"from": unit.id, "unit": new.id})
 

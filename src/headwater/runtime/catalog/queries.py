@@ -20,6 +20,7 @@ from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.rows import (
     HIDDEN,
     Cursors,
+    NewPart,
     NewQuery,
     NewUnit,
     QueryRow,
@@ -35,6 +36,9 @@ from headwater.runtime.catalog.rows import (
 from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
 
 _Q, _U, _M = schema.queries, schema.units, schema.members
+
+VOID = ""
+"""The definition of a unit that has lost queries since it was made: it is to be made anew."""
 
 MOST_NAMED = 1_000
 """With more names than that, all queries are read."""
@@ -52,7 +56,11 @@ _OF_DIGEST = sa.select(_Q).where(
     _Q.c.digest == sa.bindparam("digest"),
     sa.exists().where(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query == _Q.c.name),
 )
-_IN_UNIT = sa.and_(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query != sa.bindparam("name"))
+_IN_UNIT = sa.and_(
+    _M.c.unit_id == sa.bindparam("unit_id"),
+    _M.c.query != sa.bindparam("name"),
+    sa.not_(_M.c.query.startswith(HIDDEN)),
+)
 _OTHERS = (
     sa.select(_Q.c.spelled)
     .join(_M, _M.c.query == _Q.c.name)
@@ -75,12 +83,16 @@ class Queries(Store):
         untold: bool = False,
         version: int | None = None,
         newest: float | None = None,
+        seen: str | None = None,
+        part: NewPart | None = None,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the one with this id, which then runs, and set
         cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
         after its start have to be `untold`, and the unit has evaluated such an instant, if the unit
         has another `version` than the one that was seen, if the query that it is `equal_to` has left
-        or finished, or if for a new unit there is one that was made after the `newest` that was seen.
+        or finished, if the unit has another definition than the one that was `seen` to cover the query,
+        or if for a new unit there is one that was made after the `newest` that was seen. What a new
+        unit asks of another is accepted with it, as a `part`.
 
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
@@ -88,36 +100,17 @@ class Queries(Store):
             _check_free(transaction, query.name)
             if isinstance(unit, str):
                 unit_id = unit
-                joined = _join(transaction, unit, definition, version)
+                joined = _join(transaction, unit, definition, version, seen)
                 result_key = _result_key(transaction, query, unit, joined)
             else:
                 _check_newest(transaction, newest)
+                if part is not None:
+                    _accept_part(transaction, part)
                 unit_id = create_unit(transaction, unit)
                 result_key = query.digest
             if untold:
                 _check_untold(transaction, unit_id, query.start_at)
-            row = QueryRow(
-                name=query.name.lower(),
-                spelled=query.name,
-                definition=query.definition,
-                digest=query.digest,
-                unit_id=unit_id,
-                state="running",
-                start_at=query.start_at,
-                end_at=query.end_at,
-                columns=query.columns,
-                sink=query.sink,
-                error="",
-                accepted_at=transaction.now,
-                lifetime=query.lifetime,
-                result_key=result_key,
-            )
-            transaction.connection.execute(_ADD_QUERY, vars(row))
-            transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
-            move_cursors(transaction, cursors or {})
-            if query.noted is not None:
-                keep_event(transaction, "query placed", row.name, query.noted)
-            return row
+            return _add_query(transaction, query, unit_id, result_key, cursors)
 
     def queries(
         self,
@@ -152,7 +145,7 @@ class Queries(Store):
             change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
             transaction.connection.execute(change)
             if state == "finished":
-                change_members(transaction, known.unit_id)
+                change_members(transaction, known.unit_id, definition=VOID)
 
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
         """Finish queries of a unit, all at once, and record that they are."""
@@ -160,7 +153,7 @@ class Queries(Store):
             running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
             change = sa.update(_Q).where(running).values(state="finished", error="")
             transaction.connection.execute(change, [{"which": name} for name in names])
-            change_members(transaction, unit_id)
+            change_members(transaction, unit_id, definition=VOID)
             keep_events(transaction, "query finished", names)
 
     def settle_ends(self, ends: Mapping[str, int]) -> None:
@@ -179,7 +172,7 @@ class Queries(Store):
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
-            change_members(transaction, _query(transaction, name).unit_id)
+            change_members(transaction, _query(transaction, name).unit_id, definition=VOID)
 
     def drop_query(self, name: str) -> list[str]:
         """Drop a query, and each unit that nobody needs any more; returns the ids of those.
@@ -196,7 +189,7 @@ class Queries(Store):
                 sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
             )
             forget_owner(transaction, f"sink:{known.name}")
-            change_members(transaction, known.unit_id)
+            _leave(transaction, known)
             return _drop_unneeded(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
@@ -213,6 +206,17 @@ class Queries(Store):
     def unit(self, unit_id: str) -> UnitRow | None:
         """One unit, dropped or not, or None."""
         return self._row(UnitRow, _UNIT, unit_id=unit_id)
+
+    def define_unit(self, unit_id: str, version: int, definition: str) -> bool:
+        """Give a unit the definition that its queries in a version need, if it has none; whether it
+        still has that version."""
+        same = sa.and_(_U.c.id == unit_id, _U.c.version == version, _U.c.state != "dropped")
+        change = sa.update(_U).where(same, _U.c.definition == VOID).values(definition=definition)
+        with self._database.write(quiet=True) as transaction:
+            if transaction.connection.execute(change).rowcount == 1:
+                return True
+            found = sa.select(_U.c.definition).where(same)
+            return transaction.connection.scalar(found) == definition
 
     def set_unit_state(
         self,
@@ -287,12 +291,24 @@ class Queries(Store):
 
     def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
         """The first few of the other queries of a query's unit, as spelled, and how many there are."""
-        of_unit = {"unit_id": query.unit_id, "name": query.name}
+        return self.served(query.unit_id, most, query.name)
+
+    def served(self, unit_id: str, most: int, but: str = "") -> tuple[list[str], int]:
+        """The first few of the queries of a unit that users asked, but for one, as spelled, and how
+        many there are."""
+        of_unit = {"unit_id": unit_id, "name": but}
         with self._database.read() as connection:
             names = list(connection.scalars(_OTHERS, of_unit | {"most": most}))
             if len(names) < most:
                 return names, len(names)
             return names, int(connection.execute(_NUMBER_OF_OTHERS, of_unit).scalar_one())
+
+    def hidden_members(self, unit_id: str) -> list[str]:
+        """The names of the queries by which other units read a unit."""
+        mine = sa.and_(_M.c.unit_id == unit_id, _M.c.query.startswith(HIDDEN))
+        with self._database.read() as connection:
+            found = sa.select(_M.c.query).where(mine).order_by(_M.c.query)
+            return list(connection.scalars(found))
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
@@ -366,12 +382,18 @@ def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
 
 
 def _join(
-    transaction: Transaction, unit_id: str, definition: str | None, version: int | None
+    transaction: Transaction,
+    unit_id: str,
+    definition: str | None,
+    version: int | None,
+    seen: str | None,
 ) -> int:
     """Have a unit run for a query more; returns the version that it has with it."""
     known = _live_unit(transaction, unit_id)
     if version not in (None, known.version):
         raise Overtaken(f"unit {unit_id} has version {known.version}, not {version}")
+    if seen not in (None, known.definition):
+        raise Overtaken(f"unit {unit_id} runs another operator by now")
     values: dict[str, Any] = {}
     if definition is not None:
         values["definition"] = definition
@@ -379,6 +401,45 @@ def _join(
         values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
     change_members(transaction, unit_id, **values)
     return known.version + 1
+
+
+def _add_query(
+    transaction: Transaction,
+    query: NewQuery,
+    unit_id: str,
+    result_key: str,
+    cursors: Cursors | None,
+) -> QueryRow:
+    row = QueryRow(
+        name=query.name.lower(),
+        spelled=query.name,
+        definition=query.definition,
+        digest=query.digest,
+        unit_id=unit_id,
+        state="running",
+        start_at=query.start_at,
+        end_at=query.end_at,
+        columns=query.columns,
+        sink=query.sink,
+        error="",
+        accepted_at=transaction.now,
+        lifetime=query.lifetime,
+        result_key=result_key,
+    )
+    transaction.connection.execute(_ADD_QUERY, vars(row))
+    transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
+    move_cursors(transaction, cursors or {})
+    if query.noted is not None:
+        keep_event(transaction, "query placed", row.name, query.noted)
+    return row
+
+
+def _accept_part(transaction: Transaction, part: NewPart) -> None:
+    """Have another unit join a part of what a new one needs."""
+    _check_free(transaction, part.query.name)
+    joined = _join(transaction, part.unit_id, part.definition, part.version, None)
+    result_key = _result_key(transaction, part.query, part.unit_id, joined)
+    _add_query(transaction, part.query, part.unit_id, result_key, part.cursors)
 
 
 def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:
@@ -458,6 +519,14 @@ def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> 
         raise Overtaken(f"unit {unit_id} has told {instant} already")
 
 
+def _leave(transaction: Transaction, query: QueryRow) -> None:
+    """Note that a query is none of its unit's any more; an equal one that runs needs all that it did."""
+    same = {"unit_id": query.unit_id, "digest": query.digest}
+    equal = rows(transaction.connection, QueryRow, _OF_DIGEST, same)
+    stays = any(one.state not in ("finished", "dropped") for one in equal)
+    change_members(transaction, query.unit_id, **({} if stays else {"definition": VOID}))
+
+
 def change_members(transaction: Transaction, unit_id: str, **values: Any) -> None:
     """Note that the queries of a unit are others now, and what else is."""
     change = sa.update(_U).where(_U.c.id == unit_id)
@@ -494,7 +563,7 @@ def _drop_part(transaction: Transaction, unit_id: str) -> None:
         return
     transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
     transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
-    change_members(transaction, found)
+    change_members(transaction, found, definition=VOID)
 
 
 def _needed(transaction: Transaction, unit_id: str) -> bool:

@@ -136,7 +136,8 @@ class StreamRow:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A declared table and the version of its content."""
+    """A declared table and the version of its content: it changes when a step finds other files than
+    the step before, by their names, sizes and times of change."""
 
     name: str
     spelled: str
@@ -159,7 +160,11 @@ class NewUnit:
 
 @dataclass(frozen=True)
 class UnitRow:
-    """A unit, with the error and the backoff of its last failure."""
+    """A unit, with the error and the backoff of its last failure.
+
+    `definition` is the operator that it runs, as text; empty if queries have left it since that was
+    written, and nobody has asked for it yet (`Sharing.defined` makes it).
+    """
 
     id: str
     digest: str
@@ -189,6 +194,17 @@ class NewQuery:
     lifetime: int | None = None
     noted: Json = None
     equal_to: str | None = None
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """What a new unit asks of another, as a query of that one, which has the version that was seen."""
+
+    query: NewQuery
+    unit_id: str
+    version: int
+    definition: str | None
+    cursors: Cursors
 
 
 @dataclass(frozen=True)

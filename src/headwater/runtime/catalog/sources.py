@@ -126,7 +126,8 @@ class Sources(Store):
         return self._row(TableRow, sa.select(schema.tables).where(same))
 
     def refresh_table(self, name: str, fingerprint: str) -> int:
-        """The version of a table whose content has this fingerprint: a new one if it differs.
+        """The version of a table whose content has this fingerprint: a new one if it differs from what
+        was read last.
 
         Raises CatalogError if there is no such table.
         """
@@ -140,7 +141,7 @@ class Sources(Store):
                 .where(table.c.name == name.lower())
                 .values(
                     version=sa.case(
-                        (table.c.fingerprint == fingerprint, table.c.version),
+                        (table.c.fingerprint.in_(["", fingerprint]), table.c.version),
                         else_=table.c.version + 1,
                     ),
                     fingerprint=fingerprint,

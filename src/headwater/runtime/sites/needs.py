@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from zlib import crc32
 
 from headwater.algebra.nodes import Query
 from headwater.cost.operators import DEFAULTS, CostTable, OperatorCost
@@ -42,6 +43,18 @@ class Need:
             (unit_id, "estimated_bytes"): self.rate,
         }
 
+    def of_operator(
+        self, unit_id: str, definition: str, values: Mapping[str, Statistic]
+    ) -> dict[tuple[str, str], float]:
+        """The same, and that it was estimated for an operator; of which the unit has made no step
+        yet, however many of others."""
+        steps = values["steps"].value if "steps" in values else 0.0
+        return {
+            **self.statistics(unit_id),
+            (unit_id, "estimated_for"): _mark(definition),
+            (unit_id, "estimated_steps"): steps,
+        }
+
 
 def estimate(rates: Mapping[str, float], query: Query) -> Need:
     """What a query takes as a unit of its own, when streams have these rates.
@@ -63,6 +76,16 @@ def estimate(rates: Mapping[str, float], query: Query) -> Need:
     return Need(step + load.cpu.used, load.memory.used, problem.streams[-1].rate)
 
 
+def is_current(values: Mapping[str, Statistic], definition: str) -> bool:
+    """Whether what was estimated, and is measured, of a unit is of the operator that it runs now. A unit
+    that has lost a query, or got one, runs another."""
+    return "estimated_for" in values and values["estimated_for"].value == _mark(definition)
+
+
+def _mark(definition: str) -> float:
+    return float(crc32(definition.encode()))
+
+
 def estimated(values: Mapping[str, Statistic]) -> Need:
     """What was estimated of a unit; nothing if it came before there were sites."""
     names = ("estimated_cpu", "estimated_memory", "estimated_bytes")
@@ -74,7 +97,8 @@ def measured(values: Mapping[str, Statistic], rows: float) -> Need | None:
     took; None before it made a few."""
     known = {name: found.value for name, found in values.items()}
     step = expected(known)
-    if step is None or known.get("steps", 0.0) < MEASURED_AFTER or not known["step_rows_in"]:
+    steps = known.get("steps", 0.0) - known.get("estimated_steps", 0.0)
+    if step is None or steps < MEASURED_AFTER or not known["step_rows_in"]:
         return None
     return Need(
         step.fixed + step.per_row * rows,

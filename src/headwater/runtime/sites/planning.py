@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
+from threading import Lock
 
-from headwater.algebra.nodes import Query as Asked
 from headwater.errors import PlanError, Refused
 from headwater.network.model import Network
 from headwater.network.sites import Deployment
@@ -52,9 +52,17 @@ from headwater.runtime.catalog import (
 from headwater.runtime.claims import this_process
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import stopped_for_good
+from headwater.runtime.sharing import Sharing
 from headwater.runtime.sites.deployment import held_as, present
 from headwater.runtime.sites.invariants import broken
-from headwater.runtime.sites.needs import Need, estimate, estimated, measured, rates_of
+from headwater.runtime.sites.needs import (
+    Need,
+    estimate,
+    estimated,
+    is_current,
+    measured,
+    rates_of,
+)
 
 PLANNING_SECONDS = 60.0
 SECONDS = 1.0
@@ -71,11 +79,13 @@ LEAST_GAIN = 0.01
 
 @dataclass(frozen=True)
 class Wanted:
-    """A unit to be placed: its id, the logs that it reads, and what it takes."""
+    """A unit to be placed: its id, the logs that it reads, and what it takes; that is `noted` if it was
+    estimated anew, as its operator is another."""
 
     id: str
     inputs: tuple[str, ...]
     need: Need
+    noted: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -199,12 +209,19 @@ class Room:
         statistics = self.catalog.all_statistics()
         rates = rates_of(self.catalog, self.definitions, self.deployment)
         by_log = {stream_log(name): rate for name, rate in rates.items()}
+        sharing = Sharing(self.definitions)
         found = []
         for row in self.running():
             values = statistics.get(row.id, {})
             rows = sum(by_log.get(log, 0.0) for log in row.inputs)
-            need = measured(values, rows) or estimated(values)
-            found.append(Wanted(row.id, row.inputs, need))
+            unit = sharing.defined(self.catalog, row)
+            if is_current(values, unit.definition):
+                need = measured(values, rows) or estimated(values)
+                found.append(Wanted(row.id, row.inputs, need))
+            else:
+                need = estimate(rates, self.definitions.query(unit.definition))
+                noted = need.of_operator(row.id, unit.definition, values)
+                found.append(Wanted(row.id, row.inputs, need, noted))
         return found
 
     def _base_streams(
@@ -232,9 +249,9 @@ class Room:
 
     # ---- new units
 
-    def admit(self, name: str, unit: NewUnit, query: Asked) -> None:
+    def admit(self, name: str, unit: NewUnit) -> None:
         """Find a site for a new unit and assign it; raises Refused, saying what is short."""
-        need = estimate(rates_of(self.catalog, self.definitions, self.deployment), query)
+        need = self._estimate(unit.definition)
         new = Wanted(unit.id, unit.inputs, need)
         with planning(self.catalog) as lease:
             there = self.there()
@@ -244,12 +261,12 @@ class Room:
             planned = self.assignment(system, ledger.plan())
             after = self._completed(there, planned, [new])
             self._check_room(name, self.system(there, [new], now=after), ledger)
-            self._assign(lease, after, new.need.statistics(unit.id))
+            self._assign(lease, after, need.of_operator(unit.id, unit.definition, {}))
 
-    def widen(self, name: str, unit_id: str, query: Asked) -> None:
+    def widen(self, name: str, unit_id: str, definition: str) -> None:
         """Let a unit do more for a query that joins it, where it runs or, if that is full, elsewhere;
         raises Refused if that fits nowhere."""
-        need = estimate(rates_of(self.catalog, self.definitions, self.deployment), query)
+        need = self._estimate(definition)
         changed = {unit_id: need}
         with planning(self.catalog) as lease:
             there = self.there()
@@ -262,7 +279,12 @@ class Room:
             planned = self.assignment(system, ledger.plan())
             after = self._completed(there, planned, changed=changed)
             self._check_room(name, self.system(there, changed=changed, now=after), ledger)
-            self._assign(lease, after, need.statistics(unit_id))
+            values = self.catalog.statistics(unit_id)
+            self._assign(lease, after, need.of_operator(unit_id, definition, values))
+
+    def _estimate(self, definition: str) -> Need:
+        rates = rates_of(self.catalog, self.definitions, self.deployment)
+        return estimate(rates, self.definitions.query(definition))
 
     def _decide(self, name: str, system: System, ledger: Ledger, unit: Wanted) -> None:
         (decision,) = Ladder()(ledger, [system.number(unit.id)], Budget(SECONDS))
@@ -283,8 +305,9 @@ class Room:
     def _assign(
         self, lease: Lease, assignment: Assignment, statistics: Mapping[tuple[str, str], float]
     ) -> None:
+        noted = {key: value for unit in self._units() for key, value in unit.noted.items()}
         copies = self._copies(assignment)
-        self.catalog.assign(assignment, copies, lease, dict(statistics))
+        self.catalog.assign(assignment, copies, lease, noted | dict(statistics))
 
     def assignment(self, system: System, plan: Plan) -> Assignment:
         """What a plan says that sites have to do."""
@@ -412,6 +435,8 @@ class Room:
         statistics = self.catalog.all_statistics()
         found: list[tuple[float, str, Need]] = []
         for unit in self._units():
+            if unit.noted:
+                continue
             assumed = estimated(statistics.get(unit.id, {})).cpu
             apart = abs(unit.need.cpu - assumed) / assumed if assumed > 0 else 0.0
             if apart > THRESHOLD:
@@ -453,9 +478,19 @@ def _without(network: Network, there: Collection[str]) -> Network:
     return Network(tuple(network.sites[n] for n in kept), tuple(links))
 
 
+_threads = Lock()
+"""A lease is a process's, so threads of one would take it from each other."""
+
+
 @contextmanager
 def planning(catalog: Catalog) -> Iterator[Lease]:
     """Be the only one that plans."""
+    with _threads, _leased(catalog) as lease:
+        yield lease
+
+
+@contextmanager
+def _leased(catalog: Catalog) -> Iterator[Lease]:
     begun = time.monotonic()
     while (lease := catalog.acquire("plan", this_process(), PLANNING_SECONDS)) is None:
         if time.monotonic() - begun > 2 * PLANNING_SECONDS:

@@ -17,8 +17,16 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.rates import decayed
+from headwater.runtime.sharing import Sharing
 from headwater.runtime.sites.deployment import deployed, present
-from headwater.runtime.sites.needs import Need, estimated, measured, rates_of
+from headwater.runtime.sites.needs import (
+    Need,
+    estimate,
+    estimated,
+    is_current,
+    measured,
+    rates_of,
+)
 from headwater.runtime.sites.planning import Room
 
 
@@ -72,13 +80,19 @@ def place_of(catalog: Catalog, definitions: Definitions, unit: UnitRow) -> Place
     logs = [log for log in unit.inputs if is_log(log)]
     site = now.owners.get(unit_log(unit.id))
     origins = {log: now.routes.get((log, site or "")) for log in logs}
+    defined = Sharing(definitions).defined(catalog, unit)
+    if not is_current(values, defined.definition):  # what was measured was another operator
+        assumed, taken = estimate(rates, definitions.query(defined.definition)), None
+    else:
+        rows = sum(rates.get(log.partition(":")[2], 0.0) for log in logs)
+        assumed, taken = estimated(values), measured(values, rows)
     return Place(
         site,
         tuple(
             f"{log} from {at}" if at else f"{log}, which is there" for log, at in origins.items()
         ),
-        estimated(values),
-        measured(values, sum(rates.get(log.partition(":")[2], 0.0) for log in logs)),
+        assumed,
+        taken,
     )
 
 

@@ -18,7 +18,7 @@ from headwater.runtime.connectors import (
 )
 from headwater.runtime.paths import check_paths
 from headwater.runtime.sources.base import MALFORMED, WHY, Batch, Position, Source
-from headwater.runtime.sources.files import Files, list_files, read_table
+from headwater.runtime.sources.files import Files, list_files, read_table, table_fingerprint
 from headwater.runtime.sources.kafka import Kafka
 from headwater.runtime.sources.rate import Rate
 from headwater.runtime.sources.replay import Replay
@@ -35,6 +35,7 @@ __all__ = [
     "check_files",
     "open_source",
     "read_table",
+    "table_fingerprint",
 ]
 
 

@@ -7,7 +7,9 @@ import functools
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import pyarrow as pa
@@ -277,6 +279,17 @@ def _parquet_type(type_: Type, there: str) -> str:
 
 
 READERS = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+
+
+def table_fingerprint(source: Connector) -> str:
+    """What tells one content of a stored table from another: the names of its files, with their sizes
+    and when they were changed last."""
+    found = []
+    for name in list_files(file_options(source).path):
+        with suppress(FileNotFoundError):  # removed meanwhile: reading the table will say so
+            status = Path(name).stat()
+            found.append(f"{name} {status.st_size} {status.st_mtime_ns}")
+    return blake2b("\n".join(sorted(found)).encode(), digest_size=16).hexdigest()
 
 
 def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFrame:
