@@ -21,6 +21,7 @@ CREATE QUERY five AS SELECT b.price FROM bids [RANGE 2 MIN] b, asks [NOW] a
 CREATE QUERY fifty AS SELECT b.price FROM bids [RANGE 2 MIN] b, asks [NOW] a
   WHERE b.item = a.item AND 50 < b.price;
 CREATE QUERY total AS SELECT SUM(price) AS sum FROM bids [RANGE 1 MIN SLIDE 1 MIN];
+CREATE QUERY latest AS SELECT item FROM bids [ROWS 3];
 """
 
 
@@ -75,9 +76,15 @@ def test_the_first_query_has_a_part_of_what_its_operator_became(run: Run, state:
 
 
 def test_a_query_that_shares_with_equals_alone(run: Run, state: Path) -> None:
-    lines = run("explain", "total", "--state", state).out.splitlines()
+    lines = run("explain", "latest", "--state", state).out.splitlines()
     assert lines[0].endswith("which serves no other")
     assert not any("operator" in line for line in lines)
+
+
+def test_a_grouped_query(run: Run, state: Path) -> None:
+    lines = run("explain", "total", "--state", state).out.splitlines()
+    assert "  operator  reads bids [RANGE 1 MINUTE SLIDE 1 MINUTE]" in lines
+    assert "            tells sum(bids.price)" in lines
 
 
 def test_python_says_the_same(run: Run, state: Path) -> None:
