@@ -87,7 +87,7 @@ def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) 
     for query in found.queries:
         _restart(catalog, definitions, query, found.until)
     catalog.release(lease)
-    restarted = f"; {_listed(found.queries)} begin again there" if found.queries else ""
+    restarted = f"; started again there: {_listed(found.queries)}" if found.queries else ""
     return (
         f"stream {found.stream.spelled} rewound to {shown}: "
         f"{rows:,} tuple{'' if rows == 1 else 's'} went to its rejects{restarted}"

@@ -1,6 +1,6 @@
 """Warnings when an unusual share of what comes to a stream is late or refused.
 
-What came of late is counted with weights that fade within a minute, in the statistics of the stream's log, so
+Recent tuples are counted with weights that fade within a minute, in the statistics of the stream's log, so
 that all processes that take in a stream count together. A warning is raised once, and again only
 after the share has been below half of its limit.
 """
@@ -35,7 +35,7 @@ class Alarm:
 def recent(
     known: Mapping[str, Statistic], rows: int, refused: Rejects, now: float
 ) -> dict[str, float]:
-    """What came to a stream of late, was late and was refused, with a batch that comes now."""
+    """The counts of recent tuples, of late and of refused ones, with a batch that comes now."""
     come = {
         ROWS: rows + refused.late + refused.malformed,
         LATE: refused.late,
@@ -71,9 +71,9 @@ def share_alarms(
 
 def _alarm(kind: str, word: str, share: float, limit: float, refused: Rejects) -> Alarm:
     reasons = [why for why, _ in refused.records if (why == "late") == (word == "late")]
-    last = f"; the last was refused because: {reasons[-1]}" if reasons and word != "late" else ""
+    last = f"; the last reason: {reasons[-1]}" if reasons and word != "late" else ""
     detail: dict[str, Json] = {"share": round(share, 4), "limit": limit}
     if last:
         detail["reason"] = reasons[-1]
-    sentence = f"{share:.0%} of what came of late was {word} (more than {limit:.0%}){last}"
+    sentence = f"{share:.0%} of recent tuples were {word}, more than {limit:.0%}{last}"
     return Alarm(kind, detail, sentence)

@@ -58,4 +58,4 @@ def _beyond(length: int | None, where: str, clock: str) -> str:
     if length is None:
         return ""
     clause = where.split()[0].upper()
-    return f"more than {duration(length)} {where} the clock, {clock} (declared by {clause})"
+    return f"more than {duration(length)} {where} the clock, {clock}; see {clause} of CREATE STREAM"
