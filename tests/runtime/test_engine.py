@@ -117,7 +117,7 @@ def test_a_table_has_another_version_when_its_files_are_others(spark: Any, tmp_p
         said = []
         for at, label in enumerate(("old", "old", "new")):
             file.write_text(f"k,label\n1,{label}\n") if label == "new" else None
-            headwater.push("s", [(1, at * 1_000_000)])
+            headwater.push("s", [(1, at * 1_000_000)], timestamp_unit="us")
             settle(headwater)
             (table,) = headwater.catalog.tables()
             said.append((table.version, headwater.query("q").placement()["tables"]))
