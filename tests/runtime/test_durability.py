@@ -81,7 +81,7 @@ def test_segments_are_durable_before_their_commit(
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(TEXT)
         for moment in range(4):
-            push = partial(headwater.push, "s", [(moment, moment)])
+            push = partial(headwater.push, "s", [(moment, moment)], timestamp_unit="us")
             lost = lost_at_commits(headwater, disk, push)
             assert not lost
         (stream,) = headwater.catalog.streams()
