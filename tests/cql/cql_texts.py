@@ -221,11 +221,12 @@ class Writer:
                 return f"({self.number(sources, deeper)}) {self.pick('', 'NOT')} BETWEEN {low} AND {high}"
             case 8:
                 how = self.pick("LIKE", "NOT LIKE", "RLIKE", "NOT RLIKE")
-                return f"({self.text(sources, deeper)}) {how} ({self.text(sources, 0)})"
+                pattern = self.pick("a", "a%", "_b", "%", "^a.")
+                return f"({self.text(sources, deeper)}) {how} '{pattern}'"
             case 9:
                 return f"({self.truth(sources, deeper)}) IS {self.pick('', 'NOT')} {self.pick('TRUE', 'FALSE')}"
             case 10:
-                call = self.pick("startswith", "endswith", "contains", "rlike")
+                call = self.pick("startswith", "endswith", "contains")
                 return f"{call}({self.text(sources, deeper)}, {self.text(sources, 0)})"
             case _:
                 a, b = self.number(sources, deeper), self.number(sources, deeper)

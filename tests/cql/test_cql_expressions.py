@@ -257,7 +257,7 @@ WRITTEN = [
     (call("not", call("and", P, Q)), "NOT (t.p AND t.q)"),
     (call("not", call("=", I, J)), "NOT t.i = t.j"),
     (call("not", call("in", I, literal(1))), "t.i NOT IN (1)"),
-    (call("not", call("like", S, U)), "t.s NOT LIKE t.u"),
+    (call("not", call("like", S, literal("u%"))), "t.s NOT LIKE 'u%'"),
     (call("not", call("is_null", call("+", I, J))), "t.i + t.j IS NOT NULL"),
     (call("=", call("=", I, J), P), "(t.i = t.j) = t.p"),
     (call("is_null", call("=", I, J)), "(t.i = t.j) IS NULL"),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.expressions import Call, Expr, Literal
+from headwater.algebra.lengths import MAX_TEXT, exact_length
+from headwater.algebra.patterns import format_tokens, like_parts, regex
 from headwater.algebra.times import parse_date, parse_timestamp
 from headwater.algebra.types import (
     BIGINT,
@@ -286,6 +288,54 @@ def _date_trunc(name: str, args: Sequence[Expr]) -> Type:
     return TIMESTAMP
 
 
+def _constant_text(name: str, what: str, arg: Expr) -> str | None:
+    """The text of a pattern, None for NULL; a pattern that comes with the data could stop all."""
+    if isinstance(arg, Literal) and (isinstance(arg.value, str) or arg.value is None):
+        return arg.value
+    raise AlgebraError(
+        f"{name}: the {what} is a constant text; for a text from a column use contains, startswith,"
+        " endswith or ="
+    )
+
+
+def _pattern(read: Callable[[str], object]) -> Rule:
+    """A rule for a text and a pattern, which has to be readable."""
+
+    def rule(name: str, args: Sequence[Expr]) -> Type:
+        _two_texts(name, args)
+        pattern = _constant_text(name.upper(), "pattern", args[1])
+        if pattern is not None:
+            read(pattern)
+        return BOOLEAN
+
+    return rule
+
+
+def _date_format(name: str, args: Sequence[Expr]) -> Type:
+    result = _signature(TIMESTAMP, STRING, result=STRING)(name, args)
+    if not isinstance(args[1], Literal):
+        raise AlgebraError("date_format: the format is a constant text, like 'yyyy-MM-dd'")
+    if isinstance(args[1].value, str):
+        list(format_tokens(args[1].value))
+    return result
+
+
+def _short(rule: Rule) -> Rule:
+    """The rule, and that the text is not known to become too long."""
+
+    def checked(name: str, args: Sequence[Expr]) -> Type:
+        result = rule(name, args)
+        length = exact_length(name, tuple(args))
+        if length is not None and length > MAX_TEXT:
+            raise AlgebraError(
+                f"{name} would make a text of {length:,} characters;"
+                f" a text has at most {MAX_TEXT:,}, and is NULL beyond"
+            )
+        return result
+
+    return checked
+
+
 _number = _takes("a number", _numeric)
 _real = _takes("numbers", _numeric, DOUBLE)
 _text = _takes("STRING", _exactly(STRING), STRING)
@@ -321,25 +371,27 @@ _TABLE: list[tuple[str, int, int | None, Rule]] = [
         for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap")
     ),
     ("length", 1, 1, _takes("STRING", _exactly(STRING), INT)),
-    ("concat", 1, None, _text),
+    ("concat", 1, None, _short(_text)),
     ("replace", 3, 3, _text),
     ("translate", 3, 3, _text),
     ("substring", 2, 3, _signature(STRING, INT, INT, result=STRING)),
     ("left", 2, 2, _signature(STRING, INT, result=STRING)),
     ("right", 2, 2, _signature(STRING, INT, result=STRING)),
-    ("repeat", 2, 2, _signature(STRING, INT, result=STRING)),
-    ("lpad", 3, 3, _signature(STRING, INT, STRING, result=STRING)),
-    ("rpad", 3, 3, _signature(STRING, INT, STRING, result=STRING)),
+    ("repeat", 2, 2, _short(_signature(STRING, INT, result=STRING))),
+    ("lpad", 3, 3, _short(_signature(STRING, INT, STRING, result=STRING))),
+    ("rpad", 3, 3, _short(_signature(STRING, INT, STRING, result=STRING))),
     ("split_part", 3, 3, _signature(STRING, STRING, INT, result=STRING)),
     ("instr", 2, 2, _takes("STRING", _exactly(STRING), INT)),
-    *((name, 2, 2, _two_texts) for name in ("like", "startswith", "endswith", "contains", "rlike")),
+    *((name, 2, 2, _two_texts) for name in ("startswith", "endswith", "contains")),
+    ("like", 2, 2, _pattern(like_parts)),
+    ("rlike", 2, 2, _pattern(regex)),
     *(
         (n, 1, 1, _part_of_time)
         for n in ("year", "quarter", "month", "day", "dayofweek", "dayofyear")
     ),
     *((n, 1, 1, _signature(TIMESTAMP, result=INT)) for n in ("hour", "minute", "second")),
     ("date_trunc", 2, 2, _date_trunc),
-    ("date_format", 2, 2, _signature(TIMESTAMP, STRING, result=STRING)),
+    ("date_format", 2, 2, _date_format),
     *(
         (n, 1, 1, _signature(TIMESTAMP, result=BIGINT))
         for n in ("unix_seconds", "unix_millis", "unix_micros")

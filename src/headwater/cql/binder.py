@@ -47,12 +47,14 @@ from headwater.cql.joins import (
 from headwater.cql.names import Scope
 from headwater.cql.outputs import NOTHING, grouped, named, numbered, read_outputs
 from headwater.cql.refusals import Node, Place, name_of, operands
+from headwater.cql.sizes import largest
 from headwater.cql.syntax import Bracket, Syntax
 from headwater.errors import CqlError, nearest
 
 MAX_BLOCKS = 300
 MAX_BLOCK_DEPTH = 30
 MAX_RELATIONS = 64
+MAX_PARTS = 5_000
 
 
 class UnknownName(CqlError):
@@ -69,6 +71,7 @@ def bind(syntax: Syntax, names: Namespace) -> Query:
     queries = _Queries(syntax, names)
     root = queries.query(syntax.tree, _Around())
     queries.check_unused()
+    queries.check_size(root)
     return Query(syntax.output or default_output(root), root)
 
 
@@ -130,6 +133,17 @@ class _Queries:
         for end, bracket in self.windows.items():
             if end not in self.used_windows:
                 raise self.at(bracket.token, "a window stands after a stream in FROM")
+
+    def check_size(self, root: Relation) -> None:
+        size = largest(root)
+        if size > MAX_PARTS:
+            raise CqlError(
+                f"an expression of {size:,} parts, once the queries inside are put in",
+                self.place.text,
+                self.place.start,
+                1,
+                f"at most {MAX_PARTS:,} parts; name a column of an inner query less often",
+            )
 
     # ---- queries
 

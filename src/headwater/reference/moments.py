@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from headwater.algebra.expressions import Call, Literal
-from headwater.algebra.types import BIGINT, DATE, TIMESTAMP, Value
-from headwater.errors import EvaluationError, nearest
+from headwater.algebra.patterns import format_tokens
+from headwater.algebra.types import DATE, TIMESTAMP, Type, Value
 from headwater.reference.casts import caster
 from headwater.reference.values import (
     DAY,
@@ -16,6 +15,7 @@ from headwater.reference.values import (
     Maker,
     civil,
     days_of,
+    limits,
     plain,
     within,
     year_text,
@@ -38,7 +38,7 @@ def _of_clock(part: Callable[[int], int]) -> Maker:
 
     def make(call: Call) -> Function:
         if call.args[0].type == DATE:
-            return lambda days: part(0)
+            return lambda days: None if within(days * DAY, TIMESTAMP) is None else part(0)
         return lambda micros: part(micros % DAY)
 
     return make
@@ -49,7 +49,7 @@ def _of_time(part: Callable[[int], int]) -> Maker:
 
     def make(call: Call) -> Function:
         if call.args[0].type == DATE:
-            return lambda days: within(part(days * DAY), BIGINT)
+            return lambda days: None if within(days * DAY, TIMESTAMP) is None else part(days * DAY)
         return part
 
     return make
@@ -80,13 +80,23 @@ _CLOCK_TRUNCATION = {
 }
 
 
+def _as_time(type_: Type) -> Callable[[int], int | None]:
+    """From a DATE or TIMESTAMP to microseconds; None for a day that is too far for these."""
+    convert: Any = caster(type_, TIMESTAMP)
+    return convert or (lambda micros: micros)
+
+
+FIRST_TRUNCATED = limits(TIMESTAMP)[0] + 367 * DAY
+"""Times before this, of the first year that there is, have no start of their year."""
+
+
 def _date_trunc(call: Call) -> Function:
     unit = str(call.args[0].value).lower()  # type: ignore[union-attr]
-    convert = caster(call.args[1].type, TIMESTAMP) or (lambda micros: micros)
+    to_time = _as_time(call.args[1].type)
 
     def truncated(_: str, time: int) -> Value:
-        micros: Any = convert(time)
-        if micros is None:
+        micros = to_time(time)
+        if micros is None or micros < FIRST_TRUNCATED:
             return None
         if unit in _CLOCK_TRUNCATION:
             return within(micros - micros % _CLOCK_TRUNCATION[unit], TIMESTAMP)
@@ -95,50 +105,64 @@ def _date_trunc(call: Call) -> Function:
     return truncated
 
 
+_MONTHS = "January February March April May June July August September October November December"
+_MONTH_NAMES = _MONTHS.split()
+_DAY_NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def _month(micros: int) -> int:
+    return civil(micros // DAY)[1]
+
+
+def _hour(micros: int) -> int:
+    return micros % DAY // 3_600_000_000
+
+
+def _weekday(micros: int) -> str:
+    return _DAY_NAMES[(micros // DAY + 3) % 7]
+
+
 _FORMAT_PARTS: dict[str, Callable[[int], str]] = {
     "yyyy": lambda micros: year_text(civil(micros // DAY)[0]),
-    "MM": lambda micros: f"{civil(micros // DAY)[1]:02d}",
+    "MM": lambda micros: f"{_month(micros):02d}",
+    "M": lambda micros: f"{_month(micros)}",
+    "MMM": lambda micros: _MONTH_NAMES[_month(micros) - 1][:3],
+    "MMMM": lambda micros: _MONTH_NAMES[_month(micros) - 1],
     "dd": lambda micros: f"{civil(micros // DAY)[2]:02d}",
-    "HH": lambda micros: f"{micros % DAY // 3_600_000_000:02d}",
+    "d": lambda micros: f"{civil(micros // DAY)[2]}",
+    "EEE": lambda micros: _weekday(micros)[:3],
+    "EEEE": _weekday,
+    "HH": lambda micros: f"{_hour(micros):02d}",
+    "H": lambda micros: f"{_hour(micros)}",
+    "hh": lambda micros: f"{(_hour(micros) + 11) % 12 + 1:02d}",
+    "h": lambda micros: f"{(_hour(micros) + 11) % 12 + 1}",
+    "a": lambda micros: "AM" if _hour(micros) < 12 else "PM",
     "mm": lambda micros: f"{micros // 60_000_000 % 60:02d}",
+    "m": lambda micros: f"{micros // 60_000_000 % 60}",
     "ss": lambda micros: f"{micros // 1_000_000 % 60:02d}",
-    "SSS": lambda micros: f"{micros // 1_000 % 1_000:03d}",
+    "s": lambda micros: f"{micros // 1_000_000 % 60}",
 }
-_FORMAT_TOKEN = re.compile(r"([A-Za-z])\1*|'(?:[^']|'')*'|[^A-Za-z'\[\]#{}]+")
 
 
-def _format_part(token: str, pattern: str) -> Callable[[int], str]:
-    if token in _FORMAT_PARTS:
-        return _FORMAT_PARTS[token]
-    if token[0].isascii() and token[0].isalpha():
-        raise EvaluationError(
-            f"date_format: {token} in {pattern!r} is not known here; {nearest(token, _FORMAT_PARTS)}"
-        )
-    text = "'" if token == "''" else token
-    if token.startswith("'") and len(token) > 2:
-        text = token[1:-1].replace("''", "'")
-    return lambda micros: text
+def _format_part(token: str, is_part: bool) -> Callable[[int], str]:
+    if not is_part:
+        return lambda micros: token
+    if token[0] == "S":
+        return lambda micros: f"{micros % 1_000_000:06d}"[: len(token)]
+    return _FORMAT_PARTS[token]
 
 
 def _date_format(call: Call) -> Function:
     pattern = call.args[1]
-    if not (isinstance(pattern, Literal) and isinstance(pattern.value, str)):
-        raise EvaluationError("date_format: the pattern must be a constant here")
-    parts = [_format_part(token, pattern.value) for token in _format_tokens(pattern.value)]
-    scale = DAY if call.args[0].type == DATE else 1
-    return lambda time, _: "".join(part(time * scale) for part in parts)
+    assert isinstance(pattern, Literal)
+    parts = [_format_part(*token) for token in format_tokens(str(pattern.value))]
+    to_time = _as_time(call.args[0].type)
 
+    def formatted(time: int, _: str) -> Value:
+        micros = to_time(time)
+        return None if micros is None else "".join(part(micros) for part in parts)
 
-def _format_tokens(pattern: str) -> Iterator[str]:
-    place = 0
-    while place < len(pattern):
-        token = _FORMAT_TOKEN.match(pattern, place)
-        if token is None:
-            raise EvaluationError(
-                f"date_format: {pattern[place:]!r} in {pattern!r} is not known here"
-            )
-        yield token.group()
-        place = token.end()
+    return formatted
 
 
 MOMENTS: dict[str, Maker] = {

@@ -1,14 +1,14 @@
-"""The functions of texts. Positions count characters from 1."""
+"""The functions of texts. Positions count characters from 1; what would be too long is NULL."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
-from headwater.algebra.expressions import Call, Literal
+from headwater.algebra.expressions import Call
+from headwater.algebra.lengths import MAX_TEXT
+from headwater.algebra.patterns import like_regex, regex
 from headwater.algebra.types import INT, Value
-from headwater.errors import EvaluationError
 from headwater.reference.values import Function, Maker, plain, within
 
 
@@ -30,11 +30,15 @@ def _pad(text: str, length: int, pad: str) -> str:
     return (pad * (missing // len(pad) + 1))[:missing]
 
 
-def _lpad(text: str, length: int, pad: str) -> str:
+def _lpad(text: str, length: int, pad: str) -> str | None:
+    if length > MAX_TEXT:
+        return None
     return _pad(text, length, pad) + text[: max(length, 0)]
 
 
-def _rpad(text: str, length: int, pad: str) -> str:
+def _rpad(text: str, length: int, pad: str) -> str | None:
+    if length > MAX_TEXT:
+        return None
     return text[: max(length, 0)] + _pad(text, length, pad)
 
 
@@ -69,45 +73,27 @@ def _counted(function: Function) -> Maker:
     return make
 
 
-@lru_cache(maxsize=1024)
-def _like_pattern(pattern: str) -> re.Pattern[str] | None:
-    parts = []
-    letters = iter(pattern)
-    for letter in letters:
-        if letter == "\\":
-            escaped = next(letters, "")
-            if not escaped or escaped not in "_%\\":
-                return None
-            parts.append(re.escape(escaped))
-        else:
-            parts.append({"_": ".", "%": ".*"}.get(letter) or re.escape(letter))
-    return re.compile("".join(parts), re.DOTALL)
+def _like(text: str, pattern: str) -> bool:
+    return re.match(like_regex(pattern), text) is not None
 
 
-def _like(text: str, pattern: str) -> bool | None:
-    compiled = _like_pattern(pattern)
-    return None if compiled is None else compiled.fullmatch(text) is not None
+def _rlike(text: str, pattern: str) -> bool:
+    return regex(pattern).search(text) is not None
 
 
-@lru_cache(maxsize=1024)
-def _regex(pattern: str) -> re.Pattern[str] | None:
-    """Java's named groups are spelled otherwise; \\d, \\w and \\s are ASCII there."""
-    try:
-        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), re.ASCII)
-    except re.error:
-        return None
+def _short(text: str) -> str | None:
+    return text if len(text) <= MAX_TEXT else None
 
 
-def _rlike(call: Call) -> Function:
-    pattern = call.args[1]
-    if isinstance(pattern, Literal) and _regex(str(pattern.value)) is None:
-        raise EvaluationError(f"rlike: {pattern.value!r} is not a regular expression known here")
+def _replace(text: str, old: str, new: str) -> str | None:
+    if not old:
+        return text
+    length = len(text) + text.count(old) * (len(new) - len(old))
+    return text.replace(old, new) if length <= MAX_TEXT else None
 
-    def found(text: str, regex: str) -> Value:
-        compiled = _regex(regex)
-        return None if compiled is None else compiled.search(text) is not None
 
-    return found
+def _repeat(text: str, count: int) -> str | None:
+    return text * count if len(text) * count <= MAX_TEXT else None
 
 
 TEXTS: dict[str, Maker] = {
@@ -119,19 +105,19 @@ TEXTS: dict[str, Maker] = {
     "reverse": plain(lambda text: text[::-1]),
     "initcap": plain(_title),
     "length": plain(len),
-    "concat": plain(lambda *texts: "".join(texts)),
-    "replace": plain(lambda text, old, new: text.replace(old, new) if old else text),
+    "concat": plain(lambda *texts: _short("".join(texts))),
+    "replace": plain(_replace),
     "translate": plain(_translate),
     "substring": _counted(_substring),
     "left": _counted(lambda text, count: text[: max(count, 0)]),
     "right": _counted(lambda text, count: text[-count:] if count > 0 else ""),
-    "repeat": _counted(lambda text, count: text * count),
+    "repeat": _counted(_repeat),
     "lpad": _counted(_lpad),
     "rpad": _counted(_rpad),
     "split_part": _counted(_split_part),
     "instr": plain(lambda text, part: text.find(part) + 1),
     "like": plain(_like),
-    "rlike": _rlike,
+    "rlike": plain(_rlike),
     "startswith": plain(str.startswith),
     "endswith": plain(str.endswith),
     "contains": plain(lambda text, part: part in text),

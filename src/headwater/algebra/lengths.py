@@ -1,0 +1,73 @@
+"""How long a text can become.
+
+A function whose result would be longer than `MAX_TEXT` characters gives NULL: that is part of what
+it means, in the reference evaluator as on Spark, so that no query can fill the memory of all. Where
+the length is known from constants alone, the query is refused when it is submitted.
+"""
+
+from __future__ import annotations
+
+from headwater.algebra.expressions import Call, Expr, Literal
+from headwater.algebra.types import STRING
+
+MAX_TEXT = 1_000_000
+"""Characters in a text that a function makes."""
+_OF_A_VALUE = 100  # a number or a time as text
+
+_SHORTER = ("trim", "ltrim", "rtrim", "reverse", "translate", "substring", "left", "right")
+_CHOICES = ("case", "coalesce", "greatest", "least", "nullif")
+
+
+def exact_length(name: str, args: tuple[Expr, ...]) -> int | None:
+    """The length of a text that depends on constants alone, or of the least that is not NULL."""
+    if name == "concat":
+        known = [_exact(arg) for arg in args]
+        return sum(length for length in known if length is not None)
+    if name in ("lpad", "rpad"):
+        return _count(args[1])
+    if name == "repeat" and (times := _count(args[1])) is not None:
+        length = _exact(args[0])
+        return times * (1 if length is None else length)
+    return None
+
+
+def _exact(expr: Expr) -> int | None:
+    if isinstance(expr, Literal):
+        return len(expr.value) if isinstance(expr.value, str) else None
+    return exact_length(expr.name, expr.args) if isinstance(expr, Call) else None
+
+
+def _count(expr: Expr) -> int | None:
+    if isinstance(expr, Literal) and isinstance(expr.value, int):
+        return max(expr.value, 0)
+    return None
+
+
+def longest(expr: Expr) -> int | None:
+    """An upper bound of the length of a text that constants set; None if only its input does."""
+    if isinstance(expr, Literal):
+        return len(str(expr.value))
+    if expr.type != STRING:
+        return _OF_A_VALUE
+    if not isinstance(expr, Call):
+        return None
+    inner = [longest(arg) for arg in expr.args if arg.type == STRING]
+    known = [length for length in inner if length is not None]
+    complete = len(known) == len(inner)
+    if expr.name == "cast":
+        return _OF_A_VALUE if expr.args[0].type != STRING else inner[0]
+    if expr.name in ("lpad", "rpad"):
+        return _count(expr.args[1])
+    if expr.name == "date_format":
+        return 10 * (inner[-1] or 0)
+    if expr.name == "left" and (count := _count(expr.args[1])) is not None:
+        return count
+    if expr.name in _SHORTER or expr.name == "split_part":
+        return inner[0]
+    if expr.name in ("upper", "lower", "initcap"):
+        return None if inner[0] is None else 3 * inner[0]
+    if expr.name == "concat":
+        return sum(known) if complete else None
+    if expr.name == "repeat" and complete and (times := _count(expr.args[1])) is not None:
+        return known[0] * times
+    return max(known) if complete and expr.name in _CHOICES else None

@@ -1,0 +1,62 @@
+"""How large the expressions of a query become once nested queries are merged into one.
+
+`WITH b AS (SELECT a || a AS a FROM s), c AS (SELECT a || a AS a FROM b) ..` doubles with every name,
+so a short text can stand for an expression that no machine can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.algebra.expressions import Call, Column, Expr
+from headwater.algebra.nodes import (
+    Aggregate,
+    Join,
+    OuterJoin,
+    Project,
+    Relation,
+    Select,
+    SemiJoin,
+    UnionAll,
+)
+
+Sizes = dict[Column, int]
+
+
+def largest(relation: Relation) -> int:
+    """The number of parts of the largest expression in the merged query."""
+    found = [1]
+    _sizes(relation, found)
+    return max(found)
+
+
+def _sizes(relation: Relation, found: list[int]) -> Sizes:
+    """How large each column is in terms of what streams and tables have; `found` gets all sizes."""
+    parts = [_sizes(part, found) for part in relation.inputs]
+    below = {column: size for part in parts for column, size in part.items()}
+
+    def size(expr: Expr) -> int:
+        if isinstance(expr, Column):
+            return below.get(expr, 1)
+        return 1 + sum(map(size, expr.args)) if isinstance(expr, Call) else 1
+
+    def note(exprs: Iterable[Expr | None]) -> list[int]:
+        sizes = [size(expr) for expr in exprs if expr is not None]
+        found.extend(sizes)
+        return sizes
+
+    match relation:
+        case Select() | Join() | OuterJoin() | SemiJoin():
+            note([relation.condition])
+        case Aggregate():
+            note(relation.keys)
+            note(part for call in relation.calls for part in (call.arg, call.filter))
+            return {}
+        case Project():
+            sizes = note(item.expr for item in relation.items)
+            return dict(zip(relation.columns, sizes, strict=True))
+        case UnionAll():
+            inputs = zip(*(part.columns for part in relation.inputs), strict=True)
+            widest = (max(below.get(column, 1) for column in columns) for columns in inputs)
+            return dict(zip(relation.columns, widest, strict=True))
+    return below
