@@ -24,6 +24,8 @@ from headwater.runtime.connectors import (
     sink_options,
     source_options,
 )
+from headwater.runtime.kafka_access import security_settings
+from headwater.runtime.scripts import execute
 
 DECLARED = "CREATE STREAM s (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
 
@@ -39,6 +41,7 @@ def of(kind: str, **options: object) -> Connector:
 
 
 AT = {"servers": "a:9092, b:9093", "topic": "t"}
+LOGIN = {**AT, "security": "SASL_SSL", "mechanism": "PLAIN", "username": "u"}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,19 @@ def test_options_of_sources(source: Connector, options: Options) -> None:
         (of("kafka", servers="a:99999", topic="t"), "host:port"),
         (of("kafka", servers="a:9092", topic="a b"), "no topic"),
         (of("kafka", **AT, format="parquet"), "cannot read parquet; there is: csv, json"),
+        (of("kafka", **AT, isolation="none"), "no isolation none; there is: read_committed"),
+        (of("kafka", **AT, password="sesame"), "password_file => '/path', or password_env =>"),
+        (of("kafka", **AT, sasl_jaas_config="sesame"), "password_file => '/path'"),
+        (of("kafka", **AT, username="u"), "username needs security => 'sasl_ssl'"),
+        (of("kafka", **AT, ca_file="c"), "ca_file needs security => 'ssl'"),
+        (of("kafka", **AT, security="tls"), "no security tls; there is: plaintext, sasl_plain"),
+        (of("kafka", **AT, security="sasl_ssl"), "needs a mechanism: plain, scram-sha-256"),
+        (of("kafka", **LOGIN), "needs a password: write password_file => '/path', or password"),
+        (of("kafka", **LOGIN, password_env="HOME"), "begins with HEADWATER_SECRET_, not HOME"),
+        (of("kafka", **LOGIN, password_file="a", password_env="b"), "exclude each other"),
+        (of("kafka", **AT, security="ssl", certificate_file="c.pem"), "needs a key_file"),
+        (of("kafka", **AT, security="ssl", key_file="k.pem"), "key_file is for a certificate_fi"),
+        (of("kafka", **AT, security="ssl", check_hostname="no"), "is TRUE or FALSE"),
         (of("kafka", **AT, start="first"), "no start first; there is: earliest, latest"),
         (of("kafka", **AT, sart="latest"), "no option sart; did you mean start"),
         (of("rate"), "rate needs rows_per_second"),
@@ -163,3 +179,46 @@ def test_nothing_of_a_text_is_done_if_a_part_cannot_run(
             headwater.execute(text)
         assert not headwater.catalog.streams()
         assert not headwater.catalog.queries()
+
+
+def test_secrets_are_read_when_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file without its line feed, or from a variable; neither is there when declared."""
+    file = tmp_path / "secret"
+    monkeypatch.setenv("HEADWATER_SECRET_X", 'a"b\\')
+    for named, said in (
+        ({"password_file": str(file)}, "cannot be read: No such file"),
+        ({"password_env": "HEADWATER_SECRET_Y"}, "HEADWATER_SECRET_Y is not set"),
+    ):
+        with pytest.raises(InputError, match=said):
+            security_settings(sink_options(of("kafka", **LOGIN, **named)))
+    file.write_text("sesame\n")
+    for named, password in (
+        ({"password_file": str(file)}, 'password="sesame";'),
+        ({"password_env": "HEADWATER_SECRET_X"}, r'password="a\"b\\";'),
+    ):
+        options = sink_options(of("kafka", **LOGIN, **named))
+        assert isinstance(options, KafkaSinkOptions)
+        assert security_settings(options)["sasl.jaas.config"].endswith(password)
+        assert "sesame" not in repr(options)
+
+
+def test_a_password_in_a_statement_is_not_repeated(tmp_path: Path) -> None:
+    """Not even where a stream of that name is declared otherwise, and both are shown."""
+    text = "CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts FROM kafka({})"
+    at = "servers => 'a:9092', topic => 't'"
+    with open_state(tmp_path) as headwater:
+        headwater.execute(text.format(at))
+        with pytest.raises(InputError, match="must not be in a statement") as refused:
+            headwater.execute(text.format(f"{at}, password => 'sesame'"))
+        assert "sesame" not in str(refused.value)
+
+
+def test_secret_files_are_named_from_the_folder_of_the_text(tmp_path: Path) -> None:
+    with open_state(tmp_path) as headwater:
+        options = ", ".join(f"{name} => '{value}'" for name, value in LOGIN.items())
+        text = "CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts FROM kafka({}, password_file => 'p')"
+        execute(headwater.catalog, headwater.definitions, text.format(options), tmp_path)
+        source = headwater.definitions.streams["s"].source
+        assert source is not None and source.get("password_file") == str(tmp_path / "p")

@@ -5,22 +5,28 @@ from __future__ import annotations
 import itertools
 import json
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_helpers import Stop, expected, json_lines, opened, settle, stop_at, tick_until
-from kafka_broker import Broker
+from kafka_broker import ODD_PASSWORD, PASSWORD, USER, Broker
+from py4j.protocol import Py4JJavaError
 from test_sources import declare_bids, sample, taken_in
 
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import Connector, CreateQuery, parse_query, unparse
-from headwater.errors import InputError
+from headwater.errors import HeadwaterError, InputError
 from headwater.reference.values import normal_row, row_order
 from headwater.runtime.api import Headwater
+from headwater.runtime.connectors import KafkaSinkOptions, sink_options
 from headwater.runtime.delivery import behind, delivery
+from headwater.runtime.kafka import topic_state
+from headwater.runtime.sources import SourceReplaced
 from strategies import BIDS, SOURCES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -43,10 +49,25 @@ class Topic:
     @classmethod
     def made(cls, spark: Any, broker: Broker, partitions: int = 2) -> Topic:
         topic = cls(spark, broker, f"topic-{next(_numbers)}")
-        new = spark._jvm.org.apache.kafka.clients.admin.NewTopic(topic.name, partitions, 1)
-        with topic.admin() as admin:
-            admin.client.createTopics(_list(spark, new)).all().get()
+        topic.make(partitions)
         return topic
+
+    def make(self, partitions: int) -> None:
+        new = self.spark._jvm.org.apache.kafka.clients.admin.NewTopic(self.name, partitions, 1)
+        with self.admin() as admin:
+            admin.client.createTopics(_list(self.spark, new)).all().get()
+
+    def make_again(self, partitions: int) -> None:
+        """Delete the topic and make one of the same name; deleting goes on in the background."""
+        with self.admin() as admin:
+            admin.client.deleteTopics(_list(self.spark, self.name)).all().get()
+        while True:
+            try:
+                return self.make(partitions)
+            except Py4JJavaError as error:
+                if "TopicExists" not in str(error.java_exception):
+                    raise
+                time.sleep(0.1)
 
     def admin(self) -> Client:
         return Client(self.spark._jvm.org.apache.kafka.clients.admin.Admin.create(self._settings()))
@@ -65,6 +86,20 @@ class Topic:
             for line in lines:
                 record = producers.ProducerRecord(self.name, partition, None, line)
                 producer.client.send(record)
+
+    @contextmanager
+    def transaction(self, lines: Sequence[str]) -> Iterator[Any]:
+        """A producer with an open transaction that has sent messages to partition 0."""
+        producers = self.spark._jvm.org.apache.kafka.clients.producer
+        settings = self._settings()
+        settings.put("transactional.id", f"transaction-{next(_numbers)}")
+        with Client(producers.KafkaProducer(settings)) as producer:
+            producer.client.initTransactions()
+            producer.client.beginTransaction()
+            for line in lines:
+                producer.client.send(producers.ProducerRecord(self.name, 0, None, line))
+            producer.client.flush()
+            yield producer.client
 
     def widen(self, partitions: int) -> None:
         wanted = self.spark._jvm.java.util.HashMap()
@@ -252,3 +287,197 @@ def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
             settle(headwater)
     with opened(tmp_path / "state", spark) as headwater:
         assert taken_in(headwater) == 2 * 3
+
+
+def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """It has more messages than were read of the first, so that offsets alone tell nothing."""
+    into = Topic.made(spark, kafka, 1)
+    data = sample(6, 11)
+    into.send(0, lines(data[:3]))
+    with opened(tmp_path / "state", spark) as headwater:
+        declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
+        with pytest.raises(HeadwaterError, match="bids did not stop"):
+            headwater.execute("RESTART STREAM bids")
+        tick_until(headwater, lambda: taken_in(headwater) == 3)
+        into.make_again(1)
+        into.send(0, lines(data[3:]))
+        with pytest.raises(InputError, match=r"was deleted and made again .* RESTART STREAM bids"):
+            headwater.engine.intake.take("bids")
+    with opened(tmp_path / "state", spark) as headwater:
+        settle(headwater)
+        assert taken_in(headwater) == 3
+        (event,) = [e for e in headwater.catalog.events() if e.kind == "stream unread"]
+        assert "8 offsets that it has now none was read" in event.detail["error"]
+        headwater.execute("RESTART STREAM bids")
+        settle(headwater)
+        assert taken_in(headwater) == len(data)
+
+
+def test_a_topic_made_again_while_it_is_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    into = Topic.made(spark, kafka, 1)
+    data = sample(6, 6)
+    into.send(0, lines(data[:3]))
+    with opened(tmp_path / "state", spark) as headwater:
+        declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
+        source = headwater.engine.intake.source("bids")
+        batch = source.poll(spark, {})
+        into.make_again(1)
+        into.send(0, lines(data[3:]))
+        assert batch.frame.count() == 3, "the same offsets, of the other topic"
+        with pytest.raises(InputError, match="made again while it was read"):
+            batch.confirm()
+
+
+def test_messages_that_brokers_lost(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """Where the id is unknown (an old position), a topic that ends too early is noticed."""
+    into = Topic.made(spark, kafka, 1)
+    into.send(0, lines(sample(6, 3)))
+    with opened(tmp_path / "state", spark) as headwater:
+        declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
+        source = headwater.engine.intake.source("bids")
+        with pytest.raises(SourceReplaced, match="ends before offset 5 of partition 0") as stopped:
+            source.poll(spark, {"offsets": {"0": 5}})
+        assert stopped.value.resume_at["offsets"] == {"0": 3}
+        assert source.poll(spark, stopped.value.resume_at) is None
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_transactions(kafka: Broker, spark: Any, tmp_path: Path, isolation: str) -> None:
+    """Markers take offsets, aborted messages too, and an open transaction is waited for."""
+    into = Topic.made(spark, kafka, 1)
+    data = sample(4, 24)
+    parts = [data[at : at + 4] for at in range(0, 24, 4)]
+    with opened(tmp_path / "state", spark) as headwater:
+        at = {"servers": kafka.servers, "topic": into.name, "rows_per_step": 6}
+        declare_bids(headwater, "kafka", isolation=isolation, **at)
+        read = [parts[0], parts[2]]
+        for part in parts[:3]:
+            with into.transaction(lines(part)) as producer:
+                if part in read:
+                    producer.commitTransaction()
+                else:
+                    producer.abortTransaction()
+        settle(headwater)
+        assert taken_in(headwater) == (8 if isolation == "read_committed" else 12)
+        with into.transaction(lines(parts[3])) as producer:
+            into.send(0, lines(parts[4]))
+            settle(headwater)
+            assert taken_in(headwater) == (8 if isolation == "read_committed" else 20)
+            producer.abortTransaction()
+        with into.transaction(lines(parts[5])) as producer:
+            producer.commitTransaction()
+        settle(headwater)
+        assert taken_in(headwater) == (16 if isolation == "read_committed" else 24)
+
+
+# ---- who may read
+
+
+def access(kafka: Broker, tmp_path: Path, **options: Any) -> dict[str, Any]:
+    """The options of one who logs in over TLS, but for what is given."""
+    secret = tmp_path / "password"
+    if not secret.exists():
+        secret.write_text(PASSWORD + "\n")
+    return {
+        "servers": kafka.login_servers,
+        "security": "sasl_ssl",
+        "mechanism": "scram-sha-512",
+        "username": USER,
+        "password_file": str(secret),
+        "ca_file": str(kafka.directory / "ca.pem"),
+    } | options
+
+
+def test_login_over_tls_in_and_out(
+    kafka: Broker, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong password is reported while other streams go on; once mended, all rows are there, and
+    the password is in no file of the state, no message and no command line."""
+    into, out = Topic.made(spark, kafka), Topic.made(spark, kafka, 1)
+    data = sample(5, 12)
+    into.send(1, lines(data))
+    secured = access(kafka, tmp_path)
+    Path(secured["password_file"]).write_text("wrong-" + PASSWORD)
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.engine.sinks.backoff = 0.01
+        declare_bids(headwater, "kafka", topic=into.name, **secured)
+        sink = Connector("kafka", tuple({**secured, "topic": out.name}.items()))
+        headwater.execute(unparse(CreateQuery("pairs", PAIRS, sink=sink)))
+        headwater.execute("CREATE STREAM other (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
+        headwater.execute("CREATE QUERY o AS SELECT ts FROM other")
+        headwater.push("other", [(0,)], timestamp_unit="us")
+        settle(headwater)
+        (event,) = [e for e in headwater.catalog.events() if e.kind == "stream unread"]
+        assert f"refuses the login of {USER}" in event.detail["error"]
+        assert len(list(headwater.query("o").results())) == 1
+        Path(secured["password_file"]).write_text(PASSWORD + "\n")
+        tick_until(headwater, lambda: taken_in(headwater) == len(data))
+        headwater.execute("END STREAM bids")
+        settle(headwater)
+        tick_until(headwater, lambda: not behind(headwater.catalog))
+        said = headwater.query("pairs").explain() + caplog.text
+    assert told_by(out) == expected(PAIRS, {"Bids": data}, {})
+    kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    java = [found for found in commands if found.partition(b"\0")[0].endswith(b"java")]
+    assert kept and not any(PASSWORD.encode() in found for found in [*kept, said.encode()])
+    assert java and not any(PASSWORD.encode() in found for found in java)
+
+
+ADMITTED = [
+    ({}, ""),
+    ({"mechanism": "scram-sha-256"}, ""),
+    ({"mechanism": "plain", "password_env": "HEADWATER_SECRET_ODD"}, ""),
+    ({"username": "eve"}, "refuses the login of eve"),
+    ({"ca_file": "other.pem"}, "not signed by an authority in .*other.pem"),
+    ({"ca_file": None}, "not signed by an authority known to Java: declare ca_file"),
+    ({"servers": "localhost"}, "for another host .*check_hostname => FALSE"),
+    ({"servers": "localhost", "check_hostname": False}, ""),
+    ({"security": "plaintext"}, "if it expects TLS, declare security"),
+    ({"servers": "plain"}, "does not speak TLS"),
+    ({"servers": "mutual", "security": "ssl"}, "wants a certificate of ours"),
+    ({"servers": "mutual", "security": "ssl", "certificate_file": "client.pem"}, ""),
+]
+
+
+@pytest.mark.parametrize("given, said", ADMITTED)
+def test_who_is_admitted(
+    kafka: Broker,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    said: str,
+) -> None:
+    into = Topic.made(spark, kafka, 1)
+    monkeypatch.setenv("HEADWATER_SECRET_ODD", ODD_PASSWORD)
+    options = access(kafka, tmp_path) | given
+    port = kafka.login_servers.rpartition(":")[2]
+    servers = {"localhost": f"localhost:{port}", "plain": kafka.servers}
+    servers["mutual"] = kafka.mutual_servers
+    options["servers"] = servers.get(options["servers"], options["servers"])
+    if "certificate_file" in given:
+        options["key_file"] = "client.key"
+    if "password_env" in given:
+        del options["password_file"]
+    for name in [n for n, value in options.items() if not _fits(n, value, options["security"])]:
+        del options[name]
+    for name in ("ca_file", "certificate_file", "key_file"):
+        if name in options:
+            options[name] = str(kafka.directory / options[name])
+    cluster = sink_options(Connector("kafka", tuple({**options, "topic": into.name}.items())))
+    assert isinstance(cluster, KafkaSinkOptions)
+    if said:
+        with pytest.raises(InputError, match=said) as error:
+            topic_state(spark, cluster)
+        assert PASSWORD not in str(error.value)
+    else:
+        assert topic_state(spark, cluster).id
+
+
+def _fits(name: str, value: Any, security: str) -> bool:
+    """Whether an option can be given with that kind of security."""
+    login = ("mechanism", "username", "password_file", "password_env")
+    tls = ("ca_file", "certificate_file", "key_file", "check_hostname")
+    missing = (name in login and "sasl" not in security) or (name in tls and "ssl" not in security)
+    return value is not None and not missing

@@ -33,6 +33,7 @@ from headwater.cql.statements import (
     EndStream,
     Explain,
     PauseQuery,
+    RestartStream,
     ResumeQuery,
     RewindStream,
     SetOption,
@@ -223,6 +224,10 @@ class _Reader:
         cursor.finish("REWIND STREAM")
         return RewindStream(name, micros, restart)
 
+    def restart_stream(self, cursor: Cursor) -> Statement:
+        cursor.expect("STREAM")
+        return RestartStream(_last_name(cursor, "stream"))
+
     def set_option(self, cursor: Cursor) -> Statement:
         name, _ = cursor.name("the name of an option")
         while cursor.accept_sign(T.DOT):
@@ -242,6 +247,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, Cursor], Statement]] = {
     "RESUME": _Reader.resume,
     "END": _Reader.end_stream,
     "REWIND": _Reader.rewind_stream,
+    "RESTART": _Reader.restart_stream,
     "SET": _Reader.set_option,
 }
 

@@ -140,6 +140,13 @@ class RewindStream:
 
 
 @dataclass(frozen=True)
+class RestartStream:
+    """A stream that stopped because its source was replaced reads on from what is there now."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class SetOption:
     """An option of the session; its name is in small letters."""
 
@@ -161,5 +168,6 @@ Statement = (
     | ResumeQuery
     | EndStream
     | RewindStream
+    | RestartStream
     | SetOption
 )

@@ -50,6 +50,7 @@ from headwater.cql.statements import (
     EndStream,
     Explain,
     PauseQuery,
+    RestartStream,
     ResumeQuery,
     RewindStream,
     SetOption,
@@ -164,8 +165,9 @@ def _(what: RewindStream) -> list[str]:
 @_lines.register(PauseQuery)
 @_lines.register(ResumeQuery)
 @_lines.register(EndStream)
+@_lines.register(RestartStream)
 def _(
-    what: DropQuery | DropStream | DropTable | PauseQuery | ResumeQuery | EndStream,
+    what: DropQuery | DropStream | DropTable | PauseQuery | ResumeQuery | EndStream | RestartStream,
 ) -> list[str]:
     return [f"{_VERBS[type(what)]} {name_text(what.name)}"]
 
@@ -177,6 +179,7 @@ _VERBS: dict[type, str] = {
     PauseQuery: "PAUSE QUERY",
     ResumeQuery: "RESUME QUERY",
     EndStream: "END STREAM",
+    RestartStream: "RESTART STREAM",
 }
 
 

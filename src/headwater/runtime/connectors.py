@@ -17,10 +17,12 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS
 from headwater.cql.statements import Connector
 from headwater.errors import InputError, nearest
+from headwater.runtime.kafka_access import KafkaAccess, read_access, refuse_secrets
 
 FORMATS = ("json", "csv", "parquet")
 LINE_FORMATS = ("json", "csv")
 STARTS = ("earliest", "latest")
+ISOLATIONS = ("read_committed", "read_uncommitted")
 ROWS_PER_STEP = 100_000
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -36,8 +38,9 @@ class FileOptions:
 
 
 @dataclass(frozen=True)
-class KafkaOptions:
-    """A topic, the form of its messages, and where to begin in it."""
+class KafkaOptions(KafkaAccess):
+    """A topic, the form of its messages, where to begin in it, and whether messages of transactions
+    that are open or were aborted are read."""
 
     servers: str
     topic: str
@@ -45,6 +48,7 @@ class KafkaOptions:
     start: str = "earliest"
     rows_per_step: int = ROWS_PER_STEP
     timestamp_unit: str | None = None
+    isolation: str = "read_committed"
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class FileSinkOptions:
 
 
 @dataclass(frozen=True)
-class KafkaSinkOptions:
+class KafkaSinkOptions(KafkaAccess):
     """The topic that results are sent to."""
 
     servers: str
@@ -122,6 +126,7 @@ class _Given:
     def of(cls, connector: Connector, target: type) -> _Given:
         """Raises InputError for an option that is unknown, or needed and not there."""
         given = dict(connector.options)
+        refuse_secrets(given)
         known = [field.name for field in fields(target)]
         for name in given:
             if name not in known:
@@ -210,6 +215,8 @@ def _kafka_options(source: Connector) -> KafkaOptions:
         given.choice("start", STARTS, "earliest"),
         given.whole("rows_per_step"),
         given.timestamp_unit(),
+        given.choice("isolation", ISOLATIONS, "read_committed"),
+        **vars(read_access(given.values)),
     )
 
 
@@ -292,7 +299,8 @@ def sink_options(sink: Connector) -> SinkOptions:
             return FileSinkOptions(path, given.choice("format", FORMATS, "json"))
         case "kafka":
             given = _Given.of(sink, KafkaSinkOptions)
-            return KafkaSinkOptions(given.servers(), given.topic())
+            access = vars(read_access(given.values))
+            return KafkaSinkOptions(given.servers(), given.topic(), **access)
     raise InputError(f"there is no sink {sink.kind}; {nearest(sink.kind, ('files', 'kafka'))}")
 
 

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import CatalogUnavailable, LeaseLost
-from headwater.runtime.catalog import Catalog, Rejects, StreamRow, ingest_owner, stream_log
+from headwater.errors import CatalogUnavailable, InputError, LeaseLost
+from headwater.runtime.catalog import Catalog, Lease, Rejects, StreamRow, ingest_owner, stream_log
 from headwater.runtime.claims import Claims
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.faults import check, reason
 from headwater.runtime.ingest import taken_in
-from headwater.runtime.lifecycle import reopen
+from headwater.runtime.lifecycle import STOPPED, reopen
 from headwater.runtime.limits import Limits
 from headwater.runtime.pacing import slowest
 from headwater.runtime.paths import allowed_paths
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.rates import WAITS
 from headwater.runtime.sites.here import Here
-from headwater.runtime.sources import Files, Source, Sources, check_files
+from headwater.runtime.sources import Files, Source, SourceReplaced, Sources, check_files
 from headwater.runtime.time_bounds import Bounds
 from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
@@ -223,11 +224,16 @@ class Intake:
         row = self._open(name)  # as it is under the lease
         if lease is None or row is None or self._runs_ahead(name):
             return False
-        position = self.catalog.cursor(owner, "source") or {}
+        cursors = self.catalog.cursors(owner)
+        if stopped := cursors.get(STOPPED):
+            return self._restart(name, lease, stopped)
         check_files(self.definitions.streams[name].source, allowed_paths(self.catalog))
         if isinstance(source, Files):
             source = replace(source, rows_per_step=self.limits.rows_per_step)
-        batch = source.poll(self.spark, position)
+        try:
+            batch = source.poll(self.spark, cursors.get("source") or {})
+        except SourceReplaced as replaced:
+            self._stop(name, lease, replaced)
         if batch is None:
             return False
         if batch.is_empty:
@@ -239,10 +245,31 @@ class Intake:
         folder = stream_folder(self.store, row.name)
         bounds = Bounds.of(stream, row.watermark, self.clock())
         written, refused = taken_in(batch, stream, bounds, folder)
+        batch.confirm()
         self.at_point("ingest: written")
         position = {(owner, "source"): batch.position}
         append(self.catalog, lease, row, written, position, refused, limits=self.limits)
         self.at_point("ingest: committed")
+        for warning in batch.warnings:
+            log.warning("stream %s: %s", name, warning)
+            self.catalog.record_event("input lost", name, error=warning)
+        return True
+
+    def _stop(self, name: str, lease: Lease, replaced: SourceReplaced) -> NoReturn:
+        """Read a stream no more, here or anywhere, until RESTART STREAM accepts what changed."""
+        message = f"{replaced}; RESTART STREAM {name} reads on from what is there now"
+        note = {"error": message, "resume_at": replaced.resume_at}
+        self.catalog.commit(lease, cursors={(ingest_owner(name), STOPPED): note})
+        raise InputError(message)
+
+    def _restart(self, name: str, lease: Lease, stopped: Mapping[str, Any]) -> bool:
+        """Go on with a stream that was stopped; raises InputError unless that was accepted."""
+        if not stopped.get("accepted"):
+            raise InputError(stopped["error"])
+        owner = ingest_owner(name)
+        moved = {(owner, "source"): stopped["resume_at"], (owner, STOPPED): {}}
+        self.catalog.commit(lease, cursors=moved)
+        self.catalog.record_event("stream restarted", name)
         return True
 
     def _open(self, name: str) -> StreamRow | None:

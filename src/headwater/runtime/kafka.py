@@ -1,13 +1,15 @@
-"""A Kafka cluster as the driver sees it: who answers, and what offsets a topic has.
+"""A Kafka cluster as the driver sees it: who answers, and what a topic holds.
 
-Everything here ends within seconds: a broker that is away is an error to be told and tried again,
-never a reason to hang.
+Everything here ends within seconds: a broker that is away, or does not admit us, is an error to be
+reported and tried again, never a reason to hang.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import ssl
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,20 +17,38 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headwater.errors import InputError
-from headwater.runtime.connectors import split_server
+from headwater.runtime.connectors import KafkaOptions, KafkaSinkOptions, split_server
+from headwater.runtime.kafka_access import security_settings
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5
 Answer = TypeVar("Answer")
+Cluster = KafkaOptions | KafkaSinkOptions
 ADMIN = "org.apache.kafka.clients.admin.Admin"
+
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers say that do not give ids to topics."""
+
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""The first thing that any client asks, in the oldest form, which every broker answers."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The offsets that a partition has: from the first, up to but not including the end."""
+    """The offsets that a partition has: from the first, up to but not including the end. Before
+    `stable` no transaction is open."""
 
     first: int
     end: int
+    stable: int
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """A topic as it is now. A topic that is deleted and made again has another id."""
+
+    id: str | None
+    spans: Mapping[int, Span]
 
 
 def check_connector(spark: SparkSession) -> None:
@@ -45,69 +65,185 @@ def check_connector(spark: SparkSession) -> None:
         ) from error
 
 
-def reach(servers: str) -> None:
-    """Raises InputError if none of the servers takes a connection."""
+def client_settings(cluster: Cluster) -> dict[str, str]:
+    """What every client of the cluster needs; with secrets, so it is not to be logged or stored."""
+    return {"bootstrap.servers": cluster.servers, **security_settings(cluster)}
+
+
+def reach(cluster: Cluster) -> None:
+    """Raises InputError if none of the servers takes a connection, or not of this kind."""
     reasons = []
-    for server in servers.split(","):
+    for server in cluster.servers.split(","):
         try:
-            socket.create_connection(split_server(server), CONNECT_SECONDS).close()
-            return
+            with socket.create_connection(split_server(server), CONNECT_SECONDS) as connection:
+                (_check_tls if cluster.has_tls else _check_no_tls)(connection, server)
+                return
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
     raise InputError(f"no Kafka broker answers ({'; '.join(reasons)})")
 
 
-def spans(spark: SparkSession, servers: str, topic: str) -> dict[int, Span]:
-    """The offsets of a topic by partition; raises InputError if they cannot be had."""
-    reach(servers)
-    jvm = _jvm(spark)
-    admin = _asked(lambda: _admin(jvm, servers), servers, topic)
+def _check_no_tls(connection: socket.socket, server: str) -> None:
+    """Raises InputError if the first byte of an answer is not that of a broker without TLS.
+
+    Kafka's own client takes an alert of TLS for the length of a message, and asks Java for hundreds
+    of megabytes to hold it.
+    """
+    connection.sendall(_API_VERSIONS)
     try:
-        return _asked(lambda: _spans(jvm, admin, topic), servers, topic)
+        answer = connection.recv(1)
+    except TimeoutError:
+        return  # a client that waits longer will say so
+    except ConnectionError:
+        answer = b""
+    if answer != b"\0":
+        raise InputError(
+            f"{server} does not answer as a Kafka broker without TLS does; if it expects TLS, "
+            "declare security => 'ssl' or 'sasl_ssl'"
+        )
+
+
+def _check_tls(connection: socket.socket, server: str) -> None:
+    """Raises InputError if a server does not speak TLS, for which Kafka's own client has no words.
+    Nothing is sent, so whom it speaks for is left to the client."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        context.wrap_socket(connection).close()
+    except TimeoutError:
+        return
+    except (ssl.SSLEOFError, ConnectionError):
+        raise InputError(
+            f"{server} does not speak TLS: declare security => 'plaintext' or 'sasl_plaintext'"
+        ) from None
+    except ssl.SSLError:
+        return  # it spoke, if only to refuse us
+
+
+def topic_state(spark: SparkSession, cluster: Cluster) -> TopicState:
+    """The id and the offsets of a topic; raises InputError if they cannot be had."""
+    return _with_admin(spark, cluster, lambda jvm, admin: _state(jvm, admin, cluster.topic))
+
+
+def topic_id(spark: SparkSession, cluster: Cluster) -> str | None:
+    """The id of a topic, None where brokers give none; raises InputError if it cannot be had."""
+    return _with_admin(
+        spark, cluster, lambda jvm, admin: _id(_described(jvm, admin, cluster.topic))
+    )
+
+
+def _with_admin(spark: SparkSession, cluster: Cluster, ask: Callable[[Any, Any], Answer]) -> Answer:
+    settings = client_settings(cluster)
+    reach(cluster)
+    jvm = _jvm(spark)
+    admin = _asked(lambda: _admin(jvm, settings), cluster)
+    try:
+        return _asked(lambda: ask(jvm, admin), cluster)
     finally:
         admin.close(jvm.java.time.Duration.ZERO)
 
 
-def _admin(jvm: Any, servers: str) -> Any:
-    settings = jvm.java.util.HashMap()
-    settings.put("bootstrap.servers", servers)
-    settings.put("default.api.timeout.ms", str(ANSWER_SECONDS * 1000))
-    settings.put("request.timeout.ms", str(ANSWER_SECONDS * 1000))
-    return jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+def _admin(jvm: Any, settings: Mapping[str, str]) -> Any:
+    given = jvm.java.util.HashMap()
+    milliseconds = str(ANSWER_SECONDS * 1000)
+    patience = {"default.api.timeout.ms": milliseconds, "request.timeout.ms": milliseconds}
+    for name, value in {**patience, **settings}.items():
+        given.put(name, value)
+    return jvm.org.apache.kafka.clients.admin.Admin.create(given)
 
 
-def _spans(jvm: Any, admin: Any, topic: str) -> dict[int, Span]:
+def _described(jvm: Any, admin: Any, topic: str) -> Any:
     names = jvm.java.util.ArrayList()
     names.add(topic)
     second = jvm.java.util.concurrent.TimeUnit.SECONDS
-    found = admin.describeTopics(names).allTopicNames().get(ANSWER_SECONDS, second).get(topic)
-    numbers = [info.partition() for info in found.partitions()]
+    return admin.describeTopics(names).allTopicNames().get(ANSWER_SECONDS, second).get(topic)
+
+
+def _id(described: Any) -> str | None:
+    found = str(described.topicId().toString())
+    return None if found == _NO_ID else found
+
+
+def _state(jvm: Any, admin: Any, topic: str) -> TopicState:
+    described = _described(jvm, admin, topic)
+    numbers = [info.partition() for info in described.partitions()]
     place = jvm.org.apache.kafka.common.TopicPartition
-    spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
-    ends = []
-    for asked in (spec.earliest(), spec.latest()):
+    clients = jvm.org.apache.kafka.clients.admin
+    second = jvm.java.util.concurrent.TimeUnit.SECONDS
+    levels = jvm.org.apache.kafka.common.IsolationLevel
+
+    def offsets(spec: Any, level: Any) -> dict[int, int]:
         wanted = jvm.java.util.HashMap()
         for number in numbers:
-            wanted.put(place(topic, number), asked)
-        told = admin.listOffsets(wanted).all().get(ANSWER_SECONDS, second)
-        ends.append({n: told.get(place(topic, n)).offset() for n in numbers})
-    return {n: Span(ends[0][n], ends[1][n]) for n in numbers}
+            wanted.put(place(topic, number), spec)
+        asked = admin.listOffsets(wanted, clients.ListOffsetsOptions(level))
+        told = asked.all().get(ANSWER_SECONDS, second)
+        return {n: told.get(place(topic, n)).offset() for n in numbers}
+
+    spec = clients.OffsetSpec
+    # In this order: what grows meanwhile must not make a range whose end is before its beginning.
+    first = offsets(spec.earliest(), levels.READ_UNCOMMITTED)
+    stable = offsets(spec.latest(), levels.READ_COMMITTED)
+    end = offsets(spec.latest(), levels.READ_UNCOMMITTED)
+    return TopicState(_id(described), {n: Span(first[n], end[n], stable[n]) for n in numbers})
 
 
-def _asked(ask: Callable[[], Answer], servers: str, topic: str) -> Answer:
+# ---- what went wrong
+
+
+def _asked(ask: Callable[[], Answer], cluster: Cluster) -> Answer:
     try:
         return ask()
     except Py4JJavaError as error:
-        why = error.java_exception
-        why = why.getCause() or why
-        kind = why.getClass().getSimpleName()
-        if kind == "UnknownTopicOrPartitionException":
-            raise InputError(f"there is no topic {topic} at {servers}") from error
-        if kind == "TimeoutException":
-            raise InputError(
-                f"Kafka at {servers} gave no answer within {ANSWER_SECONDS} s"
-            ) from error
-        raise InputError(f"Kafka at {servers}: {kind}: {why.getMessage()}") from error
+        raise InputError(_sentence(_causes(error.java_exception), cluster)) from error
+
+
+def _causes(java: Any) -> list[tuple[str, str]]:
+    """The kinds and messages of an error of Java and of what caused it, the cause last."""
+    found = []
+    while java is not None:
+        found.append((java.getClass().getSimpleName(), str(java.getMessage() or "")))
+        java = java.getCause()
+    return found
+
+
+def _sentence(causes: list[tuple[str, str]], cluster: Cluster) -> str:
+    where = f"Kafka at {cluster.servers}"
+    kinds = {kind for kind, _ in causes}
+    kind, said = causes[-1]
+    if "UnknownTopicOrPartitionException" in kinds:
+        return f"there is no topic {cluster.topic} at {cluster.servers}"
+    if "SaslAuthenticationException" in kinds or "UnsupportedSaslMechanismException" in kinds:
+        wrong = next(m for k, m in causes if "Sasl" in k)
+        return (
+            f"{where} refuses the login of {cluster.username or 'nobody'} ({wrong}): correct the "
+            "password where the stream or query says it is, or the username or mechanism"
+        )
+    if "SslAuthenticationException" in kinds or kind.startswith(("SSL", "Certificate")):
+        return f"{where}: {_of_tls(said, cluster)}"
+    if "TopicAuthorizationException" in kinds or "ClusterAuthorizationException" in kinds:
+        return f"{where} does not let {cluster.username or 'us'} read topic {cluster.topic}"
+    if "TimeoutException" in kinds:
+        hint = "" if cluster.has_login else "; if it wants a login, declare security => 'sasl_..'"
+        return f"{where} gave no answer within {ANSWER_SECONDS} s{hint}"
+    return f"{where}: {kind}: {said}"
+
+
+def _of_tls(said: str, cluster: Cluster) -> str:
+    """Why TLS was not agreed on, by the words of Java's own implementation."""
+    if "certification path" in said or "PKIX" in said:
+        known = f"in {cluster.ca_file}" if cluster.ca_file else "known to Java: declare ca_file"
+        return f"its certificate is not signed by an authority {known}"
+    if "subject alternative" in said or "No name matching" in said:
+        return (
+            f"its certificate is for another host ({said}): name the host as the certificate does, "
+            "or declare check_hostname => FALSE"
+        )
+    if "bad_certificate" in said or "certificate_required" in said:
+        return (
+            "it wants a certificate of ours that it trusts: declare certificate_file and key_file"
+        )
+    return f"TLS was not agreed on: {said}"
 
 
 def _jvm(spark: SparkSession) -> Any:

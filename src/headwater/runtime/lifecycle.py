@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from headwater.errors import HeadwaterError
 from headwater.runtime.catalog import (
     Catalog,
     QueryRow,
     StreamRow,
     UnitRow,
+    ingest_owner,
     part_name,
     stream_log,
     unit_log,
 )
 
 FOREVER = 2**62
+
+STOPPED = "stopped"
+"""The cursor that says why a stream is read no more, and where it would go on."""
 
 Adopted = Callable[[UnitRow, str], bool]
 
@@ -222,3 +227,15 @@ def stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:
     streams = inputs_of(catalog, unit)
     members = catalog.members(unit.id)
     return bool(members) and all(is_over(query, streams) for query in members)
+
+
+def restart(catalog: Catalog, name: str) -> None:
+    """Let a stream go on that stopped because its source was replaced; raises HeadwaterError if it
+    did not."""
+    owner = ingest_owner(name)
+    stopped = catalog.cursor(owner, STOPPED)
+    if not stopped:
+        raise HeadwaterError(
+            f"stream {name} did not stop: RESTART STREAM is for one whose source was replaced"
+        )
+    catalog.commit(None, cursors={(owner, STOPPED): {**stopped, "accepted": True}})

@@ -56,9 +56,14 @@ def allowed_paths(catalog: Catalog) -> tuple[Path, ...]:
 
 def check_connector(connector: Connector | None, roots: Sequence[Path]) -> None:
     """Raises InputError if a source or sink has a path that is not below an allowed root."""
-    path = connector.get("path") if connector is not None else None
-    if isinstance(path, str):
-        check_paths([path], roots)
+    options = connector.options if connector is not None else ()
+    paths = [value for name, value in options if is_path(name) and isinstance(value, str)]
+    check_paths(paths, roots)
+
+
+def is_path(option: str) -> bool:
+    """Whether an option of a source or sink names a file or folder: of data, or of a secret."""
+    return option == "path" or option.endswith("_file")
 
 
 def check_paths(paths: Iterable[str | Path], roots: Sequence[Path]) -> None:

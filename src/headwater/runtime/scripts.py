@@ -26,6 +26,7 @@ from headwater.cql.statements import (
     EndStream,
     Explain,
     PauseQuery,
+    RestartStream,
     ResumeQuery,
     RewindStream,
     SetOption,
@@ -37,7 +38,7 @@ from headwater.errors import CqlError, HeadwaterError, Refused, nearest
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.checks import check_statement
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.paths import allowed_paths, check_connector
+from headwater.runtime.paths import allowed_paths, check_connector, is_path
 from headwater.runtime.submit import carry_out
 
 OF_QUERY = CreateQuery | DropQuery | PauseQuery | ResumeQuery
@@ -131,7 +132,7 @@ def _checked(
             case DropStream(name) | DropTable(name):
                 _need("stream or table", name, sources)
                 del sources[name.lower()]
-            case EndStream(name) | RewindStream(name):
+            case EndStream(name) | RestartStream(name) | RewindStream(name):
                 _need("stream", name, sources)
             case DropQuery(name):
                 _need_query(name, queries, catalog)
@@ -225,7 +226,7 @@ def _located(statement: Statement, folder: Path) -> Statement:
 def _whole(connector: Connector, folder: Path) -> Connector:
     options = tuple(
         (name, str(folder / value))
-        if name == "path" and isinstance(value, str) and "://" not in value
+        if is_path(name) and isinstance(value, str) and "://" not in value
         else (name, value)
         for name, value in connector.options
     )

@@ -41,8 +41,9 @@ from headwater.runtime.connectors import FileSinkOptions, KafkaSinkOptions, sink
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.delivery import behind, delivery
 from headwater.runtime.durability import replace_file
-from headwater.runtime.kafka import check_connector, reach, spans
-from headwater.runtime.paths import allowed_paths, check_paths, file_name
+from headwater.runtime.kafka import check_connector, client_settings, reach, topic_id
+from headwater.runtime.paths import allowed_paths, file_name
+from headwater.runtime.paths import check_connector as check_paths_of
 
 log = logging.getLogger("headwater")
 
@@ -110,9 +111,9 @@ class Sinks:
     def _send(self, query: QueryRow, pieces: Sequence[Piece], again: bool) -> None:
         sink = Connector(query.sink["kind"], tuple(query.sink["options"].items()))
         columns = self._columns_of(query)
+        check_paths_of(sink, allowed_paths(self.catalog))
         match sink_options(sink):
             case FileSinkOptions() as options:
-                check_paths([options.path], allowed_paths(self.catalog))
                 for piece in pieces:
                     write_file(options, piece, columns)
             case KafkaSinkOptions() as options:
@@ -230,16 +231,17 @@ def send_messages(
     if not pieces:
         return
     check_connector(spark)
-    reach(options.servers)
+    settings = client_settings(options)
+    reach(options)
     if again:
-        spans(spark, options.servers, options.topic)
+        topic_id(spark, options)
     keys = [key for piece in pieces for key in piece.row_ids()]
     values = [json_line(row, columns) for piece in pieces for row in piece.rows(columns)]
     table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
     writer = spark.createDataFrame(table).coalesce(1).write.format("kafka")
     writer = writer.options(
         **{
-            "kafka.bootstrap.servers": options.servers,
+            **{f"kafka.{name}": value for name, value in settings.items()},
             "topic": options.topic,
             "kafka.acks": "all",
             "kafka.max.block.ms": "5000",
@@ -250,5 +252,5 @@ def send_messages(
     try:
         writer.save()
     except Exception:
-        spans(spark, options.servers, options.topic)  # which has clearer words for what is missing
+        topic_id(spark, options)  # which has clearer words for what is missing
         raise

@@ -22,6 +22,7 @@ from headwater.cql.statements import (
     DropTable,
     EndStream,
     PauseQuery,
+    RestartStream,
     ResumeQuery,
     RewindStream,
     SetOption,
@@ -47,7 +48,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.compile import Plan, compiled
 from headwater.runtime.definitions import Definitions
-from headwater.runtime.lifecycle import above, running_equal, settle
+from headwater.runtime.lifecycle import above, restart, running_equal, settle
 from headwater.runtime.limits import Limits, checked
 from headwater.runtime.placing import FOREVER_AGO, Built, Places, places, relaxed_definition
 from headwater.runtime.sharing import looks_back
@@ -105,6 +106,9 @@ def carry_out(
             from headwater.runtime.rewind import rewind
 
             return rewind(catalog, definitions, statement)
+        case RestartStream():
+            restart(catalog, statement.name)
+            return f"stream {statement.name} reads on from what its source has now"
         case SetOption():
             return _set(catalog, statement)
     raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")

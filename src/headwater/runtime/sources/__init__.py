@@ -16,8 +16,15 @@ from headwater.runtime.connectors import (
     SocketOptions,
     source_options,
 )
-from headwater.runtime.paths import check_paths
-from headwater.runtime.sources.base import MALFORMED, WHY, Batch, Position, Source
+from headwater.runtime.paths import check_connector, check_paths
+from headwater.runtime.sources.base import (
+    MALFORMED,
+    WHY,
+    Batch,
+    Position,
+    Source,
+    SourceReplaced,
+)
 from headwater.runtime.sources.files import Files, list_files, read_table, table_fingerprint
 from headwater.runtime.sources.kafka import Kafka
 from headwater.runtime.sources.rate import Rate
@@ -31,6 +38,7 @@ __all__ = [
     "Files",
     "Position",
     "Source",
+    "SourceReplaced",
     "Sources",
     "check_files",
     "open_source",
@@ -56,9 +64,10 @@ def open_source(source: Connector, stream: Stream) -> Source:
 
 def check_files(source: Connector | None, roots: Sequence[Path]) -> None:
     """Raises InputError if a source, or a link among its files, leads out of the allowed roots."""
+    check_connector(source, roots)
     path = source.get("path") if source is not None else None
     if roots and isinstance(path, str):
-        check_paths([path, *list_files(path)], roots)
+        check_paths(list_files(path), roots)
 
 
 @dataclass

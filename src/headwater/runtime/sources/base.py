@@ -8,17 +8,30 @@ happens. Every batch has the stream's columns, `_arrival` (place in the source's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.errors import InputError
+
 MALFORMED = "_malformed"
 WHY = "_why"
 
 Position = Mapping[str, Any]
+
+
+class SourceReplaced(InputError):
+    """What a source reads is not what it read before, so going on would skip or repeat something.
+
+    The stream stops until RESTART STREAM accepts that, and then goes on at `resume_at`.
+    """
+
+    def __init__(self, message: str, resume_at: Position) -> None:
+        super().__init__(message)
+        self.resume_at = resume_at
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,12 @@ class Batch:
     small: bool = True
     table: pa.Table | None = None
     """With `_arrival`; no record of it is malformed."""
+
+    warnings: tuple[str, ...] = ()
+    """What operators have to know, for example that input was lost."""
+
+    confirm: Callable[[], None] = lambda: None
+    """Called when all tuples were read and before they count; raises InputError if they must not."""
 
     @property
     def is_empty(self) -> bool:

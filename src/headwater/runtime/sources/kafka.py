@@ -1,7 +1,8 @@
 """A topic of Kafka, read with Spark's connector from offset to offset.
 
-The position is the next offset of every partition. Offsets that the broker has deleted before they
-were read are told as a refused record, and the stream goes on behind them.
+The position is the next offset of every partition and the id of the topic, which tells a topic that
+was deleted and made again from the one that was read before. Offsets that the broker has deleted
+before they were read are reported, and the stream goes on behind them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,24 @@ from headwater.errors import InputError
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import KafkaOptions
 from headwater.runtime.files import SMALL_ROWS
-from headwater.runtime.kafka import Span, check_connector, spans
-from headwater.runtime.sources.base import MALFORMED, Batch, Position
+from headwater.runtime.kafka import (
+    Span,
+    TopicState,
+    check_connector,
+    client_settings,
+    topic_id,
+    topic_state,
+)
+from headwater.runtime.sources.base import MALFORMED, Batch, Position, SourceReplaced
 from headwater.runtime.sources.lines import parsed
 from headwater.runtime.sparksql import quoted, spark_type
 
 PARTITION_BITS = 12
 AGAIN_SECONDS = 2.0
-"""After a failure the broker is left alone for so long."""
+"""After a failure the broker is left alone for so long, or longer:"""
+
+AGAIN_FACTOR = 6
+"""so many times as long as it took to fail."""
 
 FETCH_WAIT_MS = "20"
 """Messages up to the end of a range are there, so a broker need not wait for more."""
@@ -46,50 +57,78 @@ class Kafka:
     _again_at: float = field(default=0.0, repr=False)
 
     def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        there = self._spans(spark)
+        topic = self._topic(spark)
+        there = topic.spans
         if "offsets" not in position and self.options.start == "latest":
-            ends = {str(n): span.end for n, span in there.items()}
-            return Batch(None, {"offsets": ends})
+            return Batch(None, _position({n: span.end for n, span in there.items()}, topic.id))
         known = {int(n): int(at) for n, at in position.get("offsets", {}).items()}
-        gone = self._gone(known, there)
+        self._check_same(position.get("topic_id"), known, topic)
+        gone = {n: (at, there[n].first) for n, at in known.items() if at < there[n].first}
         begins = {n: max(known.get(n, 0), span.first) for n, span in there.items()}
-        lags = {n: there[n].end - at for n, at in begins.items()}
-        taken = shares(lags, self.options.rows_per_step)
+        taken = shares(self._lags(begins, there), self.options.rows_per_step)
         ranges = {n: (begins[n], begins[n] + count) for n, count in taken.items() if count}
         if not ranges and not gone:
             return None
-        offsets = {str(n): begins[n] + taken[n] for n in there}
-        small = sum(taken.values()) <= SMALL_ROWS
-        return Batch(self._frame(spark, ranges, gone), {"offsets": offsets}, small)
+        return Batch(
+            self._frame(spark, ranges, gone),
+            _position({n: begins[n] + taken[n] for n in there}, topic.id),
+            small=sum(taken.values()) <= SMALL_ROWS,
+            warnings=tuple(self._losses(gone)),
+            confirm=lambda: self._confirm(spark, topic.id),
+        )
 
-    def _spans(self, spark: SparkSession) -> dict[int, Span]:
-        """The topic's offsets; while it is away, the reason is given at once."""
+    def _lags(self, begins: Mapping[int, int], there: Mapping[int, Span]) -> dict[int, int]:
+        """How many offsets of each partition can be read. Up to the end of what is stable, a reader
+        of committed messages is not made to wait, whatever offsets hold no message for it."""
+        committed = self.options.isolation == "read_committed"
+        ends = {n: span.stable if committed else span.end for n, span in there.items()}
+        return {n: max(0, ends[n] - at) for n, at in begins.items()}
+
+    def _topic(self, spark: SparkSession) -> TopicState:
+        """The topic; while it is away, the reason is given at once."""
         if self._trouble is not None and time.monotonic() < self._again_at:
             raise self._trouble
+        begun = time.monotonic()
         try:
             check_connector(spark)
-            found = spans(spark, self.options.servers, self.options.topic)
+            found = topic_state(spark, self.options)
         except InputError as error:
-            self._trouble, self._again_at = error, time.monotonic() + AGAIN_SECONDS
+            now = time.monotonic()
+            self._trouble = error
+            # One that takes long to fail is asked less often, as others wait for the thread.
+            self._again_at = now + max(AGAIN_SECONDS, AGAIN_FACTOR * (now - begun))
             raise
         self._trouble = None
-        if max(found, default=0) >> PARTITION_BITS:
+        if max(found.spans, default=0) >> PARTITION_BITS:
             most = 1 << PARTITION_BITS
             raise InputError(f"topic {self.options.topic} has more than {most} partitions")
         return found
 
-    def _gone(self, known: Mapping[int, int], there: Mapping[int, Span]) -> dict[int, Range]:
-        """The offsets that were deleted unread; raises InputError if the topic is another one."""
-        gone = {}
+    def _check_same(self, id: str | None, known: Mapping[int, int], topic: TopicState) -> None:
+        """Raises SourceReplaced if the topic is not the one that was read before."""
+        name, there = self.options.topic, topic.spans
+        if id is not None and topic.id is not None and id != topic.id:
+            held = sum(span.end - span.first for span in there.values())
+            raise SourceReplaced(
+                f"topic {name} was deleted and made again (its id was {id} and is {topic.id} now); "
+                f"what was not read before is gone, and of the {held:,} offsets that it has now "
+                "none was read",
+                _position({}, topic.id),
+            )
         for number, at in known.items():
             if number not in there or at > there[number].end:
-                raise InputError(
-                    f"topic {self.options.topic} ends before offset {at} of partition {number}, "
-                    "which was read already: if it was made anew, drop the stream and declare it again"
+                kept = {n: min(a, there[n].end) for n, a in known.items() if n in there}
+                raise SourceReplaced(
+                    f"topic {name} ends before offset {at} of partition {number}, which was read "
+                    "already: it was made again, or brokers have lost messages",
+                    _position(kept, topic.id),
                 )
-            if at < there[number].first:
-                gone[number] = (at, there[number].first)
-        return gone
+
+    def _confirm(self, spark: SparkSession, id: str | None) -> None:
+        """Raises InputError if the topic was made again while a batch of it was read."""
+        found = topic_id(spark, self.options)
+        if found != id:
+            raise InputError(f"topic {self.options.topic} was made again while it was read")
 
     def _frame(
         self, spark: SparkSession, ranges: Mapping[int, Range], gone: Mapping[int, Range]
@@ -98,9 +137,11 @@ class Kafka:
         if not ranges:
             return lost
         topic = self.options.topic
+        settings = client_settings(self.options)
         reader = spark.read.format("kafka").options(
             **{
-                "kafka.bootstrap.servers": self.options.servers,
+                **{f"kafka.{name}": value for name, value in settings.items()},
+                "kafka.isolation.level": self.options.isolation,
                 "assign": json.dumps({topic: sorted(ranges)}),
                 "startingOffsets": json.dumps({topic: {n: a for n, (a, _) in ranges.items()}}),
                 "endingOffsets": json.dumps({topic: {n: b for n, (_, b) in ranges.items()}}),
@@ -119,20 +160,25 @@ class Kafka:
 
     def _lost(self, spark: SparkSession, gone: Mapping[int, Range]) -> DataFrame:
         """One refused record for each range of offsets that is not there any more."""
-        topic = self.options.topic
-        rows = [
-            (
-                (a << PARTITION_BITS) | n,
-                f"offsets {a} to {b - 1} of {topic}/{n} were deleted unread",
-            )
-            for n, (a, b) in sorted(gone.items())
-        ]
+        places = [(a << PARTITION_BITS) | n for n, (a, _) in sorted(gone.items())]
+        rows = list(zip(places, self._losses(gone), strict=True))
         columns = [f"CAST(NULL AS {spark_type(f.type)}) AS {quoted(f.name)}" for f in self.schema]
         frame = spark.createDataFrame(rows, f"{ARRIVAL} BIGINT, {MALFORMED} STRING")
         return frame.selectExpr(*columns, ARRIVAL, MALFORMED)
 
+    def _losses(self, gone: Mapping[int, Range]) -> list[str]:
+        return [
+            f"offsets {a} to {b - 1} of {self.options.topic}/{n} were deleted unread"
+            for n, (a, b) in sorted(gone.items())
+        ]
+
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _position(offsets: Mapping[int, int], id: str | None) -> Position:
+    known = {} if id is None else {"topic_id": id}
+    return {"offsets": {str(n): at for n, at in offsets.items()}, **known}
 
 
 def shares(lags: Mapping[int, int], most: int) -> dict[int, int]:
