@@ -105,14 +105,13 @@ def agrees(headwater: Headwater) -> None:
                 assert headwater.query(query.name).placement()["operator"] == described(operator)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_who_comes_and_goes_leaves_one_operator(tmp_path: Path, seed: int) -> None:
+def come_and_go(tmp_path: Path, seed: int, steps: int) -> None:
     rng = random.Random(seed)
     names: list[str] = []
     with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
         deploy(one.catalog, read_deployment(site(tmp_path)))
         one.execute(STREAMS)
-        for number in range(25):
+        for number in range(steps):
             headwater = rng.choice((one, other))
             if names and rng.random() < 0.45:
                 headwater.execute(f"DROP QUERY {names.pop(rng.randrange(len(names)))}")
@@ -123,6 +122,17 @@ def test_who_comes_and_goes_leaves_one_operator(tmp_path: Path, seed: int) -> No
                 agrees(rng.choice((one, other)))
         agrees(one)
         agrees(other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_comes_and_goes_leaves_one_operator(tmp_path: Path, seed: int) -> None:
+    come_and_go(tmp_path, seed, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 40))
+def test_who_comes_and_goes_leaves_one_operator_in_the_long_run(tmp_path: Path, seed: int) -> None:
+    come_and_go(tmp_path, seed, 60)
 
 
 def test_several_who_submit_and_drop_at_once(tmp_path: Path) -> None:
