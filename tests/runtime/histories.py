@@ -254,7 +254,7 @@ class History:
 def tuples_in_log(headwater: Headwater, stream: Stream) -> list[Any]:
     """The tuples of a stream that were ingested, in order of arrival."""
     segments = headwater.catalog.segments(stream_log(stream.name))
-    tables = [files.read_arrow(s.path) for s in segments if s.rows]
+    tables = [files.read_arrow(s) for s in segments if s.rows]
     if not tables:
         return []
     table = pa.concat_tables(tables).sort_by(ARRIVAL)

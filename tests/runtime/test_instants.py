@@ -29,7 +29,7 @@ def written(folder: str, times: list[int]) -> Segment:
     assert file is not None
     return Segment(
         **dict.fromkeys(Segment.__dataclass_fields__)
-        | {"path": file.path, "rows": file.rows, "id": 1, "seq": 1}
+        | {"path": file.path, "rows": file.rows, "bytes": file.bytes, "id": 1, "seq": 1}
         | {"least_time": file.least_time, "largest_time": file.largest_time}
     )
 
