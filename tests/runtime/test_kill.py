@@ -59,6 +59,9 @@ POINTS = (
     "compact: replaced",
     "compact: forgotten",
     "retain: forgotten",
+    "results: merged",
+    "results: replaced",
+    "results: pieces removed",
 )
 
 

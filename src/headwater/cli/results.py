@@ -10,7 +10,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import typer
+
 from headwater.algebra.expressions import Column
+from headwater.algebra.times import format_timestamp
 from headwater.cli.files import fail
 from headwater.cli.formats import RowFormat
 from headwater.cli.rows import TAU, Answer, check_columns, show
@@ -20,6 +23,7 @@ from headwater.reference import Result
 from headwater.runtime import results
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.definitions import Definitions
+from headwater.runtime.retention import expired
 
 WAIT = 5.0
 """How many seconds a follower waits for a change before it looks anyway."""
@@ -57,6 +61,8 @@ def print_results(
     """Print the results of these queries, or of all."""
     definitions = Definitions(catalog)
     readings = [reading(definitions, row, limit) for row in chosen(catalog, names)]
+    for one in readings:
+        _tell_expired(catalog, one)
     for place, one in enumerate(readings):
         if place and format is not RowFormat.json:
             sys.stdout.write("\n")
@@ -65,12 +71,22 @@ def print_results(
         seen = catalog.changes()
         going = [one for one in readings if one.more(catalog)]
         for one in readings:
+            _tell_expired(catalog, one)
             found = one.read(catalog)
             if found:
                 _print(one, found, format)
         readings = [one for one in going if one.left != 0]
         if readings:
             catalog.watch(seen, WAIT, poll=0.2)
+
+
+def _tell_expired(catalog: Catalog, one: Reading) -> None:
+    """Say once what can no longer be read because it was kept for long enough."""
+    position = expired(catalog, one.row)
+    if position is not None and position["seq"] > one.after:
+        until = format_timestamp(position["tau"])
+        typer.echo(f"headwater: results of {one.row.spelled} up to {until} have expired", err=True)
+        one.after = position["seq"]
 
 
 def _print(one: Reading, found: Sequence[Result], format: RowFormat) -> None:

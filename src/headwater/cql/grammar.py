@@ -158,13 +158,13 @@ class _Reader:
         given: dict[str, object] = {}
         while not cursor.accept("AS"):
             clause = cursor.choice(
-                "STARTING, LIFETIME, TO or AS", "STARTING", "LIFETIME", "TO", "AS"
+                "STARTING, LIFETIME, KEEP, TO or AS", "STARTING", "LIFETIME", "KEEP", "TO", "AS"
             )
             _once(cursor, given, clause)
             if clause == "STARTING":
                 given[clause] = _start(cursor)
-            elif clause == "LIFETIME":
-                given[clause] = cursor.duration("LIFETIME")
+            elif clause in ("LIFETIME", "KEEP"):
+                given[clause] = cursor.duration(clause)
             else:
                 given[clause] = NOWHERE if cursor.accept("NONE") else _connector(cursor, SINKS)
         query = self.query(cursor.tokens[cursor.index :])
@@ -172,8 +172,10 @@ class _Reader:
         start, lifetime, sink = given.get("STARTING"), given.get("LIFETIME"), given.get("TO")
         assert start is None or isinstance(start, Start)
         assert lifetime is None or isinstance(lifetime, int)
+        keep = given.get("KEEP")
+        assert keep is None or isinstance(keep, int)
         assert sink is None or isinstance(sink, Connector)
-        return CreateQuery(name, query, start, lifetime, sink)
+        return CreateQuery(name, query, start, lifetime, sink, keep)
 
     # ---- the others
 

@@ -68,13 +68,15 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    """A continuous query under a name; `lifetime` in microseconds, `sink` None if not said."""
+    """A continuous query under a name; `lifetime` and for how long its results are kept (`keep`) in
+    microseconds, None if not said, as is `sink`."""
 
     name: str
     query: Query
     start: Start | None = None
     lifetime: int | None = None
     sink: Connector | None = None
+    keep: int | None = None
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ def _(what: CreateQuery) -> list[str]:
         lines.append(f"STARTING AT {_start(what.start)}")
     if what.lifetime is not None:
         lines.append(f"LIFETIME {duration(what.lifetime)}")
+    if what.keep is not None:
+        lines.append(f"KEEP {duration(what.keep)}")
     if what.sink is not None:
         lines.append(f"TO {_connector(what.sink)}")
     return [*lines, "AS", *_lines(what.query)]

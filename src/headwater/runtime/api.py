@@ -16,12 +16,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
+from headwater.algebra.times import from_micros
 from headwater.errors import HeadwaterError, Refused, RuntimeFailure, nearest
 from headwater.runtime import results
 from headwater.runtime.analysis import Analysis, analysis, lines
@@ -33,6 +35,7 @@ from headwater.runtime.place import check_place, made
 from headwater.runtime.placement import Placement, placement
 from headwater.runtime.placement import lines as placement_lines
 from headwater.runtime.push import push
+from headwater.runtime.retention import expired
 from headwater.runtime.scripts import execute
 from headwater.runtime.verify import Verification, verify
 
@@ -172,11 +175,18 @@ class QueryHandle:
         while True:
             known = self.catalog.query(self.row.name)
             over = known is None or known.state in ("finished", "dropped")
-            table, at = results.read(self.catalog, self.row, at)
-            yield from results.rows(table)
+            for table, position in results.read_on(self.catalog, self.row, at):
+                yield from results.rows(table)
+                at = position
             if not follow or over:
                 return
             time.sleep(poll)
+
+    def expired_until(self) -> datetime | None:
+        """The `_tau` up to which results have expired, as they were kept for long enough; None if all are
+        there."""
+        position = expired(self.catalog, self.row)
+        return None if position is None else from_micros(position["tau"])
 
     def explain(self, analyze: bool = False) -> str:
         """What the query means, as a tree, where it runs, with whom and why; with `analyze` instead

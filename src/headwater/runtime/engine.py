@@ -30,7 +30,7 @@ from headwater.errors import (
     Overtaken,
     SparkEnded,
 )
-from headwater.runtime import files
+from headwater.runtime import files, housekeeping
 from headwater.runtime.apart import Apart
 from headwater.runtime.catalog import (
     Catalog,
@@ -63,6 +63,7 @@ from headwater.runtime.lifecycle import (
 from headwater.runtime.limits import Limits, Setting, effective
 from headwater.runtime.measure import UNMEASURED, Measured, Meter
 from headwater.runtime.push import stream_folder
+from headwater.runtime.retention import expire_results, kept_for, merge_results
 from headwater.runtime.rounds import PATIENCE, Round
 from headwater.runtime.rowcounts import count_rows
 from headwater.runtime.scheduling import SCHEDULE, Scheduler, Turns
@@ -354,9 +355,26 @@ class Engine:
                 self._tell(kept.log, "")
             except DamagedFile as error:  # the units that need it park; other logs are looked after
                 self._tell(kept.log, str(error))
+        self._tidy_results(lease)
         sweep(self.catalog, self.store)
         self.catalog.forget_dropped(KEPT_DROPPED)
         self._forget()
+
+    def _tidy_results(self, lease: Lease) -> None:
+        """Merge the results of the units that are worked on here, and drop those that were kept long
+        enough; only units with many segments, or a limit on their time, are looked at."""
+        usual = self.limits.results_keep or None
+        crowded = self.catalog.crowded_logs("unit", housekeeping.MERGED_AT_LEAST)
+        some_expire = usual is not None or any(q.keep is not None for q in self.catalog.queries())
+        for row in self.catalog.units():
+            if not self._is_mine(unit_log(row.id)):
+                continue
+            keep = kept_for(self.catalog.members(row.id), usual) if some_expire else None
+            if unit_log(row.id) in crowded:
+                folder = self.store / "log" / "units" / row.id
+                merge_results(self.catalog, row, folder, lease, keep, self.at_point)
+            if keep is not None:
+                expire_results(self.catalog, row, lease, keep, time.time(), self.at_point)
 
     def _kept(self) -> list[Kept]:
         """The logs of streams that are looked after here: those taken in here, and copies."""

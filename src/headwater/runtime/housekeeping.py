@@ -2,8 +2,8 @@
 
 A segment of a stream goes when no unit can need it again and the stream's history (KEEP) is past it.
 Small neighbours are merged into one. Files that no segment names, left by a process that was killed,
-are swept when they are old enough not to be a step's that is under way. The logs of units are left
-whole: results are read from them, and sinks send them by the numbers of their segments.
+are swept when they are old enough not to be a step's that is under way. For the logs of units see
+`retention`.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ def compact(
     """Merge one run of small neighbours that every reader, and every copy, has taken in; whether
     there was one."""
     stream = stream_log(kept.stream.name)
-    _remove_pieces(catalog, kept.log, lease, nowhere)
+    remove_pieces(catalog, kept.log, lease, nowhere)
     reached = [reader.reached(stream) for reader in readers]
-    taken = min([kept.stream.next_seq - 1, *reached, *_copied_to(catalog, stream)])
+    taken = min([kept.stream.next_seq - 1, *reached, *copied_to(catalog, stream)])
     run = mergeable(catalog.segments(kept.log, 0, taken)) if taken else []
     tables = [files.read_arrow(s) for s in run if s.rows]
     if not tables:
@@ -228,11 +228,11 @@ def compact(
     new = segment(kept.log, written, run[-1].watermark)
     catalog.replace_segments(lease, [s.id for s in run], new)
     at_point("compact: replaced")
-    _remove_pieces(catalog, kept.log, lease, at_point)
+    remove_pieces(catalog, kept.log, lease, at_point)
     return True
 
 
-def _copied_to(catalog: Catalog, log: str) -> list[int]:
+def copied_to(catalog: Catalog, log: str) -> list[int]:
     """The last numbers of a log that its copies hold."""
     return [
         end.seq
@@ -241,7 +241,7 @@ def _copied_to(catalog: Catalog, log: str) -> list[int]:
     ]
 
 
-def _remove_pieces(
+def remove_pieces(
     catalog: Catalog, log: str, lease: Lease | None, at_point: Callable[[str], None]
 ) -> None:
     """Remove what was merged, now or by a process that was killed before it came to that."""

@@ -51,6 +51,8 @@ class Limits:
     for so long, whatever the policy."""
     optimise: str = "throughput"
     """How the order of joins is chosen: throughput, greedy or written."""
+    results_keep: float = 0.0
+    """Seconds for which results are kept of queries that do not say KEEP; 0: for ever."""
     interval: float = 1.0
     """Seconds between two looks for input when there was none."""
     late_share: float = 0.1
@@ -63,7 +65,7 @@ NAMES = tuple(field.name for field in fields(Limits) if field.name != "lease_sec
 """Those that can be set; for how long claims hold is settled when an engine starts."""
 
 _SHARES = ("late_share", "reject_share")
-_LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01, "longest_wait": 0.01}
+_LEAST = {"retries": 0, "backoff": 0.0, "interval": 0.01, "results_keep": 0.0, "longest_wait": 0.01}
 _LEAST |= dict.fromkeys(_SHARES, 0.0)
 
 

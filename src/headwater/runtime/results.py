@@ -13,23 +13,46 @@ from headwater.reference import Result
 from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member, place
 from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
-from headwater.runtime.subscribers import member_of
+from headwater.runtime.subscribers import SEQ, member_of
 
 Row = dict[str, Value]
+
+SEGMENTS_AT_ONCE = 100
 
 
 def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
     """The results after a sequence number, columns as the query names them, then `_tau`; and the
     number to go on from. While the end of a query is not known, there are none."""
-    with catalog.snapshot():
-        query = _as_it_is(catalog, query)
-        if query.unsettled:
-            return pa.table({}), after
-        segments = catalog.segments(unit_log(query.unit_id), after)
-    tables = [read_segment(catalog, query, s) for s in segments if s.rows]
-    tables = [table for table in tables if table.num_rows]
-    end = segments[-1].seq if segments else after
+    found = list(read_on(catalog, query, after))
+    tables = [table for table, _ in found if table.num_rows]
+    end = found[-1][1] if found else after
     return (files.gapless(pa.concat_tables(tables)) if tables else pa.table({}), end)
+
+
+def read_on(catalog: Catalog, query: QueryRow, after: int) -> Iterator[tuple[pa.Table, int]]:
+    """The results after a sequence number, segment by segment, each with the number to go on from.
+
+    Nobody waits for readers: a segment that was merged with others, or has expired, since it was
+    looked up is looked up again.
+    """
+    missing = None
+    while True:
+        with catalog.snapshot():
+            query = _as_it_is(catalog, query)
+            log = unit_log(query.unit_id)
+            found = catalog.segments_reaching(log, after, SEGMENTS_AT_ONCE)
+        if query.unsettled or not found:
+            return
+        for segment in found:
+            try:
+                table = read_segment(catalog, query, segment, after)
+            except FileNotFoundError:
+                if segment.id == missing:
+                    raise
+                missing = segment.id
+                break
+            after = segment.seq
+            yield table, after
 
 
 def _as_it_is(catalog: Catalog, query: QueryRow) -> QueryRow:
@@ -63,12 +86,15 @@ def _values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
     return list(column.to_pylist())
 
 
-def read_segment(catalog: Catalog, query: QueryRow, segment: Segment) -> pa.Table:
-    """The rows of a segment of the unit's log that are results of the query."""
-    member = member_of(catalog, query, segment)
+def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int = 0) -> pa.Table:
+    """The rows of a segment of the unit's log that are results of the query, without those that came
+    with a segment up to a number."""
+    member = member_of(catalog, query, segment) if segment.rows else None
     if member is None:
         return pa.table({})
     table = files.read_arrow(segment)
+    if segment.first_seq <= after:
+        table = table.filter(pc.greater(table[SEQ], after))
     tau = table["_tau"]
     kept = wanted(table, member)
     if query.start_at is not None:

@@ -147,6 +147,7 @@ def submit(
         definition=definition or unparse(statement),
         digest=canonical.digest,
         lifetime=statement.lifetime,
+        keep=statement.keep,
         columns=[[name, at] for name, at in canonical.columns],
         sink=_sink(statement.sink),
     )

@@ -17,6 +17,10 @@ from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, membe
 K = TypeVar("K")
 V = TypeVar("V")
 
+SEQ = "_seq"
+"""The column of a merged segment of results with the number that each row's segment had: by it a reader
+that stopped in the middle finds the rest."""
+
 MEMBERS = "members"
 """The cursor of a unit that tells its newest version of members, and the key by which a segment
 names the one it was written with."""

@@ -215,6 +215,25 @@ class Log(Store):
             _check_pieces(connection, span)
             return rows(connection, self._segment, chosen, span)
 
+    def segments_reaching(self, log: str, after_seq: int, most: int) -> list[Segment]:
+        """The next segments of a log that hold something after a number, at most so many. The first may
+        hold something before it too, if it was merged since the number was noted."""
+        found = (
+            sa.select(_S)
+            .where(_S.c.log == log, _S.c.seq > after_seq, _S.c.compacted_into.is_(None))
+            .order_by(_S.c.seq)
+            .limit(most)
+        )
+        return self._rows(self._segment, found)
+
+    def crowded_logs(self, kind: str, least: int) -> dict[str, int]:
+        """The logs of a kind (`unit`) that have so many segments at least, and how many."""
+        live = sa.and_(_S.c.compacted_into.is_(None), _S.c.log.startswith(f"{kind}:"))
+        number = sa.func.count()
+        found = sa.select(_S.c.log, number).where(live).group_by(_S.c.log).having(number >= least)
+        with self._database.read() as connection:
+            return {row[0]: int(row[1]) for row in connection.execute(found)}
+
     def pieces(self, log: str) -> list[Segment]:
         """The segments that were replaced by a compacted one and not yet removed."""
         replaced = sa.and_(_S.c.log == log, _S.c.compacted_into.is_not(None))
@@ -272,6 +291,7 @@ class Log(Store):
                 pieces[0].first_seq,
                 pieces[-1].seq,
                 pieces=len(pieces),
+                created_at=pieces[-1].created_at,
             )
             for ids in _chunks(old):
                 transaction.connection.execute(
@@ -479,13 +499,18 @@ def _remember(connection: Connection, log: str, key: str, seq: int) -> None:
 
 
 def insert_segment(
-    transaction: Transaction, new: NewSegment, first_seq: int, seq: int, pieces: int
+    transaction: Transaction,
+    new: NewSegment,
+    first_seq: int,
+    seq: int,
+    pieces: int,
+    created_at: float | None = None,
 ) -> Segment:
-    """Register a file under numbers."""
+    """Register a file under numbers; as of now, or as of when its newest rows were made."""
     values = asdict(new)
     del values["key"], values["on_disk"]
     values |= {"first_seq": first_seq, "seq": seq, "pieces": pieces, "compacted_into": None}
-    values["created_at"] = transaction.now
+    values["created_at"] = transaction.now if created_at is None else created_at
     statement = sa.insert(_S).values(values).returning(_S.c.id)
     return Segment(id=transaction.connection.execute(statement).scalar_one(), **values)
 

@@ -156,6 +156,8 @@ _DIGESTS: Migration = ("ALTER TABLE segments ADD COLUMN digest BIGINT",)
 _OPERATORS: Migration = ("UPDATE units SET definition = ''",)
 """Definitions were left as they were when queries left their unit: they are made anew."""
 
+_KEEP: Migration = ("ALTER TABLE queries ADD COLUMN keep BIGINT",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _LIVES,
@@ -165,6 +167,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _RESULT_KEYS,
     _DIGESTS,
     _OPERATORS,
+    _KEEP,
 )
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"

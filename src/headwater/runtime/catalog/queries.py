@@ -425,6 +425,7 @@ def _add_query(
         accepted_at=transaction.now,
         lifetime=query.lifetime,
         result_key=result_key,
+        keep=query.keep,
     )
     transaction.connection.execute(_ADD_QUERY, vars(row))
     transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})

@@ -194,6 +194,7 @@ class NewQuery:
     lifetime: int | None = None
     noted: Json = None
     equal_to: str | None = None
+    keep: int | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,8 @@ class QueryRow:
 
     `result_key` is the name under which its unit writes its rows. Equal queries that run together
     have the same; one that comes after its equals have left has another, as their rows are still
-    in the log of the unit and would count twice.
+    in the log of the unit and would count twice. `keep` is for how many microseconds of the clock its
+    results are kept at least, None if it does not say.
     """
 
     name: str
@@ -230,6 +232,7 @@ class QueryRow:
     accepted_at: float
     lifetime: int | None
     result_key: str
+    keep: int | None = None
 
     @property
     def hidden(self) -> bool:

@@ -125,6 +125,7 @@ queries = Table(
     Column("accepted_at", Double),
     Column("lifetime", BigInteger),
     Column("result_key", Text),
+    Column("keep", BigInteger),
 )
 
 members = Table("members", metadata, _key("unit_id"), _key("query"))
