@@ -49,6 +49,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--help",), READING | {"sqlalchemy"}),
         (("show", "queries"), READING),
         (("show", "units"), READING),
+        (("show", "events"), READING),
         (("status",), READING),
         (("results", "q"), NEVER),
         (("submit", "-e", "CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MIN] WHERE a > 3"), NEVER),

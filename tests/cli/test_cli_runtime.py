@@ -191,7 +191,7 @@ def test_resume_frees_a_unit_that_was_parked(run: Run, made: Made) -> None:
     unit = made.unit("total")
     with made.open() as headwater:
         headwater.catalog.set_unit_state(unit, "parked", error="disk full", retries=6)
-    assert f"unit {unit} (total) failed: disk full" in run("status", "--state", made.path).out
+    assert f"unit {unit} (total) is parked: disk full" in run("status", "--state", made.path).out
     run("resume", "total", "--state", made.path)
     assert "parked" not in run("show", "units", "--state", made.path).out
 
@@ -255,7 +255,7 @@ def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
     assert str(shown["sink"]).startswith("files ")
     said = run("status", "--state", filled.path).out
     assert "2 rows to deliver" in said
-    assert "the sink of sent failed: no room" in said
+    assert "the sink of query sent fails: no room" in said
 
 
 def test_show_segments_of_a_stream_or_query(run: Run, filled: Made) -> None:

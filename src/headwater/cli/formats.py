@@ -35,6 +35,7 @@ class What(StrEnum):
     rejects = "rejects"
     sites = "sites"
     links = "links"
+    events = "events"
 
 
 def json_line(values: Mapping[str, object]) -> None:

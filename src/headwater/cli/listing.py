@@ -7,9 +7,10 @@ columns of a table, chosen and worded for them.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,15 @@ from headwater.cli.formats import Format, What, counted, json_line
 from headwater.cli.tables import console, table
 from headwater.errors import nearest
 from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
+from headwater.runtime.health import health
 from headwater.runtime.overview import Observer, Overview, holders
 
 if TYPE_CHECKING:
     from headwater.plan.placement.loads import Load
 
 Record = dict[str, Any]
+
+FOLLOW_SECONDS = 0.5
 
 
 # ---- words for people
@@ -221,25 +225,22 @@ def tables(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
 def queries(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
     rows = catalog.queries()
     _check_name("query", name, [row.spelled for row in rows])
-    observer = Observer(catalog)
-    for row in rows:
-        if _wanted(name, row.name):
-            view = observer.query(row)
-            yield {
-                "query": row.spelled,
-                "state": row.state,
-                "rows": view.rows,
-                "unit": row.unit_id,
-                "digest": row.digest,
-                "start": instant(row.start_at),
-                "end": instant(row.end_at),
-                "sink": None
-                if row.sink is None
-                else _connector(row.sink["kind"], row.sink["options"]),
-                "undelivered": view.undelivered,
-                "error": row.error or view.sink_error or None,
-                "definition": row.definition,
-            }
+    chosen = [row for row in rows if _wanted(name, row.name)]
+    for view in Observer(catalog).queries(chosen):
+        row = view.row
+        yield {
+            "query": row.spelled,
+            "state": view.state,
+            "rows": view.rows,
+            "unit": row.unit_id,
+            "digest": row.digest,
+            "start": instant(row.start_at),
+            "end": instant(row.end_at),
+            "sink": None if row.sink is None else _connector(row.sink["kind"], row.sink["options"]),
+            "undelivered": view.undelivered,
+            "error": view.error or None,
+            "definition": row.definition,
+        }
 
 
 def units(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
@@ -384,19 +385,90 @@ def _connector(kind: str, options: dict[str, Any]) -> str:
     return f"{kind} {next((str(value) for value in options.values()), '')}".strip()
 
 
-# ---- status
+# ---- events
 
 
-def status(catalog: Catalog, state: Path, format: Format) -> None:
-    """Print the state of all in a few lines."""
-    overview = Observer(catalog).overview()
-    running = holders(catalog.leases())
-    record = _status(catalog, state, overview, running)
+@dataclass(frozen=True)
+class Wanted:
+    """Which events: of a kind, about a stream, query or unit, since so many seconds; the latest so many."""
+
+    kind: str | None = None
+    name: str | None = None
+    seconds: float | None = None
+    most: int = 100
+
+
+def show_events(catalog: Catalog, wanted: Wanted, follow: bool, format: Format) -> None:
+    """Print what happened, and if asked what happens from now on."""
+    subjects = None if wanted.name is None else _subjects(catalog, wanted.name)
+    since = None if wanted.seconds is None else time.time() - wanted.seconds
+    found = catalog.events(kind=wanted.kind, subjects=subjects, since=since, limit=wanted.most)
+    last = catalog.events(limit=1)
+    if not found and not follow and format is Format.table:
+        typer.echo("there are no events")
+    while True:
+        for event in found:
+            _print_event(event, format)
+        if not follow:
+            return
+        last = found[-1:] or last
+        time.sleep(FOLLOW_SECONDS)
+        after = last[0].id if last else 0
+        found = catalog.events(after, kind=wanted.kind, subjects=subjects)
+
+
+def _subjects(catalog: Catalog, name: str) -> set[str]:
+    """Whom events about a name are about: also the unit of a query."""
+    query = catalog.query(name)
+    return {name.lower(), *([query.unit_id] if query is not None else [])}
+
+
+def _print_event(event: Event, format: Format) -> None:
+    record = _event(event)
     if format is Format.json:
         json_line(record)
-        return
-    for name, words in _in_words(record, overview):
-        typer.echo(f"{name:<10}{words}")
+    else:
+        typer.echo(f"{record['at']}  {_in_line(record)}")
+
+
+def _in_line(event: Record) -> str:
+    detail = ", ".join(f"{key}: {value}" for key, value in event["detail"].items())
+    return f"{event['kind']} {event['subject']} {detail}".rstrip()
+
+
+# ---- health and status
+
+
+def show_health(catalog: Catalog, format: Format) -> int:
+    """Print whether all is well, and what is not; returns the exit status."""
+    found = health(catalog)
+    if format is Format.json:
+        words = {0: "healthy", 1: "failing", 2: "not running"}
+        json_line({"health": words[found.status], **asdict(found)})
+    else:
+        for reason in found.reasons:
+            typer.echo(reason)
+        if not found.reasons:
+            typer.echo(f"all is well: {', '.join(found.engine)} runs this state")
+    return found.status
+
+
+def status(catalog: Catalog, state: Path, format: Format) -> int:
+    """Print the state of all in a few lines; returns the exit status, 1 if something is parked or
+    fails."""
+    overview = Observer(catalog).overview()
+    running = holders(catalog.leases())
+    found = health(catalog, overview)
+    record = _status(catalog, state, overview, running) | {
+        "failing": list(found.failing),
+        "warnings": list(found.warnings),
+    }
+    if format is Format.json:
+        json_line(record)
+    else:
+        for name, words in _in_words(record, overview):
+            typer.echo(f"{name:<10}{words}")
+    return 1 if found.failing else 0
 
 
 def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str, float]) -> Record:
@@ -409,7 +481,7 @@ def _status(catalog: Catalog, state: Path, overview: Overview, running: dict[str
         "late": sum(view.row.late for view in overview.streams),
         "malformed": sum(view.row.malformed for view in overview.streams),
         "tables": len(catalog.tables()),
-        "queries": Counter(view.row.state for view in overview.queries),
+        "queries": Counter(view.state for view in overview.queries),
         "units": Counter(view.state for view in overview.units),
         "pending": overview.pending,
         "rate": sum(view.rate for view in overview.streams),
@@ -447,17 +519,14 @@ def _in_words(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
         yield "steps", f"{count(record['steps'])}, {longest}"
     for stream, waited_for in record["waits"].items():
         yield "waits", f"{stream}, until {names(waited_for)} caught up"
-    for view in overview.units:
-        if view.row.error:
-            yield "", f"unit {view.row.id} ({names(view.queries)}) failed: {view.row.error}"
     if any(view.row.sink is not None for view in overview.queries):
         yield "sinks", f"{counted(record['undelivered'], 'row')} to deliver"
-    for query in overview.queries:
-        if query.sink_error:
-            yield "", f"the sink of {query.row.spelled} failed: {query.sink_error}"
+    for reason in record["failing"]:
+        yield "failing", reason
+    for reason in record["warnings"]:
+        yield "warning", reason
     for event in record["events"]:
-        detail = ", ".join(f"{key}: {value}" for key, value in event["detail"].items())
-        yield "event", f"{event['at']} {event['kind']} {event['subject']} {detail}".rstrip()
+        yield "event", f"{event['at']} {_in_line(event)}"
 
 
 def states(counted: Counter[str]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -27,9 +28,10 @@ from headwater.cli import state as states
 from headwater.cli.files import FAILED, Source, fail
 from headwater.cli.formats import counted
 from headwater.cli.listing import names
+from headwater.cli.logfiles import KEPT_FILES, MOST_BYTES, rotating
 from headwater.cli.view import shown
 from headwater.cql import CreateStream, CreateTable, parse
-from headwater.errors import HeadwaterError, RuntimeFailure
+from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.claims import is_dead, repeated, this_process
@@ -44,6 +46,7 @@ INTERRUPTED = 130
 CLAIM_SECONDS = 60.0
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
 ENGINE_LOG = "engine.log"
+SPARK_LOG = "spark.log"
 
 
 @dataclass(frozen=True)
@@ -171,10 +174,13 @@ def held(catalog: Catalog, name: str) -> Iterator[None]:
         with suppress(HeadwaterError):
             catalog.renew(mine, CLAIM_SECONDS)
 
+    catalog.record_event("engine started", name, process=this_process())
     try:
         with repeated(renew, CLAIM_SECONDS / 3, name):
             yield
     finally:
+        with suppress(CatalogError):  # of a catalog that is away
+            catalog.record_event("engine stopped", name, process=this_process())
         catalog.release(mine)
 
 
@@ -185,7 +191,9 @@ def held(catalog: Catalog, name: str) -> Iterator[None]:
 def logged(state: Path) -> Iterator[None]:
     """The engine's messages go to a file in full, and to standard error in short; those of the
     libraries below it go to the file alone."""
-    kept = logging.FileHandler(state / ENGINE_LOG, delay=True)
+    kept = RotatingFileHandler(
+        state / ENGINE_LOG, maxBytes=MOST_BYTES, backupCount=KEPT_FILES, delay=True
+    )
     kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     told = logging.StreamHandler(sys.stderr)
     told.setFormatter(_Short())
@@ -193,7 +201,8 @@ def logged(state: Path) -> Iterator[None]:
     for logger, handler in handlers:
         logger.addHandler(handler)
     try:
-        yield
+        with rotating([state / SPARK_LOG]):
+            yield
     finally:
         for logger, handler in handlers:
             logger.removeHandler(handler)

@@ -303,15 +303,34 @@ def show(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="This stream, query, unit or site only.")
     ] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="With events: of this kind only.")
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="With events: of the last ones only."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="With events: the latest so many.")] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With events: also those to come, until Ctrl-C.")
+    ] = False,
     state: State = DEFAULT,
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """List streams, tables, queries, units, segments, rejected records, sites or links."""
+    """List streams, tables, queries, units, segments, rejected records, sites, links or events."""
+    if what is not What.events and (kind is not None or since is not None or follow):
+        fail("--kind, --since and --follow are for headwater show events")
     with opened(state, catalog_url) as catalog:
         from headwater.cli import listing
 
-        listing.show(catalog, what, name, format)
+        if what is not What.events:
+            listing.show(catalog, what, name, format)
+            return
+        try:
+            listing.show_events(catalog, listing.Wanted(kind, name, since, limit), follow, format)
+        except KeyboardInterrupt:
+            raise typer.Exit from None
 
 
 @app.command()
@@ -345,11 +364,24 @@ def results(
 def status(
     state: State = DEFAULT, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
 ) -> None:
-    """Say how everything stands, in a few lines."""
+    """Show a summary of the state; ends with 1 while something is parked or fails."""
     with opened(state, catalog_url) as catalog:
         from headwater.cli import listing
 
-        listing.status(catalog, state, format)
+        ended = listing.status(catalog, state, format)
+    raise typer.Exit(ended)
+
+
+@app.command()
+def health(
+    state: State = DEFAULT, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
+) -> None:
+    """Report whether all is well: ends with 0 if so, 1 with the reasons if not, 2 if nothing runs."""
+    with opened(state, catalog_url) as catalog:
+        from headwater.cli import listing
+
+        ended = listing.show_health(catalog, format)
+    raise typer.Exit(ended)
 
 
 @app.command()

@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headwater.cli.run import SPARK_LOG
 from headwater.errors import RuntimeFailure
 from headwater.runtime.durability import owner_only
 from headwater.runtime.session import open_session
 
-LOG = "spark.log"
-
 
 def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]]) -> Any:
     """A session with settings; raises RuntimeFailure that says where Spark's own words are."""
-    log = state / LOG
+    log = state / SPARK_LOG
     try:
         with _output_to(log):
             return open_session(master, settings=settings())

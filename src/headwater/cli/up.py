@@ -24,6 +24,7 @@ import typer
 from headwater.cli import state as states
 from headwater.cli.files import FAILED, WRONG, Source, fail
 from headwater.cli.formats import counted
+from headwater.cli.logfiles import rotating
 from headwater.cli.run import ENGINE_LOG, held, logged, signals, summary
 from headwater.cli.view import shown
 from headwater.cql import parse
@@ -85,7 +86,12 @@ def up(asked: Up) -> None:
         room = Room(headwater.catalog, headwater.definitions, deployment)
         controller = Controller(room, lambda: workers.coming(headwater.catalog))
         stop = Event()
-        with workers.running(), signals(stop), shown(Observer(headwater.catalog), asked.quiet):
+        with (
+            workers.running(),
+            rotating(asked.state / f"site-{name}.log" for name in workers.names),
+            signals(stop),
+            shown(Observer(headwater.catalog), asked.quiet),
+        ):
             _control(controller, workers, asked, stop)
         _tell(headwater.catalog, asked)
         if refused:

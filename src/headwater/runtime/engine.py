@@ -372,7 +372,11 @@ class Engine:
             keep = kept_for(self.catalog.members(row.id), usual) if some_expire else None
             if unit_log(row.id) in crowded:
                 folder = self.store / "log" / "units" / row.id
-                merge_results(self.catalog, row, folder, lease, keep, self.at_point)
+                try:
+                    merge_results(self.catalog, row, folder, lease, keep, self.at_point)
+                    self._tell(unit_log(row.id), "")
+                except DamagedFile as error:  # whoever reads it is told; other logs are looked after
+                    self._tell(unit_log(row.id), str(error))
             if keep is not None:
                 expire_results(self.catalog, row, lease, keep, time.time(), self.at_point)
 

@@ -95,6 +95,18 @@ class QueryView:
     rows: int
     undelivered: int = 0
     sink_error: str = ""
+    unit: UnitRow | None = None
+
+    @property
+    def state(self) -> str:
+        """Its own, unless its unit is parked: then it is too."""
+        is_parked = self.unit is not None and self.unit.state == "parked"
+        return "parked" if is_parked and self.row.state == "running" else self.row.state
+
+    @property
+    def error(self) -> str:
+        """Why it does not go on, if it does not."""
+        return self.row.error or (self.unit.error if self.unit else "") or self.sink_error
 
 
 @dataclass(frozen=True)
@@ -152,20 +164,24 @@ class Observer:
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
             tuple(map(unit, rows)),
-            tuple(self._viewed(row) for row in self.catalog.queries()),
+            self.queries(self.catalog.queries(), rows),
         )
 
-    def query(self, row: QueryRow) -> QueryView:
-        """A query as it stands."""
+    def queries(
+        self, rows: Iterable[QueryRow], units: Sequence[UnitRow] | None = None
+    ) -> tuple[QueryView, ...]:
+        """Queries as they stand, `units` being all there are."""
         self._segments = {}
-        return self._viewed(row)
+        found = {unit.id: unit for unit in (self.catalog.units() if units is None else units)}
+        with self.catalog.snapshot():
+            return tuple(self._viewed(row, found.get(row.unit_id)) for row in rows)
 
-    def _viewed(self, row: QueryRow) -> QueryView:
+    def _viewed(self, row: QueryRow, unit: UnitRow | None) -> QueryView:
         if row.sink is None:
-            return QueryView(row, self.results(row))
+            return QueryView(row, self.results(row), unit=unit)
         sent = delivery(self.catalog, row)
         error = str(sent.failure.get("error", ""))
-        return QueryView(row, self.results(row), self.results(row, sent.seq), error)
+        return QueryView(row, self.results(row), self.results(row, sent.seq), error, unit)
 
     def results(self, query: QueryRow, after: int = 0) -> int:
         """How many results a query has after a sequence number; only segments across its start or

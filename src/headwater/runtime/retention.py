@@ -126,7 +126,7 @@ def _merged(run: Sequence[Segment]) -> pa.Table | None:
 
 
 def _numbered(found: Segment) -> pa.Table:
-    table = files.read_arrow(found.path)
+    table = files.read_arrow(found)
     if SEQ in table.column_names:
         return table
     numbers = pa.array([found.seq], pa.int64()).take(pa.array([0] * table.num_rows, pa.int64()))

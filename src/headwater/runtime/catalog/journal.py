@@ -89,15 +89,22 @@ class Journal(Store):
         *,
         kind: str | None = None,
         subject: str | None = None,
+        subjects: Collection[str] | None = None,
+        since: float | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """Events in order: the first ones after a number, or without one the latest ones."""
+        """Events in order: the first ones after a number, or without one the latest ones; those of a kind,
+        about one or some subjects, or since a time of the clock."""
         table = schema.events
         wanted = sa.select(table).limit(limit)
         if kind is not None:
             wanted = wanted.where(table.c.kind == kind)
         if subject is not None:
             wanted = wanted.where(table.c.subject == subject)
+        if subjects is not None:
+            wanted = wanted.where(sa.func.lower(table.c.subject).in_(sorted(subjects)))
+        if since is not None:
+            wanted = wanted.where(table.c.at >= since)
         if after is not None:
             return self._rows(Event, wanted.where(table.c.id > after).order_by(table.c.id))
         return self._rows(Event, wanted.order_by(table.c.id.desc()))[::-1]

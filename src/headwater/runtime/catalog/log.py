@@ -150,6 +150,7 @@ class Log(Store):
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:
                 _change_stream(transaction.connection, ended, ended=True, reopens=False)
+                keep_event(transaction, "stream ended", ended.lower(), {})
             return self._whole(kept)
 
     def take_back(

@@ -146,6 +146,11 @@ class Queries(Store):
             transaction.connection.execute(change)
             if state == "finished":
                 change_members(transaction, known.unit_id, definition=VOID)
+            if state != known.state:
+                did = "resumed" if state == "running" else state
+                keep_event(
+                    transaction, f"query {did}", known.name, {"error": error} if error else {}
+                )
 
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
         """Finish queries of a unit, all at once, and record that they are."""
@@ -189,6 +194,7 @@ class Queries(Store):
                 sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
             )
             forget_owner(transaction, f"sink:{known.name}")
+            keep_event(transaction, "query dropped", known.name, {})
             _leave(transaction, known)
             return _drop_unneeded(transaction, units)
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from headwater.errors import CatalogError, nearest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction
+from headwater.runtime.catalog.journal import keep_event
 from headwater.runtime.catalog.log import create_log, drop_log
 from headwater.runtime.catalog.rows import StreamRow, TableRow, stream_log, table_input
 
@@ -94,6 +95,7 @@ class Sources(Store):
             change = sa.update(table).where(same).values(ended=True, reopens=reopens)
             if transaction.connection.execute(change).rowcount != 1:
                 raise CatalogError(_missing(transaction, table, "stream", name))
+            keep_event(transaction, "stream ended", name.lower(), {})
 
     def reopen_stream(self, name: str, closed_until: int | None) -> None:
         """More has come on a stream that was taken as ended; what is closed already stays so."""

@@ -1,0 +1,29 @@
+"""Log files are put aside when they have grown, while somebody writes to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwater.cli.logfiles import KEPT_FILES, aside, rotate
+
+
+def test_a_file_in_use_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "spark.log"
+    with path.open("ab", buffering=0) as writer:
+        for number in range(KEPT_FILES + 3):
+            writer.write(b"%d" % number * 100)
+            assert rotate(path, most=50)
+            assert not rotate(path, most=50), "there is nothing left to put aside"
+        writer.write(b"on")
+    assert path.read_bytes() == b"on", "the writer goes on at the new end"
+    held = [aside(path, n).read_bytes()[:1] for n in range(1, KEPT_FILES + 1)]
+    assert held == [b"%d" % (KEPT_FILES + 2 - n) for n in range(KEPT_FILES)], "the newest are kept"
+    assert len(list(tmp_path.iterdir())) == KEPT_FILES + 1
+
+
+def test_small_or_missing_files_are_left(tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    assert not rotate(path)
+    path.write_text("words")
+    assert not rotate(path)
+    assert path.read_text() == "words"
