@@ -375,7 +375,9 @@ class Engine:
                 try:
                     merge_results(self.catalog, row, folder, lease, keep, self.at_point)
                     self._tell(unit_log(row.id), "")
-                except DamagedFile as error:  # whoever reads it is told; other logs are looked after
+                except (
+                    DamagedFile
+                ) as error:  # whoever reads it is told; other logs are looked after
                     self._tell(unit_log(row.id), str(error))
             if keep is not None:
                 expire_results(self.catalog, row, lease, keep, time.time(), self.at_point)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,9 +105,10 @@ def merge_results(
     last = settled(catalog, unit, catalog.members(unit.id))
     for done in range(MERGES_AT_ONCE):
         run = mergeable(catalog.segments(log, 0, last), keep) if last else []
-        merged = _merged(run)
-        if merged is None:
+        tables = _alike([_numbered(one) for one in run])
+        if len(tables) < 2:
             return done
+        run, merged = run[: len(tables)], pa.concat_tables(tables)
         written = files.write_arrow(merged, folder, ("_tau", "_tau"))
         assert written is not None
         at_point("results: merged")
@@ -119,10 +120,10 @@ def merge_results(
     return MERGES_AT_ONCE
 
 
-def _merged(run: Sequence[Segment]) -> pa.Table | None:
-    """The rows of neighbours in their order, each with the number it came with; None if there are none."""
-    tables = [_numbered(one) for one in run if one.rows]
-    return pa.concat_tables(tables) if tables else None
+def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The first tables that have the columns and types of the first one: who writes a file, Spark or
+    Arrow, may choose among types that mean the same."""
+    return list(takewhile(lambda table: table.schema.equals(tables[0].schema), tables))
 
 
 def _numbered(found: Segment) -> pa.Table:
