@@ -20,7 +20,7 @@ import typer
 from headwater.algebra.times import format_timestamp
 from headwater.cli.files import fail
 from headwater.cli.formats import Format, What, counted, json_line
-from headwater.cli.tables import console, table
+from headwater.cli.plain_tables import print_rows
 from headwater.errors import nearest
 from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
 from headwater.runtime.health import health
@@ -180,7 +180,7 @@ def show(catalog: Catalog, what: What, name: str | None, format: Format) -> None
         return
     columns = COLUMNS[what]
     rows = [[column.word(record[column.key]) for column in columns] for record in records]
-    console().print(table("", [(column.key, column.numeric) for column in columns], rows))
+    print_rows([(column.key, column.numeric) for column in columns], rows)
 
 
 # ---- records
