@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headwater.runtime.catalog import Catalog, Event
+from headwater.runtime.catalog import Catalog, Event, stream_log
 from headwater.runtime.overview import Observer, Overview, holders
 from headwater.runtime.sites.deployment import deployed, present
 
@@ -23,6 +23,9 @@ GOING_ON = {
     "reject-share": "an unusual share of stream {subject} is rejected{share}",
 }
 """Kinds of events that count while they are recent, and the sentence for each."""
+
+SHARES = ("late-share", "reject-share")
+"""Kinds that are statistics of a stream's log too: 1 while the share is unusual."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,16 @@ def _failing(catalog: Catalog, overview: Overview) -> Iterator[str]:
 
 
 def _warnings(catalog: Catalog, now: float) -> Iterator[str]:
-    """The last of each kind about each subject."""
+    """The last of each kind about each subject; an unusual share for as long as it is one."""
     last: dict[tuple[str, str], Event] = {}
     for kind in GOING_ON:
         for event in catalog.events(kind=kind, since=now - RECENT_SECONDS, limit=1_000):
             last[kind, event.subject] = event
+    logs = {stream_log(row.name): row.name for row in catalog.streams()}
+    for kind in SHARES:
+        for log, raised in catalog.statistic_of(logs, kind).items():
+            for event in catalog.events(kind=kind, subject=logs[log], limit=1) if raised else ():
+                last[kind, logs[log]] = event
     for (kind, subject), event in last.items():
         known = {"error": "", "path": "", **(event.detail or {}), "subject": subject}
         share = known.get("share")
