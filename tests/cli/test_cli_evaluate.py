@@ -141,7 +141,13 @@ def test_other_formats(suffix: str, run: Run, write: Write, tmp_path: Path) -> N
         path.write_text('{"a": 1, "ts": "2026-01-01"}\n')
     else:
         times = pa.array([1767225600000000], pa.timestamp("us", "UTC"))
-        pq.write_table(pa.table({"a": pa.array([1], pa.int32()), "ts": times}), path)
+        columns = {
+            "a": pa.array([1], pa.int32()),
+            "b": pa.array(["x"]),
+            "c": pa.nulls(1, pa.decimal128(6, 2)),
+            "ts": times,
+        }
+        pq.write_table(pa.table(columns), path)
     done = run("eval", write("SELECT a FROM s"), "-i", tmp_path, "-f", "json")
     assert json.loads(done.out) == {
         "a": 1,
@@ -155,7 +161,7 @@ def test_other_formats(suffix: str, run: Run, write: Write, tmp_path: Path) -> N
     [
         ("a,b,c,ts\none,x,1,2026-01-01\n", "s.csv, line 2"),
         ("a,b,c,ts\n1,x,1,\n", "ts"),
-        ("a,b,c,ts,d\n", "d"),
+        ("a,b,ts\n", "has no column c"),
     ],
 )
 def test_data_that_does_not_fit(

@@ -99,7 +99,7 @@ def test_parquet(tmp_path: Path, unit: str, zone: str | None) -> None:
 def test_special_numbers(tmp_path: Path) -> None:
     schema = Schema((Field("x", DOUBLE), Field("f", FLOAT)))
     write(tmp_path, a_csv="x,f\nNaN,0.1\n-Infinity,1e3\n")
-    write(tmp_path, b_jsonl='{"x": "NaN", "f": 0.1}\n{"x": -Infinity, "f": "1e3"}\n')
+    write(tmp_path, b_jsonl='{"x": "NaN", "f": 0.1}\n{"x": "-Infinity", "f": "1e3"}\n')
     for name in "ab":
         rows = load(tmp_path, name, schema)
         assert math.isnan(rows[0][0])  # type: ignore[arg-type]
@@ -107,18 +107,28 @@ def test_special_numbers(tmp_path: Path) -> None:
         assert rows[1] == (-math.inf, 1000.0)
 
 
-def test_missing_columns_are_null_and_the_order_is_the_schemas(tmp_path: Path) -> None:
-    write(tmp_path, trips_csv="name,id\na,1\n")
+def test_missing_keys_are_null_and_others_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, trips_jsonl='{"name": "a", "id": 1, "other": [1]}')
     assert load(tmp_path, "trips", SCHEMA) == [(1, None, None, None, "a", None, None)]
+
+
+def test_columns_are_found_by_the_header(tmp_path: Path) -> None:
+    write(tmp_path, trips_csv="other,NAME, id\n,a,1\n")
+    assert load(tmp_path, "trips", only("id", "name")) == [(1, "a")]
+    with pytest.raises(
+        InputError, match=r"trips\.csv has no column ok, x, .*; its header is: other"
+    ):
+        load(tmp_path, "trips", SCHEMA)
+
+
+def only(*names: str) -> Schema:
+    return Schema(tuple(SCHEMA[name] for name in names))
 
 
 @pytest.mark.parametrize(
     ("suffix", "text", "message"),
     [
-        ("csv", "", "line 1: a line with the names"),
-        ("csv", "id,nme\n", "line 1: no column 'nme'; did you mean name"),
-        ("csv", "id,ID\n", "line 1: column ID comes twice"),
-        ("csv", "id,x\n1,2\n1\n", "line 3: 1 cells for the 2 columns"),
+        ("csv", "id,x\n1,2\n1\n", "line 3: 1 cells for 2 columns"),
         ("csv", "id,x\n1,2\n\n3,abc\n", "line 4, column x: 'abc' is no DOUBLE"),
         ("csv", "id\n1.5\n", "line 2, column id: '1.5' is no INT"),
         ("csv", "id\n1_0\n", "line 2, column id: '1_0' is no INT"),
@@ -137,8 +147,7 @@ def test_missing_columns_are_null_and_the_order_is_the_schemas(tmp_path: Path) -
         ("csv", "id,x\n,2\n", "line 2, column id: NULL is not allowed"),
         ("jsonl", '{"id": 1}\n{"id": 2\n', "line 2: not JSON"),
         ("jsonl", "[1]\n", r"line 1: not a JSON object: \[1\]"),
-        ("jsonl", '{"id": 1, "nme": 2}\n', "line 1: no column 'nme'; did you mean name"),
-        ("jsonl", '{"id": 1, "id": 2}\n', "line 1: column id comes twice"),
+        ("jsonl", '{"id": 1, "id": 2}\n', "line 1, column id: comes twice"),
         ("jsonl", '{"id": true}\n', "line 1, column id: true is no INT"),
         ("jsonl", '{"id": 1.0}\n', "line 1, column id: 1.0 is no INT"),
         ("jsonl", '{"id": 1, "name": 5}\n', "line 1, column name: 5 is no STRING"),
@@ -151,8 +160,9 @@ def test_missing_columns_are_null_and_the_order_is_the_schemas(tmp_path: Path) -
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, suffix: str, text: str, message: str) -> None:
     (tmp_path / f"trips.{suffix}").write_text(text, encoding="utf-8")
+    schema = only(*text.splitlines()[0].split(",")) if suffix == "csv" else SCHEMA
     with pytest.raises(InputError, match=rf"trips\.{suffix}, {message}"):
-        load(tmp_path, "trips", SCHEMA)
+        load(tmp_path, "trips", schema)
 
 
 def test_an_event_time_is_never_null(tmp_path: Path) -> None:
@@ -164,13 +174,11 @@ def test_an_event_time_is_never_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("id", pa.array(["1"]), "column id: the file has string, the schema INT"),
+        ("id", pa.array(["1"]), "column id: has string for INT"),
         ("id", pa.array([1, 2**40]), "row 2, column id: 1099511627776 does not fit INT"),
-        ("cost", pa.array([0.5]), "column cost: the file has double, the schema DECIMAL"),
+        ("cost", pa.array([0.5]), "column cost: has double for DECIMAL"),
         ("cost", pa.array([Decimal("0.001")]), "row 1, column cost: 0.001 does not fit"),
         ("ts", pa.array([1], pa.int64()), "column ts: 1 is not a timestamp but a number"),
-        ("ts", pa.array([1], pa.timestamp("ns")), "row 1, column ts: .* does not fit TIMESTAMP"),
-        ("nme", pa.array([1]), "no column 'nme'; did you mean name"),
     ],
 )
 def test_parquet_that_does_not_fit_is_refused(
@@ -178,7 +186,7 @@ def test_parquet_that_does_not_fit_is_refused(
 ) -> None:
     pq.write_table(pa.table({column: values}), tmp_path / "trips.parquet")
     with pytest.raises(InputError, match=message):
-        load(tmp_path, "trips", SCHEMA)
+        load(tmp_path, "trips", only(column))
 
 
 def test_files_that_are_missing_double_or_broken(tmp_path: Path) -> None:
@@ -196,8 +204,8 @@ def test_files_that_are_missing_double_or_broken(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"broken\.parquet cannot be read"):
         load(tmp_path, "broken", SCHEMA)
     (tmp_path / "latin.csv").write_bytes(b"id,name\n1,\xe9\n")
-    with pytest.raises(InputError, match=r"latin\.csv cannot be read"):
-        load(tmp_path, "latin", SCHEMA)
+    with pytest.raises(InputError, match=r"latin\.csv, line 2: not UTF-8: byte 0xe9 at 2"):
+        load(tmp_path, "latin", only("id", "name"))
 
 
 TEXTS: list[tuple[Value, Type, str, object]] = [
@@ -236,7 +244,8 @@ def test_what_is_written_can_be_read(tmp_path: Path, suffix: str) -> None:
     written: dict[str, Callable[[], str]] = {
         "csv": lambda: ",".join(SCHEMA.names) + "\n" + "".join(
             ",".join(
-                f'"{to_text(v, f.type, null="")}"' for v, f in zip(row, SCHEMA, strict=True)
+                "" if v is None else f'"{to_text(v, f.type)}"'
+                for v, f in zip(row, SCHEMA, strict=True)
             ) + "\n"
             for row in ROWS
         ),

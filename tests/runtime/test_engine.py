@@ -345,7 +345,9 @@ def test_files_late_and_malformed(spark: Any, tmp_path: Path) -> None:
         assert sorted(rows) == [1, 2, 4, 6]
         assert (stream.malformed, stream.late) == (3, 1)
         reasons = [reject.reason for reject in headwater.catalog.rejects("s")]
-        assert sorted(reasons) == ["item is NULL", "late", "malformed", "ts is NULL"]
+        assert sorted(reason.split(":")[0] for reason in reasons) == [
+            *("item is NULL", "late", "not JSON", "ts is NULL")
+        ]
         settle(headwater)
         assert len(list(headwater.query("q").results())) == 4
 

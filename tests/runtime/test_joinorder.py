@@ -16,15 +16,12 @@ from hypothesis import strategies as st
 
 from headwater.algebra.canonical import Block, canonicalize
 from headwater.algebra.catalog import Namespace
-from headwater.algebra.types import INT, Field, Schema
 from headwater.cost.operators import CostTable, OperatorCost
 from headwater.cql import parse, parse_query
 from headwater.cql.statements import CreateStream
 from headwater.errors import HeadwaterError
 from headwater.runtime.joinorder import Ordering, term, written_tree
 from headwater.runtime.limits import MODES, checked
-from headwater.runtime.session import derived
-from headwater.runtime.sources.files import READERS, UNPACKED, with_arrival
 
 QUERY = """CREATE QUERY q AS SELECT a.x, b.x AS y, c.x AS z
     FROM a [RANGE 100 SECONDS], b [RANGE 100 SECONDS], c [RANGE 100 SECONDS]
@@ -59,28 +56,6 @@ def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None
         assert second == (names["a"], names["c"], names["b"])
         assert measured[f"join {names['b']} to {names['a']}"] == 1.0
         assert len(headwater.query("q").arrow()) == 2 * 20 * 20
-
-
-@pytest.mark.spark
-def test_places_of_rows_are_unique_in_a_file_that_several_tasks_read(
-    spark: Any, tmp_path: Path
-) -> None:
-    rows = 700_000
-    path = tmp_path / "large.json"
-    path.write_text("\n".join(f'{{"n": {n}}}' for n in range(rows)))
-    small = tmp_path / "it's 1+1.json"
-    small.write_text('{"n": -1}')
-    files = [str(small), str(path)]
-    conf = derived(spark, *UNPACKED).conf
-    conf.set("spark.sql.files.maxPartitionBytes", "4000000")
-    try:
-        frame = READERS["json"](spark, files, Schema((Field("n", INT),)))
-        assert frame.rdd.getNumPartitions() > 2
-        placed = with_arrival(frame, files, 0).toArrow().sort_by("_arrival")
-    finally:
-        conf.unset("spark.sql.files.maxPartitionBytes")
-    assert placed["n"].to_pylist() == list(range(-1, rows))
-    assert len(set(placed["_arrival"].to_pylist())) == rows + 1
 
 
 # ---- the cheapest order

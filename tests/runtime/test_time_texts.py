@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,17 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.algebra.times import TIMESTAMP_UNITS, parse_date, parse_timestamp, to_days, to_micros
+from headwater.algebra.times import TIMESTAMP_UNITS, parse_date, parse_timestamp, to_days
 from headwater.algebra.types import DATE, INT, TIMESTAMP, Field, Schema
 from headwater.errors import AlgebraError, InputError
 from headwater.reference.data import load
 from headwater.runtime.api import open_state
 from headwater.runtime.files import read_arrow
 from headwater.runtime.push import _value
-from headwater.runtime.sources.base import MALFORMED, WHY
-from headwater.runtime.sources.files import READERS
-from headwater.runtime.sources.lines import parsed
-from headwater.runtime.sources.plain import plain_json
+from headwater.runtime.sources.parse import Piece, read_file, read_lines
 
 SCHEMA = Schema((Field("n", INT), Field("ts", TIMESTAMP), Field("day", DATE)))
 UNITS = [None, *TIMESTAMP_UNITS]
@@ -78,16 +75,16 @@ def _or_none(read: Any) -> int | None:
         return None
 
 
-def found(frame: Any, count: int) -> list[tuple[int | None, int | None]]:
-    """What Spark makes of two columns of each record, of which the other one is NULL."""
-    exact = ["n", "unix_micros(ts) AS ts", "unix_date(day) AS day", MALFORMED, WHY]
-    rows = {row["n"]: row for row in frame.selectExpr(*exact).collect()}
-    assert sorted(rows) == list(range(2 * count))
-    for row in rows.values():
-        read = row["ts"] is not None or row["day"] is not None
-        assert read == (row[MALFORMED] is None), row
-        assert read or row[WHY] or "x" not in row[MALFORMED], row
-    return [(rows[n]["ts"], rows[count + n]["day"]) for n in range(count)]
+def found(pieces: Iterable[Piece], count: int) -> list[tuple[int | None, int | None]]:
+    """What is made of two columns of each record, of which the other one is NULL; a record that is
+    refused says which column it was."""
+    read: dict[str, dict[int, int]] = {"ts": {}, "day": {}}
+    for table, misfits in pieces:
+        stamps, days = table["ts"].cast("int64").to_pylist(), table["day"].cast("int32").to_pylist()
+        for n, at, day in zip(table["n"].to_pylist(), stamps, days, strict=True):
+            read["day" if n >= count else "ts"][n % count] = at if n < count else day
+        assert all(misfit.column in read and misfit.why for misfit in misfits)
+    return [(read["ts"].get(n), read["day"].get(n)) for n in range(count)]
 
 
 def records(texts: Sequence[Any]) -> list[dict[str, Any]]:
@@ -95,100 +92,70 @@ def records(texts: Sequence[Any]) -> list[dict[str, Any]]:
     return stamps + [{"n": len(texts) + n, "day": text} for n, text in enumerate(texts)]
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("unit", [None, "ms"])
-def test_texts_are_the_same_times_to_all_readers(
-    spark: Any, tmp_path: Path, unit: str | None
-) -> None:
+@pytest.mark.parametrize("unit", UNITS)
+def test_texts_are_the_same_times_to_all_readers(tmp_path: Path, unit: str | None) -> None:
     texts = [*ODD, *odd_texts(7, 150)]
     want = [expected(text, unit) for text in texts]
     assert sum(a is not None for a, _ in want) > 60 and sum(a is None for a, _ in want) > 60
 
-    lines = "".join(json.dumps(record) + "\n" for record in records(texts))
-    (tmp_path / "s.json").write_text(lines)
-    read = READERS["json"](spark, [str(tmp_path / "s.json")], SCHEMA, unit)
-    assert found(read, len(texts)) == want
+    lines = [json.dumps(record).encode() for record in records(texts)]
+    (tmp_path / "s.json").write_bytes(b"\n".join(lines))
+    assert found(read(tmp_path / "s.json", "json", unit), len(texts)) == want
+    assert found([read_lines(lines, "json", SCHEMA, unit)], len(texts)) == want
+    for line, pair in zip(lines, want, strict=False):
+        alone = found([read_lines([line], "json", SCHEMA, unit)], len(texts))
+        assert pair[0] in {at for at, _ in alone}, "by itself it is read in another way"
 
-    plain = [text for text in texts if "\n" not in text]
-    want = [expected(text, unit) for text in plain]
     with (tmp_path / "s.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, ["n", "ts", "day"])
         writer.writeheader()
-        writer.writerows(records(plain))
-    read = READERS["csv"](spark, [str(tmp_path / "s.csv")], SCHEMA, unit)
-    assert found(read, len(plain)) == want
-    csv_lines = [{"value": line} for line in (tmp_path / "s.csv").read_text().splitlines()[1:]]
-    for format, kept in (
-        ("csv", csv_lines),
-        ("json", [{"value": x} for x in lines.split("\n") if x]),
-    ):
-        frame = spark.createDataFrame(kept, "value STRING")
-        used = plain if format == "csv" else texts
-        assert found(parsed(frame, format, SCHEMA, unit), len(used)) == [
-            expected(text, unit) for text in used
-        ]
+        writer.writerows(records(texts))
+    assert found(read(tmp_path / "s.csv", "csv", unit), len(texts)) == want
+
+
+def read(path: Path, format: str, unit: str | None) -> list[Piece]:
+    return list(read_file(str(path), format, SCHEMA, unit=unit))
 
 
 NUMBERS = (0, -1, 1793534421, 1793534421458, 1793534421458000, 2**63 - 1, -(2**63), 10**25)
 FRACTIONS = ("1793534421.458", "0.5", "-0.000001", "1793534421.458123", "1.5e9")
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("unit", UNITS)
-def test_numbers_are_times_if_their_unit_is_declared(
-    spark: Any, tmp_path: Path, unit: str | None
-) -> None:
+def test_numbers_are_times_if_their_unit_is_declared(tmp_path: Path, unit: str | None) -> None:
     texts = [str(number) for number in NUMBERS] + list(FRACTIONS)
     lines = [f'{{"n": {n}, "ts": {text}}}' for n, text in enumerate(texts)]
     (tmp_path / "s.jsonl").write_text("\n".join(lines))
-    rows = READERS["json"](spark, [str(tmp_path / "s.jsonl")], SCHEMA, unit).collect()
-    for row, text in zip(sorted(rows, key=lambda row: row["n"]), texts, strict=True):
-        want, _ = expected(str(Decimal(text)), unit)
-        assert (None if row["ts"] is None else to_micros(row["ts"].astimezone(UTC))) == want, text
-        if unit is None:
-            assert (
-                row[WHY].startswith("ts: ") and "declare timestamp_unit (s, ms, us, ns)" in row[WHY]
-            )
+    pieces = read(tmp_path / "s.jsonl", "json", unit)
+    want = [expected(str(Decimal(text)), unit)[0] for text in texts]
+    assert [at for at, _ in found(pieces, len(texts))] == want
+    if unit is None:
+        misfits = [misfit for piece in pieces for misfit in piece.misfits]
+        assert all("timestamp_unit: s, ms, us, ns" in misfit.why for misfit in misfits)
     table = pa.table({"n": [1, 2], "ts": [1793534421, None], "day": pa.nulls(2, pa.date32())})
     pq.write_table(table, tmp_path / "p.parquet")
-    first, second = READERS["parquet"](spark, [str(tmp_path / "p.parquet")], SCHEMA, unit).collect()
-    want, _ = expected("1793534421", unit)
-    assert (None if first["ts"] is None else to_micros(first["ts"].astimezone(UTC))) == want
-    assert second["ts"] is None and second[MALFORMED] is None
+    (piece,) = read(tmp_path / "p.parquet", "parquet", unit)
+    at, _ = expected("1793534421", unit)
     if unit is None:
+        assert [misfit.line for misfit in piece.misfits] == [1]
         with pytest.raises(InputError, match="ts: 1793534421 is not a timestamp but a number"):
             load(tmp_path, "p", SCHEMA)
     else:
-        assert load(tmp_path, "p", SCHEMA, timestamp_unit=unit) == [
-            (1, want, None),
-            (2, None, None),
-        ]
-
-
-@given(st.sampled_from(ODD) | st.integers(0, 10**6).map(lambda n: odd_texts(n, 1)[0]))
-def test_the_driver_reads_a_text_as_the_reference_does_or_not_at_all(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    file = tmp_path_factory.mktemp("plain") / "s.jsonl"
-    schema = Schema((Field("ts", TIMESTAMP),))
-    file.write_text(json.dumps({"ts": text}))
-    want, _ = expected(text, None)
-    table = plain_json([str(file)], schema, [0])
-    assert table is None or table["ts"].cast("int64").to_pylist() == [want]
-    assert table is not None or text not in ("2026-01-05", "2026-01-05T10:11:12Z")
+        assert piece.table["ts"].cast("int64").to_pylist() == [at, None]
+        assert load(tmp_path, "p", SCHEMA, timestamp_unit=unit) == [(1, at, None), (2, None, None)]
 
 
 @given(st.lists(st.integers(-(10**20), 10**20), min_size=1), st.sampled_from(list(TIMESTAMP_UNITS)))
-def test_the_driver_reads_a_number_as_the_reference_does_or_not_at_all(
+def test_numbers_are_read_as_the_reference_reads_them(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int], unit: str
 ) -> None:
     file = tmp_path_factory.mktemp("plain") / "s.jsonl"
     schema = Schema((Field("ts", TIMESTAMP),))
     file.write_text("".join(f'{{"ts": {number}}}\n' for number in numbers))
     want = [expected(str(number), unit)[0] for number in numbers]
-    table = plain_json([str(file)], schema, [0], unit)
-    assert table is None or table["ts"].cast("int64").to_pylist() == want
-    assert plain_json([str(file)], schema, [0]) is None, "without a unit they are no times"
+    pieces = list(read_file(str(file), "json", schema, unit=unit))
+    stamps = [at for piece in pieces for at in piece.table["ts"].cast("int64").to_pylist()]
+    assert stamps == [at for at in want if at is not None]
     if None not in want:
         assert load(file.parent, "s", schema, timestamp_unit=unit) == [(at,) for at in want]
 

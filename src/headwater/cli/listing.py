@@ -145,7 +145,14 @@ COLUMNS: dict[What, tuple[Shown, ...]] = {
         Shown("largest"),
         Shown("path"),
     ),
-    What.rejects: (Shown("stream"), Shown("at"), Shown("reason"), Shown("record")),
+    What.rejects: (
+        Shown("stream"),
+        Shown("at"),
+        Shown("place"),
+        Shown("column"),
+        Shown("reason"),
+        Shown("record"),
+    ),
     What.sites: (
         Shown("site"),
         Shown("state"),
@@ -300,6 +307,8 @@ def rejects(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 yield {
                     "stream": row.spelled,
                     "at": moment(refused.at),
+                    "place": refused.place,
+                    "column": refused.column,
                     "reason": refused.reason,
                     "record": refused.record,
                 }

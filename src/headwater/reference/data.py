@@ -1,20 +1,16 @@
 """Rows from files and back to text.
 
 A stream or table `name` is read from DIR/name.csv, name.jsonl or name.parquet; the case of names
-does not matter, of files nor of columns. CSV has a line of column names, and an empty cell is NULL
-(so CSV has no empty text). In JSON lines a missing key is NULL. Times are ISO 8601, UTC where no zone
-is given; numbers are times where their unit is given. A column that the schema does not have is refused, and so is every value that does not fit
-its type exactly; the error says where it is.
+does not matter, of files nor of columns. What a record of text means is said by `records`: a column
+that the schema does not have is passed over, and a value that does not fit its type exactly is
+refused with the place where it is.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headwater.algebra.times import (
-    LARGEST_TIMESTAMP,
-    LEAST_TIMESTAMP,
-    format_timestamp,
-    parse_date,
-    parse_timestamp,
-)
-from headwater.algebra.types import BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, Schema, Type, Value
+from headwater.algebra.times import LARGEST_TIMESTAMP, LEAST_TIMESTAMP, format_timestamp
+from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP, Field, Schema, Type, Value
 from headwater.algebra.windows import duration
-from headwater.errors import AlgebraError, InputError, nearest
+from headwater.errors import InputError
 from headwater.reference.casts import date_text
-from headwater.reference.values import Row, fit, limits, single, within
+from headwater.reference.records import (
+    BOM,
+    Record,
+    Unfit,
+    csv_cells,
+    csv_columns,
+    csv_values,
+    from_text,
+    json_values,
+    split_csv,
+    split_json,
+)
+from headwater.reference.values import Row
 
-_SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
-
-
-class Unfit(AlgebraError):
-    """A value that its column cannot hold; says why."""
+Read = tuple[str, Row | Unfit]
+"""Where a record is, and its values or why they do not fit."""
 
 
 def load(
@@ -59,15 +58,23 @@ def load(
     if time is not None:
         required.add(schema[time].name.lower())
     rows = []
-    try:
-        for place, row in _READERS[path.suffix.lower()](path, schema, timestamp_unit):
-            for field, value in zip(schema, row, strict=True):
-                if value is None and field.name.lower() in required:
-                    raise InputError(f"{path}, {place}, column {field.name}: NULL is not allowed")
-            rows.append(row)
-    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    for place, row in read(path, schema, timestamp_unit):
+        if isinstance(row, Unfit):
+            comma = "," if row.column else ":"
+            raise InputError(f"{path}, {place}{comma} {row}")
+        for field, value in zip(schema, row, strict=True):
+            if value is None and field.name.lower() in required:
+                raise InputError(f"{path}, {place}, column {field.name}: NULL is not allowed")
+        rows.append(row)
     return rows
+
+
+def read(path: Path, schema: Schema, unit: str | None = None) -> Iterator[Read]:
+    """Each record of a file; raises InputError if the file as a whole does not fit."""
+    try:
+        yield from _READERS[path.suffix.lower()](path, schema, unit)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def _find(directory: Path, name: str) -> Path:
@@ -89,218 +96,135 @@ def _find(directory: Path, name: str) -> Path:
     )
 
 
-def _columns(names: Sequence[str], schema: Schema, place: str) -> list[str]:
-    """The names in lower case; raises InputError for one that the schema has not, or twice."""
-    for i, name in enumerate(names):
-        if schema.get(name) is None:
-            raise InputError(f"{place}: no column {name!r}; {nearest(name, schema.names)}")
-        if name.lower() in [other.lower() for other in names[:i]]:
-            raise InputError(f"{place}: column {name} comes twice")
-    return [name.lower() for name in names]
+# ---- text
 
 
-def _row(
-    cells: Mapping[str, Any], schema: Schema, read: Callable[[Any, Type], Value], place: str
-) -> Row:
-    """The cells (by lower-case name) as values; None and what is missing are NULL."""
-    row: list[Value] = []
-    for field in schema:
-        cell = cells.get(field.name.lower())
-        try:
-            row.append(None if cell is None else read(cell, field.type))
-        except Unfit as error:
-            raise InputError(f"{place}, column {field.name}: {error}") from None
-    return tuple(row)
-
-
-# ---- CSV
-
-
-def _read_csv(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        header = next(reader, None)
-        if not header:
-            raise InputError(f"{path}, line 1: a line with the names of the columns is missing")
-        names = _columns([name.strip() for name in header], schema, f"{path}, line 1")
-        for cells in reader:
-            if not cells:
-                continue
-            place = f"line {reader.line_num}"
-            if len(cells) != len(names):
-                raise InputError(
-                    f"{path}, {place}: {len(cells)} cells for the {len(names)} columns of line 1"
-                )
-            given = {n: cell for n, cell in zip(names, cells, strict=True) if cell != ""}
-            yield place, _row(given, schema, partial(from_text, unit=unit), f"{path}, {place}")
-
-
-def from_text(text: str, type_: Type, unit: str | None = None) -> Value:
-    """A text as a value of a type, as CSV has it; raises Unfit."""
-    if type_ == STRING:
-        return text
-    word = text.strip()
+def _read_csv(path: Path, schema: Schema, unit: str | None) -> Iterator[Read]:
+    records, _ = split_csv(path.read_bytes().removeprefix(BOM), 1, final=True)
+    if not records:
+        raise InputError(f"{path} is empty: a line with the names of the columns is missing")
+    head, *others = records
     try:
-        if type_.is_numeric and "_" in word:
-            raise ValueError(word)
-        if type_ == BOOLEAN:
-            return {"true": True, "false": False}[word.lower()]
-        if type_.is_integer:
-            return _integer(int(word), type_)
-        if type_.is_floating:
-            return _double(word, type_)
-        if type_.is_decimal:
-            return _decimal(Decimal(word), type_)
-    except (KeyError, ValueError, InvalidOperation):
-        raise Unfit(f"{text!r} is no {type_}") from None
-    return _moment(text, type_, unit)
+        if head.fault:
+            raise Unfit(f"has no header that can be read: {head.fault}")
+        columns = csv_columns(csv_cells(head.data), schema)
+    except Unfit as error:
+        raise InputError(f"{path} {error}") from None
+    for record in others:
+        yield (
+            f"line {record.line}",
+            _values(record, lambda r: csv_values(r.data, columns, schema, unit)),
+        )
 
 
-def _integer(value: int, type_: Type) -> int:
-    if within(value, type_) is None:
-        least, largest = limits(type_)
-        raise Unfit(f"{value} is outside {type_}, {least} to {largest}")
-    return value
+def _read_jsonl(path: Path, schema: Schema, unit: str | None) -> Iterator[Read]:
+    records, _ = split_json(path.read_bytes().removeprefix(BOM), 1, final=True)
+    for record in records:
+        yield f"line {record.line}", _values(record, lambda r: json_values(r.data, schema, unit))
 
 
-def _double(text: str, type_: Type) -> float:
-    special = _SPECIAL.get(text.lower())
-    if special is None and not math.isfinite(float(text)):
-        raise ValueError(text)
-    value = float(text) if special is None else special
-    return single(value) if type_.name == "FLOAT" else value
-
-
-def _decimal(value: Decimal, type_: Type) -> Decimal:
-    fitted = fit(value, type_)
-    if fitted is None or fitted != value:
-        raise Unfit(f"{value} does not fit {type_}")
-    return fitted
-
-
-def _moment(text: str, type_: Type, unit: str | None) -> int:
+def _values(record: Record, read: Callable[[Record], Row]) -> Row | Unfit:
     try:
-        if type_ == TIMESTAMP:
-            return parse_timestamp(text, unit)
-        if type_ == DATE:
-            return parse_date(text)
-    except AlgebraError as error:
-        raise Unfit(str(error)) from None
-    raise Unfit(f"a {type_} is not read from text")
-
-
-# ---- JSON lines
-
-
-def _read_jsonl(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            place = f"line {number}"
-            if not line.strip():
-                continue
-            try:
-                pairs = json.loads(
-                    line, parse_float=Decimal, parse_constant=str, object_pairs_hook=_Pairs
-                )
-            except ValueError as error:
-                raise InputError(f"{path}, {place}: not JSON: {error}") from None
-            if not isinstance(pairs, _Pairs):
-                raise InputError(f"{path}, {place}: not a JSON object: {line.strip()[:60]}")
-            names = _columns([key for key, _ in pairs], schema, f"{path}, {place}")
-            cells = dict(zip(names, (value for _, value in pairs), strict=True))
-            yield place, _row(cells, schema, partial(from_json, unit=unit), f"{path}, {place}")
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of a JSON object, doubled keys and all."""
-
-
-def from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
-    """A number, text or truth value as a value of a type; raises Unfit."""
-    if type_ == BOOLEAN:
-        fits = isinstance(value, bool)
-    elif type_.is_integer:
-        fits = isinstance(value, int) and not isinstance(value, bool)
-    elif type_.is_numeric or type_ == TIMESTAMP:
-        fits = isinstance(value, int | Decimal | str) and not isinstance(value, bool)
-    else:
-        fits = isinstance(value, str)
-    if not fits:
-        raise Unfit(f"{_shown(value)} is no {type_}")
-    return value if isinstance(value, bool) else from_text(str(value), type_, unit)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, _Pairs):
-        return "an object"
-    if isinstance(value, Decimal):
-        return str(value)
-    return "an array" if isinstance(value, list) else json.dumps(value, default=str)
+        return Unfit(record.fault) if record.fault else read(record)
+    except Unfit as error:
+        return error
 
 
 # ---- Parquet
 
 
-def _read_parquet(path: Path, schema: Schema, unit: str | None) -> Iterator[tuple[str, Row]]:
+def _read_parquet(path: Path, schema: Schema, unit: str | None) -> Iterator[Read]:
     table = pq.read_table(path)
-    names = _columns(table.column_names, schema, str(path))
-    columns: dict[str, list[Value]] = {}
-    for name, values in zip(names, table.columns, strict=True):
-        field = schema[name]
-        try:
-            columns[name] = _from_arrow(values, field.type, unit)
-        except Unfit as error:
-            raise InputError(f"{path}, column {field.name}: {error}") from None
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            where = _first_unfit(values, field.type, field.name, unit)
-            raise InputError(f"{path}, {where}") from None
-    missing: list[Value] = [None] * table.num_rows
-    ordered = [columns.get(field.name.lower(), missing) for field in schema]
-    for number, row in enumerate(zip(*ordered, strict=True), 1):
-        yield f"row {number}", row
+    try:
+        columns = [_from_arrow(table[name], f, unit) for f, name in _parquet_columns(table, schema)]
+    except Unfit as error:
+        raise InputError(f"{path} {error}") from None
+    for number, row in enumerate(zip(*columns, strict=True), 1):
+        unfit = next((value for value in row if isinstance(value, Unfit)), None)
+        yield f"row {number}", row if unfit is None else unfit
 
 
-def _from_arrow(values: Any, type_: Type, unit: str | None) -> list[Value]:
-    """Raises ArrowInvalid if a value does not fit, Unfit if the types are of different sorts."""
+def _parquet_columns(table: pa.Table, schema: Schema) -> list[tuple[Field, str]]:
+    there = [name.lower() for name in table.column_names]
+    missing = [f.name for f in schema if f.name.lower() not in there]
+    if missing:
+        has = ", ".join(table.column_names)
+        raise Unfit(f"has no column {', '.join(missing)}; it has {has}")
+    return [(f, table.column_names[there.index(f.name.lower())]) for f in schema]
+
+
+def _from_arrow(values: Any, field: Field, unit: str | None) -> list[Any]:
+    """The values of a column, Unfit for each that does not fit; raises Unfit if the column is of
+    another sort. What a time has beyond microseconds is cut off."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values = values.cast(kind.value_type)
         kind = values.type
-    if type_ == TIMESTAMP and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return [None if v is None else _moment(str(v), type_, unit) for v in values.to_pylist()]
-    if not any(fits(kind) for fits in _ARROW_SORTS[_sort(type_)]):
-        raise Unfit(f"the file has {kind}, the schema {type_}")
+    if field.type == TIMESTAMP and is_number(kind):
+        return [_counted(value, field, unit) for value in values.to_pylist()]
+    if not is_of_sort(kind, field.type):
+        raise Unfit(f"has {kind} for {field.type}", field.name)
+    try:
+        return _cast(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return [_single(value, kind, field) for value in values]
+
+
+def _counted(value: Any, field: Field, unit: str | None) -> Any:
+    """A number that counts units of time."""
+    try:
+        return None if value is None else from_text(str(value), field.type, unit)
+    except Unfit as error:
+        return Unfit(error.why, field.name)
+
+
+def _single(value: Any, kind: Any, field: Field) -> Any:
+    try:
+        return _cast(pa.chunked_array([[value]], kind), field.type)[0]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        shown = value.cast(pa.string()).as_py()
+        return Unfit(f"{shown} does not fit {field.type}", field.name)
+
+
+def _cast(values: Any, type_: Type) -> list[Value]:
     if type_ == TIMESTAMP:
-        values = values.cast(pa.timestamp("us", getattr(kind, "tz", None))).cast(pa.int64())
-        _check_years(values)
+        zone = getattr(values.type, "tz", None)
+        values = _in_micros(values, pa.timestamp("us", zone))
+        check_years(values)
     elif type_ == DATE:
         values = values.cast(pa.date32()).cast(pa.int32())
     elif type_ == INTERVAL:
-        values = values.cast(pa.duration("us")).cast(pa.int64())
+        values = _in_micros(values, pa.duration("us"))
     else:
         values = values.cast(_ARROW_TYPES.get(type_.name) or _arrow_decimal(type_))
     return list(values.to_pylist())
 
 
-def _check_years(micros: Any) -> None:
-    least, largest = pc.min_max(micros).as_py().values()
-    for found in (least, largest):
-        if found is not None and not LEAST_TIMESTAMP <= found <= LARGEST_TIMESTAMP:
-            raise Unfit(f"{found} us is outside the years 1 to 9999 in UTC")
+def _in_micros(values: Any, target: Any) -> Any:
+    return pc.cast(values, options=pc.CastOptions(target, allow_time_truncate=True)).cast(
+        pa.int64()
+    )
+
+
+def check_years(micros: Any) -> None:
+    """Raises ArrowInvalid for a time that is outside the years 1 to 9999 in UTC."""
+    for bound in pc.min_max(micros).as_py().values():
+        if bound is not None and not LEAST_TIMESTAMP <= bound <= LARGEST_TIMESTAMP:
+            raise pa.ArrowInvalid(f"{bound} us is outside the years 1 to 9999")
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type of Arrow is one of numbers that may count units of time."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _arrow_decimal(type_: Type) -> Any:
     return pa.decimal128(type_.precision, type_.scale)
 
 
-def _first_unfit(values: Any, type_: Type, column: str, unit: str | None) -> str:
-    for number, value in enumerate(values, 1):
-        try:
-            _from_arrow(pa.chunked_array([[value]], values.type), type_, unit)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            shown = value.cast(pa.string()).as_py()
-            return f"row {number}, column {column}: {shown} does not fit {type_}"
-    return f"column {column}: {values.type} does not fit {type_}"
+def is_of_sort(kind: pa.DataType, type_: Type) -> bool:
+    """Whether values of a type of Arrow can be values of a column's type."""
+    return any(fits(kind) for fits in _ARROW_SORTS[_sort(type_)])
 
 
 def _sort(type_: Type) -> str:
@@ -338,7 +262,7 @@ _ARROW_TYPES = {
     "STRING": pa.string(),
 }
 
-_READERS: dict[str, Callable[[Path, Schema, str | None], Iterator[tuple[str, Row]]]] = {
+_READERS: dict[str, Callable[[Path, Schema, str | None], Iterator[Read]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,

@@ -24,6 +24,7 @@ LINE_FORMATS = ("json", "csv")
 STARTS = ("earliest", "latest")
 ISOLATIONS = ("read_committed", "read_uncommitted")
 ROWS_PER_STEP = 100_000
+MOST_LINE_BYTES = 1 << 30
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -35,6 +36,8 @@ class FileOptions:
     format: str
     files_per_step: int = 64
     timestamp_unit: str | None = None
+    max_line_bytes: int | None = None
+    """The bytes that a record may have; None for what holds where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class ReplayOptions:
     speed: float = 1.0
     rows_per_step: int = ROWS_PER_STEP
     timestamp_unit: str | None = None
+    max_line_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,10 @@ class _Given:
             raise InputError(f"{name} is a whole number from 1{to}, not {value!r}")
         return int(value)
 
+    def max_line_bytes(self) -> int | None:
+        name = "max_line_bytes"
+        return self.whole(name, MOST_LINE_BYTES) if name in self.values else None
+
     def factor(self, name: str) -> float:
         value = self.values.get(name, 1)
         if not isinstance(value, int | float | Decimal) or isinstance(value, bool) or value <= 0:
@@ -203,7 +211,8 @@ def file_options(source: Connector) -> FileOptions:
     given = _Given.of(source, FileOptions)
     path = given.text("path")
     chosen = given.choice("format", FORMATS, _guessed(path))
-    return FileOptions(path, chosen, given.whole("files_per_step"), given.timestamp_unit())
+    per_step, longest = given.whole("files_per_step"), given.max_line_bytes()
+    return FileOptions(path, chosen, per_step, given.timestamp_unit(), longest)
 
 
 def _kafka_options(source: Connector) -> KafkaOptions:
@@ -241,7 +250,8 @@ def _replay_options(source: Connector) -> ReplayOptions:
     path = given.text("path")
     chosen = given.choice("format", FORMATS, _guessed(path))
     rows, unit = given.whole("rows_per_step"), given.timestamp_unit()
-    return ReplayOptions(path, chosen, given.factor("speed"), rows, unit)
+    longest = given.max_line_bytes()
+    return ReplayOptions(path, chosen, given.factor("speed"), rows, unit, longest)
 
 
 _SOURCES: dict[str, Callable[[Connector], Options]] = {

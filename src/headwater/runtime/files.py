@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.errors import DamagedFile
-from headwater.runtime.durability import OWNER_FILE, OWNER_FOLDER, make_folder, write_file
+from headwater.runtime.durability import (
+    OWNER_FILE,
+    OWNER_FOLDER,
+    make_folder,
+    owner_only,
+    write_file,
+)
 from headwater.runtime.integrity import (
     ADVICE,
     StoredFile,
@@ -37,6 +44,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 UNKNOWN = (-(2**63), 2**63 - 1)
+
+GROUP_BYTES = 64_000_000
+"""A group of rows of a large file has about so many bytes before it is packed."""
 
 SMALL_ROWS = 100_000
 """A step with so few rows of input is collected and written by the driver."""
@@ -127,6 +137,44 @@ def write_arrow(
         write_file(path, whole)
     digest = digest_of([whole])
     return _written(path, table.num_rows, whole.size, digest, _spans(table), times)
+
+
+def write_tables(tables: Iterable[pa.Table], folder: Path, times: Times) -> Written | None:
+    """The rows of tables as a new file below the folder; None if there are none.
+
+    They pass through in groups of rows, so there may be more of them than memory.
+    """
+    groups = _groups(tables)
+    first = next(groups, None)
+    if first is None:
+        return None
+    second = next(groups, None)
+    if second is None:
+        return write_arrow(first, folder, times)
+    make_folder(folder)
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    with (
+        _removed_on_failure(path),
+        open(path, "xb", opener=owner_only) as file,
+        pq.ParquetWriter(
+            file, first.schema, compression="snappy", write_page_checksum=True
+        ) as writer,
+    ):
+        for group in chain([first, second], groups):
+            writer.write_table(group)
+    return describe(path, times)
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables that are large enough to be groups of rows in a file."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(one.nbytes for one in held) > GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held = []
+    if any(table.num_rows for table in held):
+        yield pa.concat_tables(held)
 
 
 def describe(path: Path, times: Times) -> Written | None:

@@ -1,126 +1,94 @@
-"""What of a batch becomes a segment, and what is refused.
-
-A small batch comes to the driver once, and is divided there; a large one stays with Spark's tasks,
-which count what they leave out.
-"""
+"""What of a batch becomes a segment, and what is refused."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from headwater.algebra.catalog import Stream
 from headwater.runtime import files
-from headwater.runtime.catalog import Rejects
+from headwater.runtime.catalog import Refused, Rejects
 from headwater.runtime.compile import ARRIVAL, TIME
-from headwater.runtime.sources import MALFORMED, WHY, Batch
-from headwater.runtime.sparksql import quoted, text_sql
+from headwater.runtime.sources import Batch
 from headwater.runtime.time_bounds import LATE, Bounds
 
 REJECTS_KEPT_PER_BATCH = 1_000
-REASON = "_reason"
-RECORD = "_record"
 TIMES = (TIME, TIME)
+
+_REASON, _COLUMN = "_reason", "_column"
 
 
 def taken_in(
     batch: Batch, stream: Stream, bounds: Bounds, folder: Path
 ) -> tuple[files.Written | None, Rejects]:
     """The segment's file of a batch, if it has one, and the tuples that are refused."""
-    if batch.table is not None:
-        return _taken_in_here(_flagged_here(batch.table, stream, bounds), stream, folder)
-    assert batch.frame is not None
-    flagged = _flagged(batch.frame, stream, bounds)
-    if batch.small:
-        return _taken_in_here(flagged.toArrow(), stream, folder)
-    seen = Observation()
-    flagged = flagged.observe(
-        seen,
-        F.count(F.when(F.col(REASON) == LATE, 1)).alias(LATE),
-        F.count(REASON).alias("refused"),
-    )
-    good = flagged.where(f"{REASON} IS NULL").drop(REASON, RECORD)
-    written = files.write(good, folder, TIMES, small=False)
-    late, refused = seen.get[LATE], seen.get["refused"]
-    records: tuple[tuple[str, str], ...] = ()
-    if refused:
-        kept = flagged.where(f"{REASON} IS NOT NULL").limit(REJECTS_KEPT_PER_BATCH)
-        records = tuple((row[0], row[1]) for row in kept.select(REASON, RECORD).collect())
-    return written, Rejects(stream.name.lower(), refused - late, late, records)
+    tally = _Tally(batch.place)
+    written = files.write_tables(_good(batch, stream, bounds, tally), folder, TIMES)
+    records = tuple(tally.records)
+    return written, Rejects(stream.name.lower(), tally.malformed, tally.late, records)
 
 
-def _taken_in_here(
-    flagged: pa.Table, stream: Stream, folder: Path
-) -> tuple[files.Written | None, Rejects]:
-    is_good = pc.is_null(flagged[REASON])
-    good = flagged.filter(is_good).drop_columns([REASON, RECORD])
-    written = files.write_arrow(good, folder, TIMES)
-    refused = flagged.filter(pc.invert(is_good)).select([REASON, RECORD])
-    late = pc.sum(pc.equal(refused[REASON], LATE)).as_py() or 0
-    kept = refused.slice(0, REJECTS_KEPT_PER_BATCH).to_pylist()
-    records = tuple((row[REASON], row[RECORD]) for row in kept)
-    return written, Rejects(stream.name.lower(), refused.num_rows - late, late, records)
+@dataclass
+class _Tally:
+    """What was refused so far: how many, and the first ones."""
+
+    place: Callable[[int], str]
+    malformed: int = 0
+    late: int = 0
+    records: list[Refused] = field(default_factory=list)
+
+    def add(self, refused: Sequence[Refused]) -> None:
+        self.malformed += len(refused)
+        self.records += refused[: REJECTS_KEPT_PER_BATCH - len(self.records)]
+
+    def add_rows(self, rows: pa.Table, names: Sequence[str]) -> None:
+        late = pc.sum(pc.equal(rows[_REASON], LATE)).as_py() or 0
+        self.late += late
+        self.malformed += rows.num_rows - late
+        for row in rows.slice(0, REJECTS_KEPT_PER_BATCH - len(self.records)).to_pylist():
+            record = json.dumps({name: row[name] for name in names}, default=str)
+            self.records.append(
+                Refused(row[_REASON], record, self.place(row[ARRIVAL]), row[_COLUMN] or "")
+            )
 
 
-def _flagged(frame: DataFrame, stream: Stream, bounds: Bounds) -> DataFrame:
-    """The batch with event times in microseconds, and the reason and record of what is refused."""
-    time = f"unix_micros({quoted(stream.time)})"
-    why = f"coalesce({WHY}, 'malformed')" if WHY in frame.columns else "'malformed'"
-    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN {why}"]
-    for column in stream.schema:
-        if not column.nullable:
-            why = text_sql(f"{column.name} is NULL")
-            reasons.append(f"WHEN {quoted(column.name)} IS NULL THEN {why}")
-    if bounds.latest is not None:
-        reasons.append(f"WHEN {time} > {bounds.latest}L THEN {text_sql(bounds.too_late)}")
-    if bounds.earliest is not None:
-        reasons.append(f"WHEN {time} < {bounds.earliest}L THEN {text_sql(bounds.too_early)}")
-    if bounds.watermark is not None:
-        reasons.append(f"WHEN {time} < {bounds.watermark}L THEN '{LATE}'")
-    names = [quoted(f.name) for f in stream.schema]
-    record = f"make_valid_utf8(coalesce({MALFORMED}, to_json(struct({', '.join(names)}))))"
-    flagged = frame.selectExpr(
-        "*", f"{time} AS {TIME}", f"CASE {' '.join(reasons)} END AS {REASON}"
-    )
-    kept = f"CASE WHEN {REASON} IS NOT NULL THEN {record} END AS {RECORD}"
-    return flagged.selectExpr(*names, TIME, ARRIVAL, REASON, kept)
+def _good(batch: Batch, stream: Stream, bounds: Bounds, tally: _Tally) -> Iterator[pa.Table]:
+    """The tuples of a batch with their times, without those that are refused."""
+    for table, refused in batch.pieces or ():
+        tally.add(refused)
+        flagged = _flagged(table, stream, bounds)
+        is_good = pc.is_null(flagged[_REASON])
+        if not pc.all(is_good).as_py():
+            tally.add_rows(flagged.filter(pc.invert(is_good)), stream.schema.names)
+            flagged = flagged.filter(is_good)
+        yield flagged.drop_columns([_REASON, _COLUMN])
 
 
-def _flagged_here(table: pa.Table, stream: Stream, bounds: Bounds) -> pa.Table:
-    """The same for records that the driver has read."""
+def _flagged(table: pa.Table, stream: Stream, bounds: Bounds) -> pa.Table:
+    """The tuples with event times in microseconds, and the reason and column of what is refused."""
     times = pc.cast(table[stream.schema[stream.time].name], pa.int64())
-    conditions, reasons = [], []
-    for column in stream.schema:
-        if not column.nullable:
-            conditions.append(pc.is_null(table[column.name]))
-            reasons.append(pa.scalar(f"{column.name} is NULL"))
+    reason, blamed = pa.nulls(table.num_rows, pa.string()), pa.nulls(table.num_rows, pa.string())
     for bound, is_beyond, why in (
-        (bounds.latest, pc.greater, bounds.too_late),
-        (bounds.earliest, pc.less, bounds.too_early),
         (bounds.watermark, pc.less, LATE),
+        (bounds.earliest, pc.less, bounds.too_early),
+        (bounds.latest, pc.greater, bounds.too_late),
     ):
         if bound is not None:
-            conditions.append(is_beyond(times, bound))
-            reasons.append(pa.scalar(why))
-    reason = pa.nulls(table.num_rows, pa.string())
-    for condition, why in zip(reversed(conditions), reversed(reasons), strict=True):
-        reason = pc.if_else(pc.fill_null(condition, False), why, reason)
+            beyond = pc.fill_null(is_beyond(times, bound), False)
+            reason = pc.if_else(beyond, why, reason)
+            blamed = pc.if_else(beyond, stream.schema[stream.time].name, blamed)
+    for column in reversed(stream.schema.fields):
+        if not column.nullable:
+            absent = pc.is_null(table[column.name])
+            reason = pc.if_else(absent, f"{column.name} is NULL", reason)
+            blamed = pc.if_else(absent, column.name, blamed)
     kept = table.select(stream.schema.names)
-    added = {TIME: times, ARRIVAL: table[ARRIVAL], REASON: reason, RECORD: _texts(kept, reason)}
+    added = {TIME: times, ARRIVAL: table[ARRIVAL], _REASON: reason, _COLUMN: blamed}
     for name, values in added.items():
         kept = kept.append_column(name, values)
     return kept
-
-
-def _texts(table: pa.Table, reason: pa.Array) -> pa.Array:
-    """The first refused records as text; nothing for the others."""
-    refused = pc.indices_nonzero(pc.is_valid(reason)).slice(0, REJECTS_KEPT_PER_BATCH)
-    texts: list[str | None] = [None] * table.num_rows
-    for at, row in zip(refused.to_pylist(), table.take(refused).to_pylist(), strict=True):
-        texts[at] = json.dumps(row, default=str)
-    return pa.array(texts, pa.string())

@@ -17,7 +17,17 @@ from typing import Any, NoReturn
 from pyspark.sql import SparkSession
 
 from headwater.errors import CatalogUnavailable, InputError, LeaseLost
-from headwater.runtime.catalog import Catalog, Lease, Rejects, StreamRow, ingest_owner, stream_log
+from headwater.runtime.catalog import (
+    Catalog,
+    FileChanges,
+    Lease,
+    Refused,
+    Rejects,
+    SeenFile,
+    StreamRow,
+    ingest_owner,
+    stream_log,
+)
 from headwater.runtime.claims import Claims
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.faults import check, reason
@@ -29,9 +39,10 @@ from headwater.runtime.paths import allowed_paths
 from headwater.runtime.push import append, stream_folder
 from headwater.runtime.rates import WAITS
 from headwater.runtime.sites.here import Here
-from headwater.runtime.sources import Files, Source, SourceReplaced, Sources, check_files
+from headwater.runtime.sources import Files, Position, Source, SourceReplaced, Sources, check_files
+from headwater.runtime.sources.files import converted, left_aside
+from headwater.runtime.sources.parse import UnreadableFile
 from headwater.runtime.time_bounds import Bounds
-from headwater.runtime.unreadable import Unreadable, left_aside, unreadable
 
 log = logging.getLogger("headwater")
 
@@ -61,6 +72,7 @@ class Intake:
     _unread: dict[str, Unread] = field(default_factory=dict)
     _waiting: dict[str, bool] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
+    _seen: dict[str, tuple[Position, dict[str, SeenFile]]] = field(default_factory=dict)
 
     def rows(self) -> list[StreamRow]:
         """The streams that are taken in here."""
@@ -76,6 +88,7 @@ class Intake:
         kept = {*mine, *self._left}
         self._unread = {name: why for name, why in self._unread.items() if name in kept}
         self._waiting = {name: waits for name, waits in self._waiting.items() if name in known}
+        self._seen = {name: seen for name, seen in self._seen.items() if name in mine}
         self.sources.keep(set(mine))
         return mine
 
@@ -127,6 +140,8 @@ class Intake:
             return False
         try:
             position = self.catalog.cursor(ingest_owner(name), "source") or {}
+            if isinstance(source, Files):
+                return bool(self._files(name, source, position).look().fresh)
             return source.poll(self.spark, position) is not None
         except CatalogUnavailable:
             raise
@@ -144,9 +159,11 @@ class Intake:
         except LeaseLost:
             self.claims.lost(ingest_owner(name))
             return False
+        except UnreadableFile as error:
+            return self._set_aside(name, error) or self._not_read(name, error)
         except Exception as error:
             check(self.spark, error)
-            return self._set_aside(name) or self._not_read(name, error)
+            return self._not_read(name, error)
 
     def leave(self, name: str, message: str) -> None:
         """Do not read a stream any more in this run, as nothing else could go on beside it."""
@@ -164,34 +181,63 @@ class Intake:
         self._unread[name] = Unread(message, before.failures + 1 if before else 1)
         return False
 
-    def _set_aside(self, name: str) -> bool:
-        """Pass over the files of a stream that cannot be read; returns whether there are any.
+    def _set_aside(self, name: str, error: UnreadableFile) -> bool:
+        """Pass over a file of a stream that cannot be read; returns whether that is possible.
 
-        They stay where they are and are named in the reject log; one that is changed is read.
+        It stays where it is and is named in the reject log; one that is changed is read.
         """
-        source, lease = self.source(name), self.claims.take(ingest_owner(name))
+        owner = ingest_owner(name)
+        source, lease = self.source(name), self.claims.take(owner)
         if not isinstance(source, Files) or lease is None:
             return False
-        owner = ingest_owner(name)
-        found = unreadable(self.spark, source, self.catalog.cursor(owner, "source") or {})
-        if found is None:
-            return False
-        self._tell_unreadable(name, found)
+        log.error("stream %s: %s cannot be read and is set aside: %s", name, error.path, error.why)
+        self.catalog.record_event("file set aside", name, path=error.path, error=error.why)
+        refused = Refused(f"unreadable file: {error.why}", error.path, error.path)
+        position = self.catalog.cursor(owner, "source") or {}
         self.catalog.commit(
             lease,
-            cursors={(owner, "source"): found.position},
-            rejects=[Rejects(name, len(found.reasons), 0, found.records)],
+            cursors={(owner, "source"): _noted(position)},
+            rejects=[Rejects(name, 1, 0, (refused,))],
+            files=FileChanges(name, [SeenFile(error.path, "aside", error.mark)]),
         )
         return True
 
-    def _tell_unreadable(self, name: str, found: Unreadable) -> None:
-        for path, why in found.reasons.items():
-            log.error("stream %s: %s cannot be read and is set aside: %s", name, path, why)
-            self.catalog.record_event("file set aside", name, path=path, error=why)
+    def _files(self, name: str, source: Files, position: Position) -> Files:
+        """The source with what was seen of its files, which is read from the catalog only when it
+        has changed: each change moves the position."""
+        known = self._seen.get(name)
+        if known is None or known[0] != position:
+            known = (position, self.catalog.files(name))
+            self._seen[name] = known
+        limit = self.limits.rows_per_step
+        return replace(source, rows_per_step=limit, stream=name, seen=known[1])
+
+    def _converted(self, name: str, lease: Lease, position: Position) -> Position:
+        """The position of a stream from files as this release has it."""
+        changes = converted(name, position)
+        if changes is None:
+            return position
+        after = _noted({"next": int(position.get("next", 0))})
+        cursors = {(ingest_owner(name), "source"): after}
+        self.catalog.commit(lease, cursors=cursors, files=changes)
+        return after
+
+    def _warn_of_changed(self, name: str, changes: FileChanges | None) -> None:
+        for file in changes.seen if changes else ():
+            if file.state == "changed":
+                log.warning(
+                    "stream %s: %s has changed after it was read; what it holds now is not read: "
+                    "put it there under another name if it should be",
+                    *(name, file.path),
+                )
 
     def _aside(self, name: str) -> list[str]:
         """The files of a stream that were set aside and are there as they were."""
-        return left_aside(self.catalog.cursor(ingest_owner(name), "source") or {})
+        source = self.source(name) if name in self.definitions.streams else None
+        if not isinstance(source, Files):
+            return []
+        position = self.catalog.cursor(ingest_owner(name), "source") or {}
+        return left_aside(self._files(name, source, position).seen.values())
 
     def troubles(self) -> list[str]:
         """What of the input could not be read, in a sentence each."""
@@ -228,16 +274,20 @@ class Intake:
         if stopped := cursors.get(STOPPED):
             return self._restart(name, lease, stopped)
         check_files(self.definitions.streams[name].source, allowed_paths(self.catalog))
+        position = cursors.get("source") or {}
         if isinstance(source, Files):
-            source = replace(source, rows_per_step=self.limits.rows_per_step)
+            position = self._converted(name, lease, position)
+            source = self._files(name, source, position)
         try:
-            batch = source.poll(self.spark, cursors.get("source") or {})
+            batch = source.poll(self.spark, position)
         except SourceReplaced as replaced:
             self._stop(name, lease, replaced)
         if batch is None:
             return False
-        if batch.is_empty:
-            self.catalog.commit(lease, cursors={(owner, "source"): batch.position})
+        if batch.pieces is None:
+            after = {(owner, "source"): batch.position}
+            self.catalog.commit(lease, cursors=after, files=batch.files)
+            self._warn_of_changed(name, batch.files)
             return True
         if row.ended:
             return True  # it is reopened with the next round
@@ -247,8 +297,17 @@ class Intake:
         written, refused = taken_in(batch, stream, bounds, folder)
         batch.confirm()
         self.at_point("ingest: written")
-        position = {(owner, "source"): batch.position}
-        append(self.catalog, lease, row, written, position, refused, limits=self.limits)
+        append(
+            self.catalog,
+            lease,
+            row,
+            written,
+            {(owner, "source"): batch.position},
+            refused,
+            limits=self.limits,
+            files=batch.files,
+        )
+        self._warn_of_changed(name, batch.files)
         self.at_point("ingest: committed")
         for warning in batch.warnings:
             log.warning("stream %s: %s", name, warning)
@@ -288,3 +347,8 @@ class Intake:
 
     def source(self, name: str) -> Source | None:
         return self.sources.of(name, self.definitions.streams[name])
+
+
+def _noted(position: Position) -> Position:
+    """The position when something was noted of files and none was read."""
+    return {"next": int(position.get("next", 0)), "noted": int(position.get("noted", 0)) + 1}

@@ -15,13 +15,15 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS, from_days, to_days, to_micros
 from headwater.algebra.types import DATE, STRING, TIMESTAMP, Type, Value
 from headwater.errors import AlgebraError, InputError, Overtaken, nearest
-from headwater.reference.data import from_json, from_text
+from headwater.reference.records import from_json, from_text
 from headwater.runtime import files
 from headwater.runtime.catalog import (
     Catalog,
     Cursors,
+    FileChanges,
     Lease,
     NewSegment,
+    Refused,
     Rejects,
     StreamRow,
     stream_log,
@@ -78,8 +80,8 @@ def _push(
     bounds = Bounds.of(stream, known.watermark, now)
     judged = [(bounds.refusal(_time(stream, row)), row) for row in rows]
     kept = [row for why, row in judged if why is None]
-    refused = tuple((why, str(row)) for why, row in judged if why is not None)
-    late = sum(why == LATE for why, _ in refused)
+    refused = tuple(Refused(why, str(row), "pushed") for why, row in judged if why is not None)
+    late = sum(one.reason == LATE for one in refused)
     first = int(pushed or 0)
     written = files.write_arrow(
         arrow_table(stream, kept, first), stream_folder(state, known.name), (TIME, TIME)
@@ -110,6 +112,7 @@ def append(
     refused: Rejects,
     expecting: Cursors | None = None,
     limits: Limits | None = None,
+    files: FileChanges | None = None,
 ) -> None:
     """Register a stream's new segment, the position behind it and what was refused, at once.
 
@@ -143,6 +146,7 @@ def append(
         rejects=[refused] if refused.malformed or refused.late else [],
         expecting=expecting,
         events=[(alarm.kind, stream.name, alarm.detail) for alarm in alarms],
+        files=files,
     )
     for alarm in alarms:
         logger.warning("stream %s: %s", stream.spelled, alarm.sentence)

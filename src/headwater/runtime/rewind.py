@@ -29,6 +29,7 @@ from headwater.runtime.catalog import (
     Lease,
     NewSegment,
     QueryRow,
+    Refused,
     Rejects,
     Segment,
     StreamRow,
@@ -226,7 +227,7 @@ def _left(table: pa.Table, folder: Path, log: str, until: int, mark: int | None)
 def _rejects(stream: StreamRow, until: int, wrong: pa.Table) -> Rejects:
     reason = f"taken back by REWIND STREAM, as it is after {format_timestamp(until)}"
     kept = wrong.slice(0, RECORDS_KEPT).drop_columns([TIME, ARRIVAL]).to_pylist()
-    records = tuple((reason, json.dumps(row, default=str)) for row in kept)
+    records = tuple(Refused(reason, json.dumps(row, default=str)) for row in kept)
     return Rejects(stream.name, wrong.num_rows, 0, records)
 
 

@@ -70,7 +70,7 @@ def share_alarms(
 
 
 def _alarm(kind: str, word: str, share: float, limit: float, refused: Rejects) -> Alarm:
-    reasons = [why for why, _ in refused.records if (why == "late") == (word == "late")]
+    reasons = [one.reason for one in refused.records if (one.reason == "late") == (word == "late")]
     last = f"; the last reason: {reasons[-1]}" if reasons and word != "late" else ""
     detail: dict[str, Json] = {"share": round(share, 4), "limit": limit}
     if last:

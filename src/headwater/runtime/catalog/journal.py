@@ -11,13 +11,17 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, upsert
 from headwater.runtime.catalog.rows import (
     Event,
+    FileChanges,
     Json,
     Profile,
+    Refused,
     Reject,
     Rejects,
+    SeenFile,
     Statistic,
     Statistics,
 )
+from headwater.runtime.catalog.schema import FileName
 
 KEPT_REJECTS = 10_000
 """How many records are kept for each stream; all are counted."""
@@ -115,6 +119,13 @@ class Journal(Store):
         of_stream = sa.select(table).where(table.c.stream == stream.lower())
         return self._rows(Reject, of_stream.order_by(table.c.id.desc()).limit(limit))
 
+    def files(self, stream: str) -> dict[str, SeenFile]:
+        """The files of a stream that were read or set aside, by name."""
+        table = schema.files
+        columns = (table.c.path, table.c.state, table.c.mark, table.c.number)
+        of_stream = sa.select(*columns).where(table.c.stream == stream.lower())
+        return {file.path: file for file in self._rows(SeenFile, of_stream)}
+
     def option(self, name: str) -> str | None:
         """The value of a setting, or None where it was never set."""
         return self.options().get(name)
@@ -172,6 +183,22 @@ def keep_events(transaction: Transaction, kind: str, subjects: Sequence[str]) ->
         transaction.connection.execute(sa.delete(table).where(table.c.id <= newest - KEPT_EVENTS))
 
 
+def keep_files(transaction: Transaction, files: FileChanges) -> None:
+    """Note the files of a stream that were read or set aside; one that has changed is an event."""
+    table, stream = schema.files, files.stream.lower()
+    new = [{"stream": stream, **vars(file)} for file in files.seen]
+    upsert(transaction.connection, table, new, "stream", "path")
+    for file in files.seen:
+        if file.state == "changed":
+            keep_event(transaction, "file changed after it was read", stream, {"path": file.path})
+    if files.forgotten:
+        gone = sa.and_(
+            table.c.stream == stream, table.c.path == sa.bindparam("gone", type_=FileName())
+        )
+        names = [{"gone": path} for path in files.forgotten]
+        transaction.connection.execute(sa.delete(table).where(gone), names)
+
+
 def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:
     """Count what was refused and keep the newest records; raises CatalogError for no stream."""
     table = schema.streams
@@ -189,9 +216,7 @@ def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:
         _keep_records(transaction, name, refused.records[-KEPT_REJECTS:])
 
 
-def _keep_records(
-    transaction: Transaction, stream: str, records: Sequence[tuple[str, str]]
-) -> None:
+def _keep_records(transaction: Transaction, stream: str, records: Sequence[Refused]) -> None:
     if not records:
         return
     table = schema.rejects
@@ -201,10 +226,12 @@ def _keep_records(
             {
                 "stream": stream,
                 "at": transaction.now,
-                "reason": reason[:KEPT_CHARACTERS],
-                "record": record[:KEPT_CHARACTERS],
+                "reason": refused.reason[:KEPT_CHARACTERS],
+                "record": refused.record[:KEPT_CHARACTERS],
+                "place": refused.place[:KEPT_CHARACTERS],
+                "column": refused.column,
             }
-            for reason, record in records
+            for refused in (Refused(*record) for record in records)
         ],
     )
     newest = sa.select(table.c.id).where(table.c.stream == stream).order_by(table.c.id.desc())

@@ -24,6 +24,7 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
 from headwater.runtime.catalog.journal import (
     keep_event,
+    keep_files,
     keep_profiles,
     keep_rejects,
     keep_statistics,
@@ -32,6 +33,7 @@ from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.rows import (
     Arrival,
     Cursors,
+    FileChanges,
     Json,
     Lease,
     LogEnd,
@@ -121,6 +123,7 @@ class Log(Store):
         expecting: Mapping[tuple[str, str], Json] | None = None,
         unit_version: tuple[str, int] | None = None,
         events: Sequence[tuple[str, str, Json]] = (),
+        files: FileChanges | None = None,
     ) -> list[Segment]:
         """Keep the work of one step or batch, all of it or nothing; returns its segments.
 
@@ -146,6 +149,8 @@ class Log(Store):
             keep_rejects(transaction, rejects)
             for kind, subject, detail in events:
                 keep_event(transaction, kind, subject, detail)
+            if files is not None:
+                keep_files(transaction, files)
             if stream_progress is not None:
                 _advance(transaction.connection, *stream_progress)
             if ended is not None:

@@ -152,6 +152,19 @@ _RESULT_KEYS: Migration = (
 )
 
 _DIGESTS: Migration = ("ALTER TABLE segments ADD COLUMN digest BIGINT",)
+_PLACES_OF_REJECTS: Migration = (
+    "ALTER TABLE rejects ADD COLUMN place TEXT NOT NULL DEFAULT ''",
+    """ALTER TABLE rejects ADD COLUMN "column" TEXT NOT NULL DEFAULT ''""",
+)
+
+_FILES: Migration = (
+    """
+    CREATE TABLE files (
+        stream TEXT NOT NULL REFERENCES streams (name) ON DELETE CASCADE, path TEXT NOT NULL,
+        number BIGINT, state TEXT NOT NULL CHECK (state IN ('read', 'changed', 'aside')),
+        mark TEXT, PRIMARY KEY (stream, path))
+    """,
+)
 
 _OPERATORS: Migration = ("UPDATE units SET definition = ''",)
 """Definitions were left as they were when queries left their unit: they are made anew."""
@@ -168,6 +181,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _DIGESTS,
     _OPERATORS,
     _KEEP,
+    _PLACES_OF_REJECTS,
+    _FILES,
 )
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"

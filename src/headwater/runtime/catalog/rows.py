@@ -7,10 +7,10 @@ spans are microseconds; wall-clock times (`created_at`, `expires_at`, ...) are s
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from headwater.errors import CatalogError
 
@@ -23,6 +23,7 @@ Cursors: TypeAlias = Mapping[tuple[str, str], Json]
 Statistics: TypeAlias = Mapping[tuple[str, str], float]
 """(owner, name) to value."""
 
+FileState = Literal["read", "changed", "aside"]
 QueryState = Literal["running", "paused", "parked", "finished", "dropped"]
 UnitState = Literal["running", "paused", "parked", "dropped"]
 
@@ -352,13 +353,46 @@ class LogEnd:
 
 
 @dataclass(frozen=True)
+class SeenFile:
+    """A file of a stream that was read, read and then changed, or set aside as it cannot be read."""
+
+    path: str
+    state: FileState
+    mark: list[int] | None
+    """What tells whether it has changed: times of change and of status change, size, and inode; None
+    if that was not noted."""
+    number: int | None = None
+    """Its place in the order in which files were read."""
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """What is to be noted of the files of a stream, and which are to be forgotten."""
+
+    stream: str
+    seen: Sequence[SeenFile]
+    forgotten: Sequence[str] = ()
+
+
+class Refused(NamedTuple):
+    """A record that was refused: why, where in its source it is, and the column that did not fit."""
+
+    reason: str
+    record: str
+    place: str = ""
+    column: str = ""
+    arrival: int = 0
+    """Its place among the tuples of the source, where that matters."""
+
+
+@dataclass(frozen=True)
 class Rejects:
-    """What one batch of a stream refused: exact counts, and (reason, record) pairs to keep."""
+    """What one batch of a stream refused: exact counts, and the records to keep."""
 
     stream: str
     malformed: int = 0
     late: int = 0
-    records: tuple[tuple[str, str], ...] = ()
+    records: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -370,6 +404,10 @@ class Reject:
     at: float
     reason: str
     record: str
+    place: str
+    """Where it came from: file and line, or topic, partition and offset."""
+    column: str
+    """The column that did not fit, if one is to blame."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from sqlalchemy import (
     BigInteger,
@@ -57,6 +59,22 @@ class Legible(TypeDecorator[str]):
         if value is None:
             return None
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class FileName(TypeDecorator[str]):
+    """The name of a file, which need not be text: other bytes than UTF-8 are written `%XX`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        text = value.replace("%", "%25")
+        return "".join(f"%{ord(c) - 0xDC00:02X}" if "\udc80" <= c <= "\udcff" else c for c in text)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> str | None:
+        return None if value is None else os.fsdecode(unquote_to_bytes(value))
 
 
 def _key(name: str, kind: Any = Text) -> Column[Any]:
@@ -213,6 +231,18 @@ rejects = Table(
     Column("at", Double),
     Column("reason", Legible),
     Column("record", Legible),
+    Column("place", Legible),
+    Column("column", Legible),
+)
+
+files = Table(
+    "files",
+    metadata,
+    _key("stream"),
+    _key("path", FileName),
+    Column("number", BigInteger),
+    Column("state", Text),
+    Column("mark", JsonText),
 )
 
 options = Table("options", metadata, _key("name"), Column("value", Text))

@@ -17,14 +17,7 @@ from headwater.runtime.connectors import (
     source_options,
 )
 from headwater.runtime.paths import check_connector, check_paths
-from headwater.runtime.sources.base import (
-    MALFORMED,
-    WHY,
-    Batch,
-    Position,
-    Source,
-    SourceReplaced,
-)
+from headwater.runtime.sources.base import Batch, Position, Source, SourceReplaced, Tuples
 from headwater.runtime.sources.files import Files, list_files, read_table, table_fingerprint
 from headwater.runtime.sources.kafka import Kafka
 from headwater.runtime.sources.rate import Rate
@@ -32,14 +25,13 @@ from headwater.runtime.sources.replay import Replay
 from headwater.runtime.sources.socket import Socket
 
 __all__ = [
-    "MALFORMED",
-    "WHY",
     "Batch",
     "Files",
     "Position",
     "Source",
     "SourceReplaced",
     "Sources",
+    "Tuples",
     "check_files",
     "open_source",
     "read_table",

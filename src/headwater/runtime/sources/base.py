@@ -1,24 +1,21 @@
-"""What a source is: it says what is new since a position, as a DataFrame.
+"""What a source is: it says what is new since a position, as tables of Arrow.
 
 A source keeps no record of progress itself. Its position is JSON that the catalog stores in the same
 transaction in which it registers the segment made of the batch, so a batch is taken in once, whatever
-happens. Every batch has the stream's columns, `_arrival` (place in the source's own order) and
-`_malformed` (the record, where it could not be read), and may have `_why` (what is wrong with it).
+happens. Every table has the stream's columns and `_arrival` (place in the source's own order).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headwater.errors import InputError
-
-MALFORMED = "_malformed"
-WHY = "_why"
+from headwater.runtime.catalog import FileChanges, Refused
 
 Position = Mapping[str, Any]
 
@@ -34,26 +31,28 @@ class SourceReplaced(InputError):
         self.resume_at = resume_at
 
 
+class Tuples(NamedTuple):
+    """Some tuples of a batch, and what was refused among them."""
+
+    table: pa.Table
+    refused: Sequence[Refused] = ()
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Tuples that are new, and the position behind them. They are with Spark, or here already, or
-    there are none and only the position is new. Few tuples pass through the driver."""
+    """Tuples that are new, read while they are asked for, and the position behind them."""
 
-    frame: DataFrame | None
+    pieces: Iterable[Tuples] | None
+    """None if only the position is new."""
     position: Position
-    small: bool = True
-    table: pa.Table | None = None
-    """With `_arrival`; no record of it is malformed."""
-
+    place: Callable[[int], str] = str
+    """Where the tuple with some arrival is in the source, for people."""
+    files: FileChanges | None = None
+    """What is to be noted of the files that it was read from."""
     warnings: tuple[str, ...] = ()
     """What operators have to know, for example that input was lost."""
-
     confirm: Callable[[], None] = lambda: None
     """Called when all tuples were read and before they count; raises InputError if they must not."""
-
-    @property
-    def is_empty(self) -> bool:
-        return self.frame is None and self.table is None
 
 
 class Source(Protocol):
@@ -67,7 +66,7 @@ class Source(Protocol):
     def waits(self) -> bool:
         """Whether more is sure to come by itself, so that a pause is no end."""
 
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+    def poll(self, spark: SparkSession, position: Position, /) -> Batch | None:
         """What came since the position; None if nothing did. Raises InputError."""
 
     def close(self) -> None:

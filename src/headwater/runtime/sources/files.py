@@ -1,284 +1,261 @@
-"""Files of a folder as a stream, and files as a table: JSON lines, CSV with a header, Parquet."""
+"""Files of a folder as a stream, and files as a table: JSON lines, CSV with a header, Parquet.
+
+Files are read by the driver (`parse`), so no name is ever a pattern, and what a record means does not
+depend on who reads it.
+"""
 
 from __future__ import annotations
 
-import csv
 import functools
 import itertools
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from headwater.algebra.types import Schema, Type
+from headwater.algebra.types import Schema
 from headwater.cql.statements import Connector
 from headwater.errors import InputError
+from headwater.reference.records import LONGEST_LINE
+from headwater.runtime.catalog import FileChanges, Refused, SeenFile
 from headwater.runtime.compile import ARRIVAL
-from headwater.runtime.connectors import FileOptions, file_options
+from headwater.runtime.connectors import FileOptions, ReplayOptions, file_options
+from headwater.runtime.files import gapless
 from headwater.runtime.pacing import within_rows
-from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sources.base import MALFORMED, WHY, Batch, Position
-from headwater.runtime.sources.plain import plain_json
-from headwater.runtime.sources.times import read_type, with_times
-from headwater.runtime.sparksql import quoted, spark_type, text_sql
+from headwater.runtime.sources.base import Batch, Position, Tuples
+from headwater.runtime.sources.parse import LINE, Piece, UnreadableFile, empty, read_file
 
-SMALL_BYTES = 16_000_000
-"""A batch of at most so many bytes passes through the driver, which is quicker."""
-
-WHOLE_BYTES = 4_000_000
-"""A file of at most so many bytes is read by one task."""
-
-UNPACKED = ("spark.sql.files.openCostInBytes", str(1 << 27))
-"""The setting with which a task reads one file, or one piece of a large one."""
+HELD_BYTES = 32_000_000
+"""Files that have together no more than so many bytes in memory are read whole, as one batch; a larger
+one is a batch by itself, and passes through in pieces."""
 
 PLACE_BITS = 40
-FILE, PLACE = "_file", "_place"
-LINE = "_metadata.file_block_start + (monotonically_increasing_id() & 8589934591L)"
-"""The place of a line: a task reads one piece of a file, in which no line is shorter than a byte, or
-whole files, each from its beginning."""
 
-ASIDE = "aside"
-"""Where a position keeps the files that cannot be read, each with its mark."""
+KEPT_GONE = 100_000
+"""Of files that were read and are gone, so many are remembered, the last ones."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at a folder has found, beside what was seen before."""
+
+    fresh: Sequence[str]
+    """Files to read, oldest first."""
+    changed: Sequence[SeenFile] = ()
+    """Files that are no longer what was read."""
+    renamed: Sequence[SeenFile] = ()
+    """Names under which a file appears that was read under another one."""
+    forgotten: Sequence[str] = ()
+    """The oldest of too many files that are gone."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a folder (or one file), each taken in whole and once, oldest first."""
+    """Files of a folder (or one file), each read whole and once, oldest first.
+
+    The position is only how many were read; which ones is in the catalog, a row each, and is handed
+    in as `seen` by the name of the stream.
+    """
 
     options: FileOptions
     schema: Schema
     finite: bool = True
     rows_per_step: int | None = None
     waits: bool = False
+    stream: str = ""
+    seen: Mapping[str, SeenFile] = field(default_factory=dict)
 
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
-        fresh = within_rows(self.fresh(position), self.rows_per_step)
-        if not fresh:
-            return None
+    def poll(self, _spark: SparkSession, position: Position) -> Batch | None:
+        look = self.look()
+        fresh = within_rows(look.fresh[: self.options.files_per_step], self.rows_per_step)
         first = int(position.get("next", 0))
-        present = set(list_files(self.options.path))
-        names = sorted((set(position.get("files", ())) & present) | set(fresh))
-        small = sum(Path(f).stat().st_size for f in fresh) <= SMALL_BYTES
-        after = {**position, "files": names, "next": first + len(fresh)}
-        position = _without(after, fresh, present)
-        if small and self.options.format == "json":
-            unit = self.options.timestamp_unit
-            table = plain_json(fresh, self.schema, _numbers(first, len(fresh)), unit)
-            if table is not None:
-                return Batch(None, position, table=table)
-        reader = derived(spark, *INTERPRETED) if small else spark
-        return Batch(with_arrival(self.read(reader, fresh), fresh, first), position, small)
-
-    def fresh(self, position: Position) -> list[str]:
-        """The next files to take in."""
-        done, aside = set(position.get("files", ())), position.get(ASIDE, {})
-        waiting = (
-            name
-            for name in list_files(self.options.path)
-            if name not in done and (name not in aside or mark(name) != aside[name])
+        taken, pieces = self._read(fresh, first)
+        read = [SeenFile(t.path, "read", t.mark, first + n) for n, t in enumerate(taken)]
+        noted = [*look.changed, *look.renamed, *read]
+        if not noted and not look.forgotten:
+            return None
+        changes = FileChanges(self.stream, noted, look.forgotten)
+        return Batch(
+            pieces if taken else None,
+            {"next": first + len(taken), "noted": int(position.get("noted", 0)) + 1},
+            lambda arrival: place_of(taken[(arrival >> PLACE_BITS) - first].path, arrival),
+            changes,
         )
-        return list(itertools.islice(waiting, self.options.files_per_step))
 
-    def read(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
-        """The records of these files, each with the name of its file."""
-        unit = self.options.timestamp_unit
-        return READERS[self.options.format](spark, names, self.schema, unit)
+    def _read(self, names: Sequence[str], first: int) -> tuple[list[_Marked], Iterable[Tuples]]:
+        """The first files that fit into memory together, or one that does not; raises
+        UnreadableFile if the very first cannot be read."""
+        taken: list[_Marked] = []
+        pieces: list[Tuples] = []
+        held = 0
+        for name in names:
+            file = _Marked(name, mark(name))
+            rest = read_tuples(name, self.options, self.schema, first + len(taken))
+            found = []
+            try:
+                for piece in rest:
+                    found.append(piece)
+                    held += piece.table.nbytes
+                    if held > HELD_BYTES:
+                        break
+                else:
+                    taken.append(file)
+                    pieces += found
+                    continue
+                if not taken:
+                    return [file], itertools.chain(found, rest)
+                break
+            except FileNotFoundError:
+                continue
+            except UnreadableFile:
+                if not taken:
+                    raise
+                break
+        return taken, pieces
+
+    def look(self) -> Look:
+        """What is new in the folder, and what of it is no longer as it was; raises InputError if the
+        folder itself is gone."""
+        there = list_files(self.options.path)
+        folder = Path(self.options.path).resolve()
+        if self.seen and not there and not folder.exists() and str(folder) not in self.seen:
+            raise InputError(f"the folder {folder} is gone; restore it, or drop the stream")
+        by_inode = {_same(file.mark): file for file in self.seen.values() if file.mark}
+        fresh, changed, renamed = [], [], []
+        for name, now in there.items():
+            before = self.seen.get(name)
+            if before is None:
+                known = by_inode.get(_same(now))
+                if known is not None and known.state == "read":
+                    renamed.append(replace(known, path=name))
+                else:
+                    fresh.append(name)
+            elif before.state == "aside":
+                if before.mark != now:
+                    fresh.append(name)
+            elif before.state == "read" and before.mark and _content(before.mark) != _content(now):
+                changed.append(replace(before, state="changed", mark=now))
+        return Look(fresh, changed, renamed, self._too_many(there))
+
+    def _too_many(self, there: Mapping[str, list[int]]) -> list[str]:
+        if len(self.seen) - len(there) <= KEPT_GONE * 1.1:
+            return []
+        gone = [file for name, file in self.seen.items() if name not in there]
+        gone.sort(key=lambda file: file.number or 0)
+        return [file.path for file in gone[:-KEPT_GONE]]
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
+class _Marked(NamedTuple):
+    """A file, and what it looked like before it was read."""
+
+    path: str
+    mark: list[int] | None
+
+
+def converted(stream: str, position: Position) -> FileChanges | None:
+    """The files that the position of an earlier release lists; None if it lists none."""
+    if "files" not in position and "aside" not in position:
+        return None
+    read = [SeenFile(name, "read", mark(name)) for name in position.get("files", ())]
+    aside = [SeenFile(name, "aside", None) for name in position.get("aside", {})]
+    return FileChanges(stream, [*read, *aside])
+
+
+def left_aside(seen: Iterable[SeenFile]) -> list[str]:
+    """The files that were set aside and are there as they were."""
+    return [file.path for file in seen if file.state == "aside" and file.mark == mark(file.path)]
+
+
 def mark(name: str) -> list[int] | None:
     """What changes when a file does, or its permissions; None if it is gone."""
     try:
-        found = Path(name).stat()
+        return _mark_of(Path(name).stat())
     except OSError:
         return None
-    return [found.st_mtime_ns, found.st_ctime_ns, found.st_size]
 
 
-def _without(position: Position, taken: Sequence[str], present: set[str]) -> Position:
-    """The position without what is no longer set aside."""
-    aside = {
-        name: kept
-        for name, kept in position.get(ASIDE, {}).items()
-        if name in present and name not in taken
-    }
-    return (
-        {**position, ASIDE: aside} if aside else {k: v for k, v in position.items() if k != ASIDE}
-    )
+def _mark_of(there: os.stat_result) -> list[int]:
+    return [there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino]
 
 
-def list_files(path: str) -> list[str]:
-    """Files below a path, by age and name; names that begin with a dot or underscore are not data."""
-    root = Path(path)
+def _content(mark: Sequence[int]) -> tuple[int, ...]:
+    """What changes when the content of a file does."""
+    return mark[0], mark[2]
+
+
+def _same(mark: Sequence[int] | None) -> tuple[int, ...]:
+    """What a file keeps under another name."""
+    return () if mark is None else (mark[0], mark[2], mark[3])
+
+
+def list_files(path: str) -> dict[str, list[int]]:
+    """Files below a path with their marks, by age and name, each once whatever links lead to it;
+    names that begin with a dot or underscore are not data."""
+    root = Path(path).resolve()
     if root.is_file():
-        return [str(root.resolve())]
+        return {str(root): _mark_of(root.stat())}
     if not root.is_dir():
-        return []
-    found = []
+        return {}
+    found: dict[tuple[int, int], tuple[int, str, list[int]]] = {}
     with os.scandir(root) as entries:
         for entry in entries:
-            if entry.is_file() and entry.name[0] not in "._":
-                found.append((entry.stat().st_mtime_ns, os.path.realpath(entry.path)))
-    return [name for _, name in sorted(found)]
+            if entry.name[0] not in "._" and entry.is_file():
+                there = entry.stat()
+                name = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                seen = (there.st_mtime_ns, name, _mark_of(there))
+                file = (there.st_dev, there.st_ino)
+                found[file] = min(seen, found.get(file, seen))
+    return {name: mark for _, name, mark in sorted(found.values())}
 
 
-def _numbers(first: int, files: int) -> list[int]:
-    """What the arrivals of each file begin with."""
-    return [(first + n) << PLACE_BITS for n in range(files)]
+# ---- the records of a file
 
 
-def with_arrival(frame: DataFrame, files: Sequence[str], first: int) -> DataFrame:
-    """File and place in the file make the arrival."""
-    numbers = _numbers(first, len(files))
-    file = f"{numbers[0]}L"
-    if len(files) > 1:
-        pairs = ", ".join(f"{text_sql(f)}, {n}L" for f, n in zip(files, numbers, strict=True))
-        name = f"regexp_replace(url_decode(replace({FILE}, '+', '%2B')), '^file:/+', '/')"
-        file = f"element_at(map({pairs}), {name})"
-    others = [quoted(name) for name in frame.columns if name not in (FILE, PLACE)]
-    return frame.selectExpr(*others, f"{file} + {PLACE} AS {ARRIVAL}")
+def place_of(name: str, arrival: int) -> str:
+    """Where the tuple with an arrival is, for people."""
+    return f"{name}, line {arrival & ((1 << PLACE_BITS) - 1)}"
 
 
-def _placed(frame: DataFrame, columns: Sequence[str], place: str) -> DataFrame:
-    return frame.selectExpr(*columns, f"_metadata.file_path AS {FILE}", f"{place} AS {PLACE}")
+def read_tuples(
+    name: str, options: FileOptions | ReplayOptions, schema: Schema, number: int
+) -> Iterator[Tuples]:
+    """The records of a file, whose number in the order of files makes the arrival with the line.
 
-
-def _split(schema: Schema) -> tuple[str, list[str]]:
-    """The columns as a reader of text takes them, and by their names."""
-    columns = [f"{quoted(f.name)} {read_type(f.type)}" for f in schema]
-    return ", ".join([*columns, f"{MALFORMED} STRING"]), [quoted(f.name) for f in schema]
-
-
-def _read_json(
-    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
-) -> DataFrame:
-    columns, names = _split(schema)
-    reader = _unpacked(spark, files).read.schema(columns).option("mode", "PERMISSIVE")
-    reader = reader.option("columnNameOfCorruptRecord", MALFORMED).option("encoding", "UTF-8")
-    frame = reader.json(list(files))
-    return with_times(_placed(frame, [*names, MALFORMED], LINE), schema, unit)
-
-
-def _unpacked(spark: SparkSession, files: Sequence[str]) -> SparkSession:
-    """A session in which a task reads one file or piece of a file, where files have pieces."""
-    if all(Path(name).stat().st_size <= WHOLE_BYTES for name in files):
-        return spark
-    return derived(spark, *UNPACKED)
-
-
-def _read_csv(
-    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
-) -> DataFrame:
-    """Columns go by the header; files with different headers are read apart."""
-    by_header: dict[tuple[str, ...], list[str]] = {}
-    for name in files:
-        by_header.setdefault(_header(name, schema), []).append(name)
-    frames = [_read_csv_alike(spark, group, header, schema) for header, group in by_header.items()]
-    result = frames[0]
-    for frame in frames[1:]:
-        result = result.unionByName(frame)
-    return with_times(result, schema, unit, blank_is_null=True)
-
-
-def _header(name: str, schema: Schema) -> tuple[str, ...]:
+    Raises UnreadableFile with the mark that the file had before, or FileNotFoundError.
+    """
+    before = mark(name)
+    longest = options.max_line_bytes or LONGEST_LINE
     try:
-        with Path(name).open(encoding="utf-8-sig", newline="") as file:
-            header = tuple(next(csv.reader(file), ()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{name} cannot be read: {error}") from error
-    known = {h.strip().lower() for h in header}
-    missing = [f.name for f in schema if f.name.lower() not in known]
-    if missing:
-        there = ", ".join(header) or "nothing"
-        raise InputError(f"{name} has no column {', '.join(missing)}; its header is: {there}")
-    return header
+        for piece in read_file(name, options.format, schema, longest, options.timestamp_unit):
+            yield _tuples(piece, name, number)
+    except UnreadableFile as error:
+        error.mark = before
+        raise
 
 
-def _read_csv_alike(
-    spark: SparkSession, files: Sequence[str], header: Sequence[str], schema: Schema
-) -> DataFrame:
-    columns = []
-    for n, name in enumerate(header):
-        field = schema.get(name.strip())
-        columns.append(
-            f"{quoted(field.name)} {read_type(field.type)}" if field else f"`_unused{n}` STRING"
-        )
-    reader = (
-        _unpacked(spark, files)
-        .read.schema(", ".join([*columns, f"{MALFORMED} STRING"]))
-        .option("header", "true")
-        .option("mode", "PERMISSIVE")
-        .option("columnNameOfCorruptRecord", MALFORMED)
-    )
-    names = [quoted(f.name) for f in schema]
-    return _placed(reader.csv(list(files)), [*names, MALFORMED], LINE)
-
-
-def _read_parquet(
-    spark: SparkSession, files: Sequence[str], schema: Schema, unit: str | None
-) -> DataFrame:
-    """Columns go by their names; files with different columns or types are read apart."""
-    alike: dict[str, list[str]] = {}
-    for name in files:
-        alike.setdefault(_parquet_columns(name, schema), []).append(name)
-    frames = [
-        with_times(_read_parquet_alike(spark, group, schema), schema, unit)
-        for group in alike.values()
+def _tuples(piece: Piece, name: str, number: int) -> Tuples:
+    begin = number << PLACE_BITS
+    lines = piece.table[LINE].to_numpy() + begin
+    table = piece.table.drop_columns([LINE]).append_column(ARRIVAL, pa.array(lines, pa.int64()))
+    refused = [
+        Refused(m.why, m.record, place_of(name, m.line), m.column, begin + m.line)
+        for m in piece.misfits
     ]
-    return functools.reduce(DataFrame.unionByName, frames)
+    return Tuples(table, refused)
 
 
-def _parquet_columns(name: str, schema: Schema) -> str:
-    """The columns and types that a file has; raises InputError if one is missing."""
-    try:
-        there = pq.read_schema(name)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{name} cannot be read as Parquet: {error}") from error
-    known = {column.lower() for column in there.names}
-    missing = [f.name for f in schema if f.name.lower() not in known]
-    if missing:
-        raise InputError(
-            f"{name} has no column {', '.join(missing)}; it has {', '.join(there.names)}"
-        )
-    return str(there.remove_metadata())
-
-
-def _read_parquet_alike(spark: SparkSession, files: Sequence[str], schema: Schema) -> DataFrame:
-    """A value that does not fit its column makes its record malformed."""
-    frame = spark.read.parquet(*files)
-    there = {c.lower(): c for c in frame.columns}
-    given = {f.name: F.col(quoted(there[f.name.lower()])) for f in schema}
-    sorts = {c.name: c.dataType.typeName() for c in frame.schema}
-    columns = {
-        f.name: given[f.name].try_cast(_parquet_type(f.type, sorts[there[f.name.lower()]]))
-        for f in schema
-    }
-    misfits = [given[f.name].isNotNull() & columns[f.name].isNull() for f in schema]
-    record = F.to_json(F.struct(*(quoted(name) for name in frame.columns)))
-    return frame.select(
-        *(column.alias(name) for name, column in columns.items()),
-        F.when(functools.reduce(Column.__or__, misfits), record).alias(MALFORMED),
-        F.col("_metadata.file_path").alias(FILE),
-        F.col("_metadata.row_index").alias(PLACE),
-    )
-
-
-def _parquet_type(type_: Type, there: str) -> str:
-    """The type that a column is read as: a time that the file has as a text or number stays a text."""
-    is_time = there.startswith(("timestamp", "date"))
-    return spark_type(type_) if is_time else read_type(type_)
-
-
-READERS = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}
+# ---- tables
 
 
 def table_fingerprint(source: Connector) -> str:
@@ -295,14 +272,33 @@ def table_fingerprint(source: Connector) -> str:
 def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFrame:
     """A stored table as it is now, with `_arrival` to tell its rows apart; raises InputError.
 
-    Spark reads the columns that are asked for, and a record that is malformed elsewhere would pass:
-    so the condition, which is always met, asks for all.
+    Records that cannot be read are passed over.
     """
     options = file_options(source)
-    found = list_files(options.path)
+    found = tuple((name, *seen) for name, seen in list_files(options.path).items())
     if not found:
         raise InputError(f"the table's path {options.path} holds no file")
-    frame = READERS[options.format](spark, found, schema, options.timestamp_unit)
-    whole = f"hash({', '.join(quoted(f.name) for f in schema)}) >= {-(2**31)}"
-    kept = frame.where(f"{MALFORMED} IS NULL AND {whole}").drop(MALFORMED, WHY)
-    return with_arrival(kept, found, 0)
+    table = _table(found, options, schema)
+    if isinstance(table, pa.Table):
+        return spark.createDataFrame(gapless(table))
+    return spark.read.parquet(str(Path(table.name, "table.parquet")))
+
+
+@functools.lru_cache(maxsize=64)
+def _table(
+    files: tuple[tuple[Any, ...], ...], options: FileOptions, schema: Schema
+) -> pa.Table | tempfile.TemporaryDirectory[str]:
+    """The rows of files as they are at present: a small table in memory, a large one as Parquet in
+    a folder that goes with this process. Read again only when a file has changed."""
+    pieces = [_tuples(Piece(empty(schema)), "", 0).table]
+    try:
+        for number, (name, *_) in enumerate(files):
+            pieces += (tuples.table for tuples in read_tuples(name, options, schema, number))
+    except (UnreadableFile, FileNotFoundError) as error:
+        raise InputError(str(error)) from error
+    table = pa.concat_tables(pieces)
+    if table.nbytes <= HELD_BYTES:
+        return table
+    folder = tempfile.TemporaryDirectory(prefix="headwater-table-")
+    pq.write_table(table, Path(folder.name, "table.parquet"), row_group_size=1_000_000)
+    return folder

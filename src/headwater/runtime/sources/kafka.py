@@ -12,14 +12,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from headwater.algebra.types import Schema
 from headwater.errors import InputError
+from headwater.runtime.catalog import Refused
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import KafkaOptions
-from headwater.runtime.files import SMALL_ROWS
 from headwater.runtime.kafka import (
     Span,
     TopicState,
@@ -28,9 +29,8 @@ from headwater.runtime.kafka import (
     topic_id,
     topic_state,
 )
-from headwater.runtime.sources.base import MALFORMED, Batch, Position, SourceReplaced
-from headwater.runtime.sources.lines import parsed
-from headwater.runtime.sparksql import quoted, spark_type
+from headwater.runtime.sources.base import Batch, Position, SourceReplaced, Tuples
+from headwater.runtime.sources.parse import LINE, read_lines
 
 PARTITION_BITS = 12
 AGAIN_SECONDS = 2.0
@@ -43,6 +43,8 @@ FETCH_WAIT_MS = "20"
 """Messages up to the end of a range are there, so a broker need not wait for more."""
 
 Range = tuple[int, int]
+
+_NO_MESSAGES = pa.table({"value": pa.array([], pa.binary()), ARRIVAL: pa.array([], pa.int64())})
 
 
 @dataclass
@@ -70,9 +72,9 @@ class Kafka:
         if not ranges and not gone:
             return None
         return Batch(
-            self._frame(spark, ranges, gone),
+            [self._tuples(spark, ranges, gone)],
             _position({n: begins[n] + taken[n] for n in there}, topic.id),
-            small=sum(taken.values()) <= SMALL_ROWS,
+            self.place,
             warnings=tuple(self._losses(gone)),
             confirm=lambda: self._confirm(spark, topic.id),
         )
@@ -130,12 +132,32 @@ class Kafka:
         if found != id:
             raise InputError(f"topic {self.options.topic} was made again while it was read")
 
-    def _frame(
+    def _tuples(
         self, spark: SparkSession, ranges: Mapping[int, Range], gone: Mapping[int, Range]
-    ) -> DataFrame:
-        lost = self._lost(spark, gone)
-        if not ranges:
-            return lost
+    ) -> Tuples:
+        """The messages of some offsets, and a refused record for each range that is gone."""
+        messages = self._messages(spark, ranges) if ranges else _NO_MESSAGES
+        piece = read_lines(
+            messages["value"].to_pylist(),
+            self.options.format,
+            self.schema,
+            self.options.timestamp_unit,
+        )
+        arrivals = messages[ARRIVAL].take(piece.table[LINE])
+        known = messages[ARRIVAL].to_pylist()
+        refused = [
+            Refused(m.why, m.record, self.place(known[m.line]), m.column) for m in piece.misfits
+        ]
+        lost = [Refused("gone", text, self.options.topic) for text in self._losses(gone)]
+        table = piece.table.drop_columns([LINE]).append_column(ARRIVAL, arrivals)
+        return Tuples(table, [*refused, *lost])
+
+    def place(self, arrival: int) -> str:
+        """Where a message is, for people."""
+        partition = arrival & ((1 << PARTITION_BITS) - 1)
+        return f"{self.options.topic}/{partition}, offset {arrival >> PARTITION_BITS}"
+
+    def _messages(self, spark: SparkSession, ranges: Mapping[int, Range]) -> pa.Table:
         topic = self.options.topic
         settings = client_settings(self.options)
         reader = spark.read.format("kafka").options(
@@ -153,18 +175,7 @@ class Kafka:
             }
         )
         arrival = F.shiftleft("offset", PARTITION_BITS).bitwiseOR(F.col("partition"))
-        lines = reader.load().select(F.col("value").cast("string"), arrival.alias(ARRIVAL))
-        unit = self.options.timestamp_unit
-        records = parsed(lines, self.options.format, self.schema, unit)
-        return records.unionByName(lost, allowMissingColumns=True) if gone else records
-
-    def _lost(self, spark: SparkSession, gone: Mapping[int, Range]) -> DataFrame:
-        """One refused record for each range of offsets that is not there any more."""
-        places = [(a << PARTITION_BITS) | n for n, (a, _) in sorted(gone.items())]
-        rows = list(zip(places, self._losses(gone), strict=True))
-        columns = [f"CAST(NULL AS {spark_type(f.type)}) AS {quoted(f.name)}" for f in self.schema]
-        frame = spark.createDataFrame(rows, f"{ARRIVAL} BIGINT, {MALFORMED} STRING")
-        return frame.selectExpr(*columns, ARRIVAL, MALFORMED)
+        return reader.load().select("value", arrival.alias(ARRIVAL)).toArrow()
 
     def _losses(self, gone: Mapping[int, Range]) -> list[str]:
         return [

@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from headwater.algebra.catalog import Stream
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import RateOptions
-from headwater.runtime.sources.base import MALFORMED, Batch, Position
+from headwater.runtime.sources.base import Batch, Position, Tuples
+from headwater.runtime.sparksql import arrow_type
 
 SECOND = 1_000_000
 LONGEST_WAIT = 60 * SECOND
@@ -34,7 +36,7 @@ class Rate:
     waits: bool = False
     clock: Callable[[], int] = time.time_ns
 
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+    def poll(self, _spark: SparkSession, position: Position) -> Batch | None:
         now = self.clock() // 1000
         begin = int(position.get("begin", now))
         done = int(position.get("rows", 0))
@@ -45,15 +47,15 @@ class Rate:
         end = min(due, done + self.options.rows_per_step)
         if end <= done:
             return None
-        numbers = spark.range(done, end, numPartitions=1)
-        at = F.expr(f"timestamp_micros({begin} + id * {SECOND} div {self.options.rows_per_second})")
+        numbers = np.arange(done, end)
+        times = begin + numbers * SECOND // self.options.rows_per_second
         time_column = self.stream.schema[self.stream.time].name
-        columns = [
-            (at if f.name == time_column else F.col("id")).alias(f.name) for f in self.stream.schema
-        ]
-        nothing = F.lit(None).cast("string").alias(MALFORMED)
-        frame = numbers.select(*columns, F.col("id").alias(ARRIVAL), nothing)
-        return Batch(frame, {"begin": begin, "rows": end})
+        columns = {
+            f.name: pa.array(times if f.name == time_column else numbers).cast(arrow_type(f.type))
+            for f in self.stream.schema
+        }
+        table = pa.table({**columns, ARRIVAL: pa.array(numbers)})
+        return Batch([Tuples(table)], {"begin": begin, "rows": end})
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -7,6 +7,8 @@ clock, which stands still while nothing runs.
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,20 +19,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from headwater.algebra.catalog import Stream
-from headwater.runtime.compile import TIME
+from headwater.runtime.catalog import Refused
+from headwater.runtime.compile import ARRIVAL, TIME
 from headwater.runtime.connectors import ReplayOptions
-from headwater.runtime.files import gapless
 from headwater.runtime.integrity import parts
-from headwater.runtime.sources.base import Batch, Position
-from headwater.runtime.sources.files import READERS, list_files, with_arrival
-from headwater.runtime.sparksql import quoted
+from headwater.runtime.sources.base import Batch, Position, Tuples
+from headwater.runtime.sources.files import list_files, place_of, read_tuples
 
 SECOND = 1_000_000
 BEFORE = -(2**62)
 """Earlier than any event."""
+
+REFUSED = "_refused"
+"""The column with what is known of a record that does not fit, in its place among the others."""
 
 
 @dataclass
@@ -51,14 +54,14 @@ class Replay:
     def waits(self) -> bool:
         return self._left
 
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+    def poll(self, _spark: SparkSession, position: Position) -> Batch | None:
         done = list(position.get("files", ()))
         left = [f for f in list_files(self.options.path) if f not in done]
         self._left = False
         if not left:
             return None
         file = position["at"] if position.get("at") in left else left[0]
-        staged = self._stage(spark, file, len(done))
+        staged = self._stage(file, len(done))
         self._left = True
         rows = int(position.get("rows", 0)) if position.get("at") == file else 0
         clock = self._now(position, staged)
@@ -69,17 +72,17 @@ class Replay:
         if staged.ends_at(rows + due.num_rows):
             after = {"files": [*done, file]}
         after |= {"clock": clock, "largest": largest}
-        frame = spark.createDataFrame(gapless(due)).drop(TIME) if due.num_rows else None
-        return Batch(frame, after)
+        pieces = [_tuples(due)] if due.num_rows else None
+        return Batch(pieces, after, lambda arrival: place_of(file, arrival))
 
-    def _stage(self, spark: SparkSession, file: str, number: int) -> Staged:
+    def _stage(self, file: str, number: int) -> Staged:
         if self._staged is None or self._staged.file != file:
             self.close()
-            unit = self.options.timestamp_unit
-            frame = READERS[self.options.format](spark, [file], self.stream.schema, unit)
-            at = F.unix_micros(F.col(quoted(self.stream.time))).alias(TIME)
             staged = Staged(file, self.options.rows_per_step)
-            with_arrival(frame, [file], number).select("*", at).write.parquet(str(staged.folder))
+            staged.write(
+                _staged(tuples, self.stream)
+                for tuples in read_tuples(file, self.options, self.stream.schema, number)
+            )
             self._staged = staged
         return self._staged
 
@@ -95,6 +98,32 @@ class Replay:
         if self._staged is not None:
             self._staged.close()
         self._staged = None
+
+
+def _staged(tuples: Tuples, stream: Stream) -> pa.Table:
+    """Tuples with their times, and refused records among them, in the order of the file."""
+    times = pc.cast(tuples.table[stream.schema[stream.time].name], pa.int64())
+    table = tuples.table.append_column(TIME, times)
+    refused = pa.nulls(table.num_rows, pa.string())
+    table = table.append_column(REFUSED, refused)
+    if tuples.refused:
+        others = {
+            ARRIVAL: pa.array([r.arrival for r in tuples.refused], pa.int64()),
+            REFUSED: pa.array([json.dumps(r) for r in tuples.refused], pa.string()),
+        }
+        nothing = pa.table(others)
+        for column in table.schema:
+            if column.name not in others:
+                nothing = nothing.append_column(column, pa.nulls(nothing.num_rows, column.type))
+        table = pa.concat_tables([table, nothing.select(table.column_names)]).sort_by(ARRIVAL)
+    return table
+
+
+def _tuples(due: pa.Table) -> Tuples:
+    """What was staged, as it was read."""
+    fits = pc.is_null(due[REFUSED])
+    refused = [Refused(*json.loads(text)) for text in due[REFUSED].drop_null().to_pylist()]
+    return Tuples(due.filter(fits).drop_columns([TIME, REFUSED]), refused)
 
 
 class Clock:
@@ -122,6 +151,15 @@ class Staged:
     def close(self) -> None:
         self._place.cleanup()
 
+    def write(self, tables: Iterator[pa.Table]) -> None:
+        """Take over the rows of the file."""
+        self.folder.mkdir()
+        first = next(tables, None)
+        if first is not None:
+            with pq.ParquetWriter(self.folder / "part-0.parquet", first.schema) as writer:
+                for table in itertools.chain([first], tables):
+                    writer.write_table(table)
+
     def first(self) -> int:
         """The least time of the first row that has one."""
         for table in self._pieces(0):
@@ -147,8 +185,7 @@ class Staged:
             self._piece = next(self._pieces(rows), None)
             self._from = rows
         if self._piece is None:
-            schema = pq.read_schema(parts(self.folder)[0])
-            return schema.empty_table()
+            return pa.table({TIME: pa.array([], pa.int64())})
         return self._piece.slice(rows - self._from)
 
     def _pieces(self, skip: int) -> Iterator[pa.Table]:

@@ -17,15 +17,15 @@ from threading import Condition, Thread
 from typing import BinaryIO
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from headwater.algebra.types import Schema
 from headwater.errors import InputError
+from headwater.runtime.catalog import Refused
 from headwater.runtime.compile import ARRIVAL
 from headwater.runtime.connectors import SocketOptions
-from headwater.runtime.sources.base import MALFORMED, Batch, Position
-from headwater.runtime.sources.lines import parsed
+from headwater.runtime.sources.base import Batch, Position, Tuples
+from headwater.runtime.sources.parse import LINE, read_lines
 
 LONGEST_LINE = 1 << 20
 BUFFERED_BYTES = 64 << 20
@@ -101,7 +101,7 @@ class Reader:
                 return
             whole = raw.endswith(b"\n")
             if raw.strip():
-                self._put(Line(raw.decode("utf-8", "replace").rstrip("\r\n"), whole))
+                self._put(Line(raw.decode("utf-8", "surrogateescape").rstrip("\r\n"), whole))
             while not whole and raw:
                 raw = file.readline(LONGEST_LINE)
                 whole = raw.endswith(b"\n")
@@ -125,7 +125,7 @@ class Socket:
     _given: list[Line] = field(default_factory=list, repr=False)
     _given_from: int = 0
 
-    def poll(self, spark: SparkSession, position: Position) -> Batch | None:
+    def poll(self, _spark: SparkSession, position: Position) -> Batch | None:
         if self._reader is None:
             self._reader = Reader(self.options.host, self.options.port)
         done = int(position.get("lines", 0))
@@ -133,28 +133,34 @@ class Socket:
             self._given = self._reader.take(self.options.rows_per_step)
             self._given_from = done
         if self._given:
-            return Batch(self._frame(spark, self._given, done), {"lines": done + len(self._given)})
+            after = {"lines": done + len(self._given)}
+            return Batch([self._tuples(self._given, done)], after, _place)
         if self._reader.trouble:
             raise InputError(self._reader.trouble)
         return None
 
-    def _frame(self, spark: SparkSession, lines: Sequence[Line], first: int) -> DataFrame:
-        table = pa.table(
-            {
-                "value": pa.array([line.text for line in lines], pa.string()),
-                "_whole": pa.array([line.whole for line in lines], pa.bool_()),
-                ARRIVAL: pa.array(range(first, first + len(lines)), pa.int64()),
-            }
-        )
-        frame = spark.createDataFrame(table).withColumn("_text", F.col("value"))
-        cut = F.when(~F.col("_whole"), F.col("_text")).otherwise(F.col(MALFORMED))
-        return self._parsed(frame).withColumn(MALFORMED, cut)
-
-    def _parsed(self, lines: DataFrame) -> DataFrame:
-        return parsed(lines, self.options.format, self.schema, self.options.timestamp_unit)
+    def _tuples(self, lines: Sequence[Line], first: int) -> Tuples:
+        whole = [n for n, line in enumerate(lines) if line.whole]
+        cut = [
+            Refused("ends without a line feed, or is too long", line.text, _place(first + n))
+            for n, line in enumerate(lines)
+            if not line.whole
+        ]
+        texts = [lines[n].text.encode("utf-8", "surrogateescape") for n in whole]
+        piece = read_lines(texts, self.options.format, self.schema, self.options.timestamp_unit)
+        places = [first + whole[n] for n in piece.table[LINE].to_pylist()]
+        table = piece.table.drop_columns([LINE])
+        refused = [
+            Refused(m.why, m.record, _place(first + whole[m.line]), m.column) for m in piece.misfits
+        ]
+        return Tuples(table.append_column(ARRIVAL, pa.array(places, pa.int64())), [*refused, *cut])
 
     def close(self) -> None:
         """Disconnect; lines in the buffer are lost."""
         if self._reader is not None:
             self._reader.close()
         self._reader, self._given = None, []
+
+
+def _place(arrival: int) -> str:
+    return f"line {arrival + 1} received"

@@ -1,0 +1,344 @@
+"""Records of text: where each begins and ends, and which values it stands for.
+
+This is the one definition of what a line of JSON or a record of CSV means, for the reference
+evaluator and for every source of the runtime; docs/runtime.md states it for users. It is written to be
+read, not to be fast: the runtime reads most records with Arrow and comes here for all that is odd.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from headwater.algebra.times import parse_date, parse_timestamp
+from headwater.algebra.types import BOOLEAN, DATE, STRING, TIMESTAMP, Schema, Type, Value
+from headwater.errors import AlgebraError
+from headwater.reference.values import Row, fit, limits, single, within
+
+LONGEST_LINE = 4 << 20
+"""The bytes that a record may have where nothing else is said; longer ones are refused unread."""
+
+DEEPEST = 200
+"""The levels of objects and arrays within each other that a record of JSON may have."""
+
+BOM = b"\xef\xbb\xbf"
+_BLANK = b" \t\r"
+_SHOWN = 60
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class Unfit(AlgebraError):
+    """Why a record does not fit its schema, and the column to blame if it is one."""
+
+    def __init__(self, why: str, column: str = "") -> None:
+        super().__init__(f"column {column}: {why}" if column else why)
+        self.why = why
+        self.column = column
+
+
+@dataclass(frozen=True)
+class Record:
+    """The bytes of a record and the line on which it begins; `fault` if they cannot be one."""
+
+    line: int
+    data: bytes
+    fault: str = ""
+
+
+Split = tuple[list[Record], int]
+"""Records, and how many of the bytes they and their line ends take up."""
+
+
+def too_long(longest: int) -> str:
+    """What is said of a record with more bytes than allowed."""
+    return f"longer than {longest} bytes"
+
+
+# ---- where records begin and end
+
+
+def split_json(data: bytes, line: int, final: bool, longest: int = LONGEST_LINE) -> Split:
+    """The lines of a buffer that begins with line number `line`; blank ones are left out.
+
+    What stands behind the last line feed is left for later, unless the buffer is the final one.
+    """
+    records = []
+    end = len(data) if final else data.rfind(b"\n") + 1
+    for number, text in enumerate(data[:end].split(b"\n"), line):
+        content = text.strip(_BLANK)
+        if content:
+            records.append(Record(number, content, too_long(longest) * (len(text) > longest)))
+    return records, end
+
+
+_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+"|[^,\n"][^,\n]*+|)'
+_RECORD = re.compile(_FIELD + rb"(?:," + _FIELD + rb")*+\r?(?:\n|\Z)")
+_CELL = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"|([^,\n"][^,\n]*+|)')
+
+
+def split_csv(
+    data: bytes, line: int, final: bool, longest: int = LONGEST_LINE, most: int | None = None
+) -> Split:
+    """The records of a buffer that begins with line number `line`, as RFC 4180 has them, or the first
+    of them; blank lines are left out. A line that cannot begin a record (a quote that is not closed,
+    or text behind one that is) is refused by itself, and the next line begins the next record.
+    """
+    records: list[Record] = []
+    at = 0
+    while at < len(data) and len(records) != most:
+        found = _RECORD.match(data, at)
+        feed = data.find(b"\n", at) + 1
+        if found is not None and (final or found[0].endswith(b"\n")):
+            end, fault = found.end(), too_long(longest) * (found.end() - at > longest + 2)
+        elif not final and (not feed or _may_go_on(data, at, longest)):
+            break
+        else:
+            end, fault = feed or len(data), "a quote that is not closed, or text behind one"
+        text = data[at:end].removesuffix(b"\n").removesuffix(b"\r")
+        if text:
+            records.append(Record(line, text, fault))
+        line += data.count(b"\n", at, end)
+        at = end
+    return records, at
+
+
+_UNCLOSED = re.compile(rb"(?:" + _FIELD + rb',)*+"[^"]*+(?:""[^"]*+)*+"?\Z')
+
+
+def _may_go_on(data: bytes, at: int, longest: int) -> bool:
+    """Whether a record reaches the end of the buffer, and may be completed by what follows."""
+    if len(data) - at > longest:
+        return False
+    found = _RECORD.match(data, at) or _UNCLOSED.match(data, at)
+    return found is not None and found.end() == len(data)
+
+
+def csv_cells(data: bytes) -> list[str | None]:
+    """The cells of a record that was split off; None for an empty one without quotes."""
+    text = _decoded(data)
+    cells: list[str | None] = []
+    at = 0
+    while True:
+        found = _CELL.match(text, at)
+        assert found is not None
+        quoted, plain = found.groups()
+        cells.append(plain or None if quoted is None else quoted.replace('""', '"'))
+        at = found.end() + 1
+        if at > len(text):
+            return cells
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unfit(f"not UTF-8: byte {data[error.start]:#04x} at {error.start}") from None
+
+
+# ---- what records mean
+
+
+def csv_columns(names: Sequence[str | None], schema: Schema) -> list[str]:
+    """The names of a header in lower case; raises Unfit unless each column of the schema is there
+    once. Others may be there too."""
+    known = [(name or "").strip().lower() for name in names]
+    missing = [field.name for field in schema if field.name.lower() not in known]
+    if missing:
+        there = ", ".join(name or "" for name in names) or "nothing"
+        raise Unfit(f"has no column {', '.join(missing)}; its header is: {there}")
+    for field in schema:
+        if known.count(field.name.lower()) > 1:
+            raise Unfit(f"column {field.name} comes twice in the header")
+    return known
+
+
+def csv_values(data: bytes, columns: Sequence[str], schema: Schema, unit: str | None = None) -> Row:
+    """The values of a record by the names of its columns; raises Unfit. `unit` is what numbers that
+    are times count."""
+    cells = csv_cells(data)
+    if len(cells) != len(columns):
+        raise Unfit(f"{len(cells)} cells for {len(columns)} columns")
+    return _row(dict(zip(columns, cells, strict=True)), schema, _from_cell, unit)
+
+
+def json_values(data: bytes, schema: Schema, unit: str | None = None) -> Row:
+    """The values of a JSON object; raises Unfit."""
+    text = _decoded(data)
+    if _depth(text) > DEEPEST:
+        raise Unfit(f"nested more than {DEEPEST} levels deep")
+    try:
+        pairs = json.loads(
+            text,
+            parse_float=_Number,
+            parse_int=_Number,
+            parse_constant=_no_constant,
+            object_pairs_hook=_Pairs,
+        )
+    except ValueError as error:
+        raise Unfit(f"not JSON: {error}") from None
+    if not isinstance(pairs, _Pairs):
+        raise Unfit(f"not a JSON object: {text[:_SHOWN]}")
+    cells: dict[str, Any] = {}
+    for key, value in pairs:
+        field = schema.get(key)
+        if field is None:
+            continue
+        if key.lower() in cells:
+            raise Unfit("comes twice", field.name)
+        cells[key.lower()] = value
+    return _row(cells, schema, _from_json, unit)
+
+
+def _depth(text: str) -> int:
+    """How deep objects and arrays are nested, or some number that is large enough to look no further."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return 0
+    deepest = depth = 0
+    for bracket in re.findall(r"[][{}]", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+class _Number(str):
+    """A number of JSON as it is written."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The keys and values of a JSON object, doubled keys and all."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON; write it as text")
+
+
+def _row(
+    cells: Mapping[str, Any],
+    schema: Schema,
+    read: Callable[[Any, Type, str | None], Value],
+    unit: str | None,
+) -> Row:
+    """The cells (by lower-case name) as values; None and what is missing are NULL."""
+    row: list[Value] = []
+    for field in schema:
+        cell = cells.get(field.name.lower())
+        try:
+            row.append(None if cell is None else read(cell, field.type, unit))
+        except Unfit as error:
+            raise Unfit(error.why, field.name) from None
+    return tuple(row)
+
+
+def _from_cell(text: str, type_: Type, unit: str | None) -> Value:
+    """An empty cell with quotes is an empty text, and NULL in a column of another type."""
+    return None if text == "" and type_ != STRING else from_text(text, type_, unit)
+
+
+def from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
+    """A number, text or truth value as a value of a type; raises Unfit."""
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        value = _Number(value)
+    return _from_json(value, type_, unit)
+
+
+def _from_json(value: Any, type_: Type, unit: str | None) -> Value:
+    number = isinstance(value, _Number)
+    if type_ == BOOLEAN:
+        fits = isinstance(value, bool)
+    elif type_.is_integer:
+        fits = number and not set(value) & set(".eE")
+    elif type_.is_numeric or type_ == TIMESTAMP:
+        fits = isinstance(value, str)
+    else:
+        fits = isinstance(value, str) and not number
+    if not fits:
+        raise Unfit(f"{_shown(value)} is no {type_}")
+    return value if isinstance(value, bool) else from_text(str(value), type_, unit)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, _Pairs):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return shortened(value) if isinstance(value, _Number) else shortened(json.dumps(value))
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning if it is long."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def from_text(text: str, type_: Type, unit: str | None = None) -> Value:
+    """The value of a type that a text stands for; raises Unfit."""
+    if type_ == STRING:
+        return _legible(text)
+    word = text.strip(" \t\r\n\v\f")
+    unfit = Unfit(f"{shortened(text)!r} is no {type_}")
+    if type_ == BOOLEAN:
+        if word.lower() not in ("true", "false"):
+            raise unfit
+        return word.lower() == "true"
+    if type_.is_integer:
+        if not _WHOLE.fullmatch(word) or len(word) > 4000:
+            raise unfit
+        return _integer(int(word), type_)
+    if type_.is_floating and word.lower() in _SPECIAL:
+        return _SPECIAL[word.lower()]
+    if type_.is_numeric:
+        if not _NUMBER.fullmatch(word):
+            raise unfit
+        return _floating(word, type_, unfit) if type_.is_floating else _decimal(word, type_)
+    return _moment(text, type_, unit)
+
+
+def _legible(text: str) -> str:
+    """Raises Unfit for half of a surrogate pair, which is no character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Unfit(f"\\u{ord(text[error.start]):04x} is half a character") from None
+    return text
+
+
+def _integer(value: int, type_: Type) -> int:
+    if within(value, type_) is None:
+        least, largest = limits(type_)
+        raise Unfit(f"{shortened(str(value))} is outside {type_}, {least} to {largest}")
+    return value
+
+
+def _floating(word: str, type_: Type, unfit: Unfit) -> float:
+    value = float(word)
+    if type_.name == "FLOAT":
+        value = single(value)
+    if not math.isfinite(value):
+        raise unfit
+    return value
+
+
+def _decimal(word: str, type_: Type) -> Decimal:
+    value = Decimal(word)
+    fitted = fit(value, type_)
+    if fitted is None or fitted != value:
+        raise Unfit(f"{shortened(word)} does not fit {type_}")
+    return fitted
+
+
+def _moment(text: str, type_: Type, unit: str | None) -> int:
+    try:
+        if type_ == TIMESTAMP:
+            return parse_timestamp(text, unit)
+        if type_ == DATE:
+            return parse_date(text)
+    except AlgebraError as error:
+        raise Unfit(str(error)) from None
+    raise Unfit(f"a {type_} is not read from text")
