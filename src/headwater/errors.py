@@ -25,6 +25,7 @@ HeadwaterError
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -148,6 +149,19 @@ class CqlErrors(CqlError):
 
     def __str__(self) -> str:
         return "\n\n".join(str(error) for error in self.errors)
+
+
+def is_url(path: object) -> bool:
+    """Whether a path is in no file system of this machine; as a pathlib.Path it has lost a slash."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)) is not None
+
+
+def local_only(state: object) -> str:
+    """Why a state cannot be at a URL."""
+    return (
+        f"a state is kept in a folder of this machine, not at {state}: name one with --state; for a "
+        "cluster, one in a file system that all of its machines have mounted"
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -15,9 +15,10 @@ from headwater.network.sites import deployment_of, read_deployment
 from headwater.plan.placement.check import check
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Lease, copy_log, ingest_owner, stream_log, unit_log
+from headwater.runtime.cluster import master_trouble
 from headwater.runtime.sites import here as here_module
 from headwater.runtime.sites.controller import Controller
-from headwater.runtime.sites.deployment import deploy, deployed, present, trouble_of
+from headwater.runtime.sites.deployment import deploy, deployed, present
 from headwater.runtime.sites.here import Here
 from headwater.runtime.sites.planning import Room
 from headwater.runtime.sites.report import link_views, site_views
@@ -136,9 +137,11 @@ def test_a_master_that_cannot_be_reached_is_told_with_its_line(tmp_path: Path) -
     path.write_text(path.read_text().replace("cpu = 0.45", 'master = "spark://127.0.0.1:1"', 1))
     assert read_deployment(path).worker("a").master == "spark://127.0.0.1:1"
     with pytest.raises(InputError, match=r"sites.toml:3: spark://127.0.0.1:1 cannot be reached"):
-        read_deployment(path, trouble_of)
-    assert trouble_of("local") is trouble_of("local[4]") is trouble_of("local[*]") is None
-    assert "is no master" in str(trouble_of("lokal[4]"))
+        read_deployment(path, master_trouble)
+    assert (
+        master_trouble("local") is master_trouble("local[4]") is master_trouble("local[*]") is None
+    )
+    assert "is no master" in str(master_trouble("lokal[4]"))
 
 
 # ---- admission

@@ -254,12 +254,13 @@ def attached() -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
+    from headwater.runtime.cluster import cluster_settings
     from headwater.runtime.session import SETTINGS, open_session
 
     gateway = launch_gateway()
     java_import(gateway.jvm, "org.apache.spark.api.java.*")
     conf = SparkConf(_jvm=gateway.jvm).setMaster("local[2]").setAppName("workers")
-    for key, value in SETTINGS.items():
+    for key, value in {**SETTINGS, **cluster_settings("local[2]", {})}.items():
         conf.set(key, value)
     shared = gateway.jvm.org.apache.spark.SparkContext.getOrCreate(conf._jconf)
     SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(shared), conf=conf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from headwater.runtime.engine import COSTS
 from headwater.runtime.place import made
 
 
-def calibrate_here(state: Path, rows: int, master: str, format: Format) -> None:
+def calibrate_here(
+    state: Path, rows: int, master: str, settings: Mapping[str, str], format: Format
+) -> None:
     """Measure, write the file, and print what it says."""
     path = made(state) / COSTS
     typer.echo(f"starting Spark on {master}; the machine should have nothing else to do", err=True)
-    spark = started(state, master, dict)
+    spark = started(state, master, lambda: settings)
     try:
         costs = calibrate(spark, rows, told=lambda words: typer.echo(words, err=True))
     finally:

@@ -35,6 +35,7 @@ from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.claims import is_dead, repeated, this_process
+from headwater.runtime.cluster import check_master
 from headwater.runtime.limits import Setting
 from headwater.runtime.overview import Observer, holders
 from headwater.runtime.scripts import Outcome, execute
@@ -62,6 +63,7 @@ class Run:
     limits: Mapping[str, Setting] = field(default_factory=dict)
     memory: str | None = None
     allow_paths: Sequence[Path] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -76,6 +78,7 @@ def run(source: Source | None, asked: Run) -> None:
             asked.state,
             catalog=asked.catalog,
             master=asked.master,
+            settings=asked.settings,
             memory=asked.memory,
             allow_paths=asked.allow_paths,
         )
@@ -94,6 +97,7 @@ def run(source: Source | None, asked: Run) -> None:
 
 def _check(source: Source | None, asked: Run) -> None:
     """End the command before anything is made, if nothing can come of it."""
+    check_master(asked.master)
     if states.exists(asked.state, asked.catalog):
         return
     if source is None:

@@ -34,6 +34,10 @@ AllowPaths = Annotated[
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a query.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
 AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
 
 
@@ -46,6 +50,22 @@ Memory = Annotated[
         show_default="a quarter of the machine's",
     ),
 ]
+
+
+def spark_settings(given: list[str] | None) -> dict[str, str]:
+    """The settings behind --conf; raises RuntimeFailure for one that is not a user's to choose."""
+    if not given:
+        return {}
+    from headwater.runtime.session import check_given
+
+    settings = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals:
+            fail(f"--conf takes KEY=VALUE, not {one}")
+        settings[key.strip()] = value.strip()
+    check_given(settings)
+    return settings
 
 
 @app.command()
@@ -109,6 +129,7 @@ def run(
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     memory: Memory = None,
     allow_paths: AllowPaths = None,
+    conf: Conf = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
@@ -130,6 +151,7 @@ def run(
     }
     with failures(source):
         given = {name: checked(name, value) for name, value in flags.items() if value is not None}
+        settings = spark_settings(conf)
     asked = Run(
         state,
         catalog_url,
@@ -140,6 +162,7 @@ def run(
         given,
         memory,
         allow_paths or (),
+        settings,
     )
     start(source, asked)
 
@@ -164,6 +187,7 @@ def up(
     ] = None,
     memory: Memory = None,
     allow_paths: AllowPaths = None,
+    conf: Conf = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
 ) -> None:
     """Run a state on several sites: start a worker for each, admit queries, place and move units."""
@@ -183,6 +207,7 @@ def up(
                 quiet,
                 memory,
                 allow_paths or (),
+                spark_settings(conf),
             )
         )
 
@@ -196,12 +221,13 @@ def site(
         bool, typer.Option("--drain", help="Streams end when their sources have no more.")
     ] = False,
     memory: Memory = None,
+    conf: Conf = None,
 ) -> None:
     """Be one of the sites that run a state, as `headwater up` has named them, until Ctrl-C."""
     with failures():
         from headwater.cli.up import site as join
 
-        join(name, state, catalog_url, drain, memory)
+        join(name, state, catalog_url, drain, memory, spark_settings(conf))
 
 
 @app.command()
@@ -391,13 +417,14 @@ def calibrate(
         int, typer.Option(min=20_000, help="Tuples of a stream; more take longer and tell better.")
     ] = 150_000,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    conf: Conf = None,
     format: AsFormat = Format.table,
 ) -> None:
     """Measure what each kind of operator costs on this machine, for `tune` and for the engine."""
     with failures():
         from headwater.cli.calibrate import calibrate_here
 
-        calibrate_here(state, rows, master, format)
+        calibrate_here(state, rows, master, spark_settings(conf), format)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.cli.run import SPARK_LOG
 from headwater.errors import RuntimeFailure
+from headwater.runtime.cluster import check_cluster
 from headwater.runtime.durability import owner_only
 from headwater.runtime.session import open_session
 
@@ -20,7 +21,7 @@ def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]])
     log = state / SPARK_LOG
     try:
         with _output_to(log):
-            return open_session(master, settings=settings())
+            spark = open_session(master, settings=settings())
     except OSError as error:
         raise RuntimeFailure(
             f"{log} cannot be written: {error.strerror}; give this user permission to write in "
@@ -28,6 +29,8 @@ def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]])
         ) from error
     except RuntimeFailure as error:
         raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
+    check_cluster(spark, state)  # its words are for the terminal
+    return spark
 
 
 @contextmanager

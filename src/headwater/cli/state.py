@@ -21,6 +21,8 @@ from headwater.errors import (
     InputError,
     NoCatalog,
     RuntimeFailure,
+    is_url,
+    local_only,
 )
 
 if TYPE_CHECKING:
@@ -28,10 +30,19 @@ if TYPE_CHECKING:
 
 DEFAULT = Path(".headwater")
 
+
+def _checked_state(state: Path) -> Path:
+    """Ends the command if the state is to be at a URL, which would become a folder of that name."""
+    if is_url(state):
+        fail(local_only(state), FAILED)
+    return state
+
+
 State = Annotated[
     Path,
     typer.Option(
         "--state",
+        callback=_checked_state,
         metavar="DIR",
         envvar="HEADWATER_STATE",
         show_envvar=False,

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,12 +32,13 @@ from headwater.errors import CatalogUnavailable, nearest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.cluster import master_trouble
 from headwater.runtime.durability import make_folder, owner_only
 from headwater.runtime.overview import Observer
 from headwater.runtime.paths import file_name
 from headwater.runtime.scripts import execute
 from headwater.runtime.sites.controller import Controller
-from headwater.runtime.sites.deployment import deploy, deployed, trouble_of
+from headwater.runtime.sites.deployment import deploy, deployed
 from headwater.runtime.sites.here import Here
 from headwater.runtime.sites.planning import Change, Room
 
@@ -63,6 +64,7 @@ class Up:
     quiet: bool
     memory: str | None = None
     allow_paths: Sequence[Path] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
         if not self.quiet:
@@ -71,14 +73,19 @@ class Up:
 
 def up(asked: Up) -> None:
     """Run a state on sites until it is told to stop, or all is done; ends with an exit status."""
-    deployment = read_deployment(asked.sites, trouble_of)
+    deployment = read_deployment(asked.sites, master_trouble)
     names = [one.name for one in deployment.network.sites]
     for name in asked.only or ():
         if name not in names:
             fail(f"{asked.sites} has no site {name}; {nearest(name, names)}")
     if asked.source is not None and not states.exists(asked.state, asked.catalog):
         parse(asked.source.text)  # before anything is made
-    opened = open_state(asked.state, catalog=asked.catalog, allow_paths=asked.allow_paths)
+    opened = open_state(
+        asked.state,
+        catalog=asked.catalog,
+        settings=asked.settings,
+        allow_paths=asked.allow_paths,
+    )
     with opened as headwater, held(headwater.catalog, "run"), logged(asked.state):
         deploy(headwater.catalog, deployment)
         refused = asked.source is not None and _execute(headwater, asked.source, asked)
@@ -135,10 +142,10 @@ class Workers:
 
     def _start(self, name: str) -> None:
         state = str(self.asked.state.resolve())
-        drain = ["--drain"] if self.asked.until_idle else []
-        memory = [] if self.asked.memory is None else ["--memory", self.asked.memory]
-        command = [sys.executable, "-m", "headwater", "site", name, "--state", state]
-        command += [*drain, *memory]
+        more = ["--drain"] if self.asked.until_idle else []
+        more += [] if self.asked.memory is None else ["--memory", self.asked.memory]
+        more += [f"--conf={key}={value}" for key, value in self.asked.settings.items()]
+        command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *more]
         environment = dict(os.environ)
         if self.asked.catalog is not None:  # it may hold a password, which others could see
             environment["HEADWATER_CATALOG"] = self.asked.catalog
@@ -231,13 +238,18 @@ def _tell(catalog: Catalog, asked: Up) -> None:
 
 
 def site(
-    name: str, state: Path, catalog: str | None, drain: bool, memory: str | None = None
+    name: str,
+    state: Path,
+    catalog: str | None,
+    drain: bool,
+    memory: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
     """Be a site until told to stop."""
     from headwater.cli.spark import started
     from headwater.cli.steering import SteeredEngine
 
-    with open_state(state, catalog=catalog, memory=memory) as headwater:
+    with open_state(state, catalog=catalog, settings=settings, memory=memory) as headwater:
         deployment = _deployment(headwater.catalog, name, state)
         here = Here(headwater.catalog, name, headwater.state, deployment, drain)
         make_folder(here.store)

@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import nearest
+from headwater.errors import is_url, nearest
 from headwater.network.model import Link, Network, Site
 from headwater.tomltext import Section, read_toml
 
@@ -152,7 +152,10 @@ def _read(path: Path, whole: bool) -> Deployment:
 
 
 def _worker(section: Section) -> Worker:
-    return Worker(section.string("master", MASTER), section.string("store", "") or None)
+    store = section.string("store", "") or None
+    if store is not None and is_url(store):
+        section.refuse("store", f"a store is a folder, not {store}")
+    return Worker(section.string("master", MASTER), store)
 
 
 def _entry(section: Section, names: list[str]) -> Entry:

@@ -14,6 +14,7 @@ with headwater.open("state") as hw:
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -60,11 +61,14 @@ class Headwater:
     def engine(self) -> Any:
         """The engine of this process, with its Spark session."""
         if self._engine is None:
+            from headwater.runtime.cluster import check_cluster
             from headwater.runtime.engine import Engine
             from headwater.runtime.session import open_session
 
             def start() -> Any:
-                return open_session(self._master, settings=self.session_settings())
+                spark = open_session(self._master, settings=self.session_settings())
+                check_cluster(spark, self.state)
+                return spark
 
             self._engine = Engine(self.catalog, self.state, start(), restart=start)
         return self._engine
@@ -74,6 +78,9 @@ class Headwater:
 
         Where that cannot be fetched it is said, and streams from elsewhere go on without it.
         """
+        from headwater.runtime.session import check_given
+
+        check_given(self._settings)
         settings = dict(self._settings)
         if self._uses_kafka():
             from headwater.runtime.jars import beside_spark, fetch
@@ -223,7 +230,7 @@ def open_state(
     cannot be made, CatalogError for the catalog.
     """
     amount = {} if memory is None else memory_setting(memory)
-    if isinstance(where, str) and "://" in where:
+    if isinstance(where, str) and re.match(r"(postgres|sqlite)[^/]*://", where):
         catalog, where = where, state or STATE
     place = made(Path(where))
     opened = Catalog.open(catalog or place)

@@ -16,7 +16,7 @@ from typing import Any
 from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS
 from headwater.cql.statements import Connector
-from headwater.errors import InputError, nearest
+from headwater.errors import InputError, is_url, nearest
 from headwater.runtime.kafka_access import KafkaAccess, read_access, refuse_secrets
 
 FORMATS = ("json", "csv", "parquet")
@@ -144,6 +144,15 @@ class _Given:
             raise InputError(f"{self.kind} needs {what}: {EXAMPLES[self.target]}")
         return value
 
+    def path(self) -> str:
+        value = self.text("path")
+        if is_url(value):
+            raise InputError(
+                f"the path of {self.kind} is in a folder of this machine, not {value}: mount that, "
+                "and name the folder"
+            )
+        return value
+
     def choice(self, name: str, known: Sequence[str], default: str) -> str:
         chosen = str(self.values.get(name, default)).lower()
         if chosen not in known:
@@ -209,7 +218,7 @@ def _guessed(path: str) -> str:
 def file_options(source: Connector) -> FileOptions:
     """The options of a `files(..)`; raises InputError, naming what there is."""
     given = _Given.of(source, FileOptions)
-    path = given.text("path")
+    path = given.path()
     chosen = given.choice("format", FORMATS, _guessed(path))
     per_step, longest = given.whole("files_per_step"), given.max_line_bytes()
     return FileOptions(path, chosen, per_step, given.timestamp_unit(), longest)
@@ -247,7 +256,7 @@ def _socket_options(source: Connector) -> SocketOptions:
 
 def _replay_options(source: Connector) -> ReplayOptions:
     given = _Given.of(source, ReplayOptions)
-    path = given.text("path")
+    path = given.path()
     chosen = given.choice("format", FORMATS, _guessed(path))
     rows, unit = given.whole("rows_per_step"), given.timestamp_unit()
     longest = given.max_line_bytes()
@@ -303,10 +312,7 @@ def sink_options(sink: Connector) -> SinkOptions:
     match sink.kind:
         case "files":
             given = _Given.of(sink, FileSinkOptions)
-            path = given.text("path")
-            if "://" in path:
-                raise InputError(f"results are written to a folder of this machine, not to {path}")
-            return FileSinkOptions(path, given.choice("format", FORMATS, "json"))
+            return FileSinkOptions(given.path(), given.choice("format", FORMATS, "json"))
         case "kafka":
             given = _Given.of(sink, KafkaSinkOptions)
             access = vars(read_access(given.values))

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from headwater.errors import CatalogError, RuntimeFailure
+from headwater.errors import CatalogError, RuntimeFailure, is_url, local_only
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.catalog.database import FILE
 from headwater.runtime.durability import OWNER_FILE, OWNER_FOLDER, make_folder
@@ -18,6 +18,8 @@ log = logging.getLogger("headwater")
 
 def made(state: Path) -> Path:
     """The whole path of a state directory, which is made if need be; raises RuntimeFailure."""
+    if is_url(state):
+        raise RuntimeFailure(local_only(state))
     try:
         make_folder(state.absolute().parent, 0o777)
         make_folder(state.absolute())

@@ -13,10 +13,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from headwater.errors import RuntimeFailure
+from headwater.runtime.cluster import (
+    SECRET,
+    SECRET_FILE,
+    check_master,
+    check_settings,
+    cluster_settings,
+    is_local,
+    secret_of,
+    start_on,
+)
 from headwater.runtime.memory import memory_setting
 
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+ExitOnOutOfMemoryError"
@@ -48,16 +58,20 @@ SETTINGS = {
     "spark.cleaner.referenceTracking.blocking": "false",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
 """What every session of Headwater has; steps are small, so plans are kept simple."""
 
 
+EXTENDED = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+"""Those of a user are added."""
+
+FREE = ("spark.ui.", "spark.sql.ui.", "spark.authenticate", *EXTENDED)
+"""What of these a user may change all the same: nothing that a query gives depends on it."""
+
 PATIENCE = 10.0
 """Seconds that Java has to end."""
 
-_SECRET = "spark.authenticate.secret"
 OLDEST_JAVA = 17
 _ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 
@@ -65,21 +79,31 @@ _ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or 
 def open_session(
     master: str = "local[*]", name: str = "headwater", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session with Headwater's settings; raises RuntimeFailure where Spark cannot start."""
+    """A session with Headwater's settings; raises RuntimeFailure where Spark cannot start, or a
+    cluster gives no executor."""
+    check_master(master)
     _check_java()
+    given = dict(settings or {})
+    for key in EXTENDED:
+        if key in given:
+            given[key] = f"{SETTINGS[key]} {given[key]}"
     cores = os.cpu_count() or 2
-    builder = SparkSession.builder.master(master).appName(name)
-    chosen = {
-        "spark.sql.shuffle.partitions": str(cores),
-        **memory_setting(),
-        **SETTINGS,
-        **(settings or {}),
-    }
+    chosen = {"spark.sql.shuffle.partitions": str(cores), **memory_setting(), **SETTINGS}
+    chosen |= {**cluster_settings(master, given), **given}
     chosen = authentication(master, chosen) | chosen
+    secret = secret_of(master, chosen)
+    chosen.pop(SECRET_FILE, None)
+    builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        if is_local(master):
+            session = builder.getOrCreate()
+        else:
+            _start_java(master, chosen, secret)
+            session = start_on(master, builder.getOrCreate)
+    except RuntimeFailure:
+        raise
     except Exception as error:
         raise RuntimeFailure(f"Spark did not start on {master}: {error}") from error
     session.sparkContext.setLogLevel("ERROR")
@@ -116,10 +140,23 @@ def authentication(master: str, given: Mapping[str, str]) -> dict[str, str]:
     there it is on if there is one: a cluster that was started without would refuse every session.
     """
     if master.startswith("local-cluster["):
-        return {"spark.authenticate": "true", _SECRET: secrets.token_hex(32)}
-    if master.startswith("local") or _SECRET in given:
+        return {"spark.authenticate": "true", SECRET: secrets.token_hex(32)}
+    if master.startswith("local") or SECRET in given:
         return {"spark.authenticate": "true"}
     return {}
+
+
+def check_given(settings: Mapping[str, str]) -> None:
+    """Raises RuntimeFailure for settings that a user must not choose."""
+    check_settings(settings, {key for key in SETTINGS if not key.startswith(FREE)})
+
+
+def _start_java(master: str, settings: Mapping[str, str], secret: str | None) -> None:
+    """Java with its settings, but for the secret: all can see the command line of a process."""
+    known = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=known)
+    if secret is not None:
+        SparkContext.setSystemProperty(SECRET, secret)
 
 
 INTERPRETED = ("spark.sql.codegen.wholeStage", "false")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
-from urllib.parse import urlsplit
-
 from headwater.network.sites import Deployment, deployment_of
 from headwater.runtime.catalog import Assignment, Catalog, copy_log
 
@@ -47,17 +43,3 @@ def held_as(deployment: Deployment, assignment: Assignment, log: str, site: str)
 def present(catalog: Catalog) -> set[str]:
     """The sites that gave a sign of life a moment ago."""
     return catalog.sites_seen(AWAY_AFTER)
-
-
-def trouble_of(master: str) -> str | None:
-    """Why Spark cannot run on a master; None if nothing speaks against it."""
-    if re.fullmatch(r"local(\[(\*|[1-9]\d*)\])?|yarn|k8s://.+", master):
-        return None
-    if not master.startswith("spark://"):
-        return f"{master} is no master: write local[2], spark://HOST:PORT, yarn or k8s://URL"
-    try:
-        address = urlsplit(master.split(",")[0])
-        with socket.create_connection((address.hostname or "", address.port or 7077), timeout=5):
-            return None
-    except (OSError, ValueError) as error:
-        return f"{master} cannot be reached: {error}; start it, or name another master"
