@@ -88,10 +88,10 @@ def test_a_site_that_is_away_is_a_reason(made: Made, tmp_path: Path) -> None:
     sites = '[[site]]\nname = "edge"\n'
     (tmp_path / "sites.toml").write_text(sites)
     from headwater.network.sites import read_deployment
-    from headwater.runtime.sites.deployment import deploy, trouble_of
+    from headwater.runtime.sites.deployment import deploy
 
     with Catalog.open(made.path) as catalog:
-        deploy(catalog, read_deployment(tmp_path / "sites.toml", trouble_of))
+        deploy(catalog, read_deployment(tmp_path / "sites.toml"))
         assert not present(catalog)
         assert "site edge is away" in health(catalog).failing
         catalog.see_site("edge")

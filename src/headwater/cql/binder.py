@@ -54,7 +54,8 @@ from headwater.errors import CqlError, nearest
 MAX_BLOCKS = 300
 MAX_BLOCK_DEPTH = 30
 MAX_RELATIONS = 64
-MAX_PARTS = 5_000
+MAX_PARTS = 25_000
+"""More than a text can have in one expression, so that only what merging makes of it is refused."""
 
 
 class UnknownName(CqlError):
