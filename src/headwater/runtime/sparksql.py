@@ -2,7 +2,8 @@
 
 Sessions run with `spark.sql.ansi.enabled = false`, in which a failed cast and a division by zero are
 NULL; integer overflow wraps there, so integer arithmetic is written with the `try_` functions, and
-casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. So an expression has the value that
+casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. Where a function of Spark would fail,
+wrap or fill the memory all the same, its arguments are guarded. So an expression has the value that
 the reference evaluator gives it, and no row can fail a step.
 """
 
@@ -15,8 +16,12 @@ import pyarrow as pa
 
 from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP, Type
+from headwater.algebra.lengths import MAX_TEXT, longest
+from headwater.algebra.patterns import like_parts, like_regex
+from headwater.algebra.types import BIGINT, DATE, INTERVAL, TIMESTAMP, Type
 
+DAY = 86_400_000_000
+FIRST_YEAR = 367 * DAY
 Naming = Callable[[Column], str]
 
 
@@ -62,7 +67,7 @@ def sql(expr: Expr, naming: Naming) -> str:
         case Literal():
             return _literal(expr)
         case Call():
-            args = [sql(arg, naming) for arg in expr.args]
+            args = _with_times(expr, [sql(arg, naming) for arg in expr.args])
             if expr.name in _INFIX:
                 return f"({f' {_INFIX[expr.name]} '.join(args)})"
             if expr.name in ("+", "-", "*"):
@@ -96,8 +101,6 @@ _INFIX = {
     "or": "OR",
     "/": "/",
     "%": "%",
-    "div": "div",
-    "like": "LIKE",
     "rlike": "RLIKE",
 }
 
@@ -136,18 +139,39 @@ def _arithmetic(expr: Call, args: list[str]) -> str:
         moved = f"{_TRY[expr.name]}({micros[0]}, {micros[1]})"
         return f"timestamp_micros({moved})" if expr.type == TIMESTAMP else moved
     if expr.type == DATE:
-        return f"date_{'add' if expr.name == '+' else 'sub'}({args[0]}, CAST({args[1]} AS INT))"
+        days = f"{_TRY[expr.name]}(CAST(unix_date({args[0]}) AS BIGINT), CAST({args[1]} AS BIGINT))"
+        return f"date_from_unix_date(try_cast({days} AS INT))"
     if expr.type.is_integer or expr.type == INTERVAL:
         return f"{_TRY[expr.name]}({args[0]}, {args[1]})"
     return f"({args[0]} {expr.name} {args[1]})"
 
 
 def _micros(expr: Expr, text: str) -> str:
-    if expr.type == TIMESTAMP:
-        return f"unix_micros({text})"
-    if expr.type == DATE:
-        return f"unix_micros(CAST({text} AS TIMESTAMP))"
+    if expr.type in (TIMESTAMP, DATE):
+        return f"unix_micros({_time(expr, text)})"
     return text
+
+
+def _time(expr: Expr, text: str) -> str:
+    """A DATE as TIMESTAMP, NULL where Spark's cast of a day too far off would fail."""
+    if expr.type != DATE:
+        return text
+    return f"timestamp_micros(try_multiply(CAST(unix_date({text}) AS BIGINT), {DAY}L))"
+
+
+_OF_TIME = ("hour", "minute", "second", "date_trunc", "date_format")
+
+
+def _with_times(expr: Call, args: list[str]) -> list[str]:
+    """The arguments; dates as times where they are compared with times, or taken for such."""
+    types = {arg.type for arg in expr.args}
+    if DATE not in types or expr.name == "nullif":
+        return args
+    if TIMESTAMP not in types and expr.name not in _OF_TIME:
+        return args
+    if expr.name in _TRY:
+        return args
+    return [_time(arg, text) for arg, text in zip(expr.args, args, strict=True)]
 
 
 def _case(expr: Call, args: list[str]) -> str:
@@ -168,18 +192,149 @@ def _absolute(expr: Call, args: list[str]) -> str:
     return f"abs(nullif({args[0]}, {least}))"
 
 
+def _is_simple(expr: Expr) -> bool:
+    return isinstance(expr, Column | Literal)
+
+
+def _let(expr: Call, args: list[str], body: Callable[..., str]) -> str:
+    """An expression that names its arguments more than once, each of them written once."""
+    if all(map(_is_simple, expr.args)):
+        return body(*args)
+    fields = ", ".join(f"'a{i}', {arg}" for i, arg in enumerate(args))
+    named = (f"x.a{i}" for i in range(len(args)))
+    return f"transform(array(named_struct({fields})), x -> {body(*named)})[0]"
+
+
+def _like(expr: Call, args: list[str]) -> str:
+    """Spark tries a pattern with many % in every possible way, which may take for ever."""
+    pattern = expr.args[1].value if isinstance(expr.args[1], Literal) else None
+    if isinstance(pattern, str) and len(like_parts(pattern)) > 3:
+        return f"({args[0]} RLIKE {text_sql(like_regex(pattern))})"
+    return f"({args[0]} LIKE {args[1]})"
+
+
+def _concat(expr: Call, args: list[str]) -> str:
+    joined = f"concat({', '.join(args)})"
+    length = longest(expr)
+    if length is not None and length <= MAX_TEXT:
+        return joined
+    if all(map(_is_simple, expr.args)):
+        return f"CASE WHEN length({joined}) <= {MAX_TEXT} THEN {joined} END"
+    return f"transform(array({joined}), x -> CASE WHEN length(x) <= {MAX_TEXT} THEN x END)[0]"
+
+
+def _replace(expr: Call, args: list[str]) -> str:
+    short = [len(str(arg.value)) for arg in expr.args[1:] if isinstance(arg, Literal)]
+    if len(short) == 2 and short[1] <= short[0]:
+        return f"replace({', '.join(args)})"
+
+    def body(text: str, old: str, new: str) -> str:
+        found = f"(length({text}) - length(replace({text}, {old}, ''))) div length({old})"
+        length = f"length({text}) + {found} * (length({new}) - length({old}))"
+        return (
+            f"CASE WHEN length({old}) = 0 OR {length} <= {MAX_TEXT}"
+            f" THEN replace({text}, {old}, {new}) END"
+        )
+
+    return _let(expr, args, body)
+
+
+def _repeat(expr: Call, args: list[str]) -> str:
+    def body(text: str, times: str) -> str:
+        short = f"CAST(length({text}) AS BIGINT) * {times} <= {MAX_TEXT}"
+        return f"CASE WHEN {short} THEN repeat({text}, {times}) END"
+
+    return _let(expr, [args[0], _int(expr.args[1], args[1])], body)
+
+
+def _int(expr: Expr, text: str) -> str:
+    """An integer as INT, NULL if it is none."""
+    return f"try_cast({text} AS INT)" if expr.type == BIGINT else text
+
+
+def _pad(expr: Call, args: list[str]) -> str:
+    """Adding what is missing to the largest INT overflows to NULL for lengths above MAX_TEXT."""
+    beyond = 2**31 - 1 - MAX_TEXT
+    length = _int(expr.args[1], args[1])
+    if not isinstance(expr.args[1], Literal):
+        length = f"try_subtract(try_add(CAST({length} AS INT), {beyond}), {beyond})"
+    return f"{expr.name}({args[0]}, {length}, {args[2]})"
+
+
+def _positions(expr: Call, args: list[str]) -> str:
+    """A function of texts and positions, which Spark would cut to 32 bits."""
+    given = (_int(arg, text) for arg, text in zip(expr.args, args, strict=True))
+    return f"{expr.name}({', '.join(given)})"
+
+
+def _split_part(expr: Call, args: list[str]) -> str:
+    place = f"greatest({_int(expr.args[2], args[2])}, -2147483647)"
+    return f"split_part({args[0]}, {args[1]}, nullif({place}, 0))"
+
+
+def _whole_division(expr: Call, args: list[str]) -> str:
+    """The one quotient that is no BIGINT, of the least and -1, is NULL and does not wrap."""
+    dividend, divisor = expr.args
+    if dividend.type != BIGINT or (isinstance(divisor, Literal) and divisor.value != -1):
+        return f"({args[0]} div {args[1]})"
+
+    def body(a: str, b: str) -> str:
+        return f"CASE WHEN {b} = -1 THEN try_subtract(CAST(0 AS BIGINT), {a}) ELSE {a} div {b} END"
+
+    return _let(expr, args, body)
+
+
+def _date_trunc(expr: Call, args: list[str]) -> str:
+    """Spark's fails for the first year that there is; there the subtraction overflows to NULL."""
+    moved = f"try_subtract(unix_micros({args[1]}), {FIRST_YEAR}L)"
+    return f"date_trunc({args[0]}, timestamp_micros(try_add({moved}, {FIRST_YEAR}L)))"
+
+
+def _moment(count: str, size: int) -> str:
+    return f"timestamp_micros(try_multiply(CAST({count} AS BIGINT), {size}L))"
+
+
+def _nullif(expr: Call, args: list[str]) -> str:
+    if {arg.type for arg in expr.args} != {DATE, TIMESTAMP}:
+        return f"nullif({', '.join(args)})"
+
+    def body(a: str, b: str) -> str:
+        one, other = _time(expr.args[0], a), _time(expr.args[1], b)
+        return f"CASE WHEN {one} = {other} THEN NULL ELSE {a} END"
+
+    return _let(expr, args, body)
+
+
 _SPECIAL: dict[str, Callable[[Call, list[str]], str]] = {
     "not": lambda e, a: f"(NOT {a[0]})",
     "is_null": lambda e, a: f"({a[0]} IS NULL)",
     "in": lambda e, a: f"({a[0]} IN ({', '.join(a[1:])}))",
     "case": _case,
-    "cast": lambda e, a: f"try_cast({a[0]} AS {spark_type(e.type)})",
+    "cast": lambda e, a: (
+        _time(e.args[0], a[0])
+        if (e.args[0].type, e.type) == (DATE, TIMESTAMP)
+        else f"try_cast({a[0]} AS {spark_type(e.type)})"
+    ),
     "neg": _negated,
     "abs": _absolute,
     "sign": lambda e, a: f"signum({a[0]})",
     **{
-        name: lambda e, a: f"{e.name}(CAST({a[0]} AS TIMESTAMP))"
+        name: lambda e, a: f"{e.name}({_time(e.args[0], a[0])})"
         for name in ("unix_seconds", "unix_millis", "unix_micros")
     },
-    "split_part": lambda e, a: f"split_part({a[0]}, {a[1]}, nullif({a[2]}, 0))",
+    "timestamp_seconds": lambda e, a: _moment(a[0], 1_000_000),
+    "timestamp_millis": lambda e, a: _moment(a[0], 1_000),
+    "date_trunc": _date_trunc,
+    "nullif": _nullif,
+    "div": _whole_division,
+    "like": _like,
+    "concat": _concat,
+    "replace": _replace,
+    "repeat": _repeat,
+    "lpad": _pad,
+    "rpad": _pad,
+    "substring": _positions,
+    "left": _positions,
+    "right": _positions,
+    "split_part": _split_part,
 }
