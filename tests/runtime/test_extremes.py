@@ -40,8 +40,8 @@ COLUMNS = [Column("", name, type_) for name, type_ in TYPES.items()]
 EXTREMES: dict[Type, list[Any]] = {
     INT: [0, 1, -1, 7, 2**31 - 1, -(2**31), None],
     BIGINT: [0, 1, -1, 2**31, -(2**31) - 1, 2**32 + 1, 2**63 - 1, -(2**63), 9_223_372_036_854, None],
-    DOUBLE: [0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, 1e19, float("nan"), float("inf"), None],
-    LONG: [Decimal("0"), Decimal("1.5"), -Decimal("9" * 32), Decimal("9" * 32), None],
+    DOUBLE: [0.0, 1.5, -2.5, 1e308, -1e308, 1e-300, 1e19, float("nan"), float("inf"), None],
+    LONG: [Decimal("0"), Decimal("1.5"), Decimal("-" + "9" * 32), Decimal("9" * 32), None],
     BOOLEAN: [True, False, None],
     STRING: ["", "a", "aaaa", "%_\\", "é ü", "a\nb", "y" * 2_000, "y" * 600_000, "2026-01-01", None],
     TIMESTAMP: [0, 1, -1, 1_793_534_421_458_000, 2**63 - 1, -(2**63), -(2**63) + 86_400_000_000, None],
@@ -58,12 +58,12 @@ INEXACT = ("exp", "ln", "log10", "log2", "pow", "sqrt")
 
 
 def data(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
-    """Rows of extremes; every extreme of every column occurs."""
+    """Rows of extremes; every extreme of every column occurs. Spark takes minutes for a separator of
+    many characters, so only one of the texts is very long."""
+    values = {name: EXTREMES[type_] for name, type_ in TYPES.items()}
+    values["r"] = [text for text in EXTREMES[STRING] if text is None or len(text) <= 2_000]
     return [
-        tuple(
-            EXTREMES[type_][n] if n < len(EXTREMES[type_]) else rng.choice(EXTREMES[type_])
-            for type_ in TYPES.values()
-        )
+        tuple(some[n] if n < len(some) else rng.choice(some) for some in values.values())
         for n in range(count)
     ]
 
@@ -142,12 +142,15 @@ def test_every_function_has_a_value_for_extremes(spark: Any) -> None:
     rows = data(rng, 24)
     load(spark, rows)
     try:
+        differ = []
         exprs = list(dict.fromkeys(calls(rng, 6)))
         for start in range(0, len(exprs), 60):
             some = exprs[start : start + 60]
             for expr, found in zip(some, on_spark(spark, some), strict=True):
                 for row, one, other in zip(rows, found, expected(expr, rows), strict=True):
-                    assert near(one, other), f"{expr}: Spark {one!r}, reference {other!r}, {row!r}"
+                    if not near(one, other):
+                        differ.append(f"{expr}: Spark {one!r}, reference {other!r}, {row!r}"[:600])
+        assert not differ, "\n".join(differ[:40])
     finally:
         spark.catalog.dropTempView("extremes")
 

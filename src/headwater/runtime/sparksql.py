@@ -205,6 +205,30 @@ def _let(expr: Call, args: list[str], body: Callable[..., str]) -> str:
     return f"transform(array(named_struct({fields})), x -> {body(*named)})[0]"
 
 
+def _to_whole(expr: Call, args: list[str]) -> str:
+    """CEIL and FLOOR of a DOUBLE: what is beyond BIGINT is NULL, and not the nearest BIGINT."""
+    if not expr.args[0].type.is_floating:
+        return f"{expr.name}({args[0]})"
+
+    def body(x: str) -> str:
+        fits = f"{x} >= -9223372036854775808D AND {x} < 9223372036854775808D"
+        return f"CASE WHEN isnan({x}) THEN 0L WHEN {fits} THEN {expr.name}({x}) END"
+
+    return _let(expr, args, body)
+
+
+def _positive_remainder(expr: Call, args: list[str]) -> str:
+    """PMOD by a negative number is the remainder itself; Spark adds the two and may wrap."""
+    divisor = expr.args[1]
+    value = divisor.value if isinstance(divisor, Literal) else None
+    by_positive = isinstance(value, int) and value > 0
+    if not expr.type.is_integer or by_positive:
+        return f"pmod({args[0]}, {args[1]})"
+    return _let(
+        expr, args, lambda a, b: f"CASE WHEN {b} < 0 THEN {a} % {b} ELSE pmod({a}, {b}) END"
+    )
+
+
 def _like(expr: Call, args: list[str]) -> str:
     """Spark tries a pattern with many % in every possible way, which may take for ever."""
     pattern = expr.args[1].value if isinstance(expr.args[1], Literal) else None
@@ -268,7 +292,8 @@ def _positions(expr: Call, args: list[str]) -> str:
 
 
 def _split_part(expr: Call, args: list[str]) -> str:
-    place = f"greatest({_int(expr.args[2], args[2])}, -2147483647)"
+    place = _int(expr.args[2], args[2])
+    place = f"CASE WHEN {place} = -2147483648 THEN -2147483647 ELSE {place} END"
     return f"split_part({args[0]}, {args[1]}, nullif({place}, 0))"
 
 
@@ -327,6 +352,9 @@ _SPECIAL: dict[str, Callable[[Call, list[str]], str]] = {
     "date_trunc": _date_trunc,
     "nullif": _nullif,
     "div": _whole_division,
+    "pmod": _positive_remainder,
+    "ceil": _to_whole,
+    "floor": _to_whole,
     "like": _like,
     "concat": _concat,
     "replace": _replace,
