@@ -48,11 +48,11 @@ def check(tmp_path: Path, shown: list[Block]) -> None:
             assert run(tmp_path, sys.executable, "-c", block.body) == ""
         else:
             for command, output in commands(block.body):
-                printed = run(tmp_path, "bash", "-c", command)
+                printed = run(tmp_path, "bash", "-c", command, status=block.status)
                 assert shown_in(output, printed), f"{block.place}: {command} printed:\n{printed}"
 
 
-def run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str, status: int = 0) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command,
@@ -62,5 +62,5 @@ def run(folder: Path, *command: str) -> str:
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert done.returncode == status, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -140,8 +140,8 @@ def test_a_rate_goes_on_at_once(spark: Any, headwater: Headwater) -> None:
     rate = Rate(RateOptions(10), stream, clock=lambda: now)
     done = {"begin": now // 1000 + int(DAY) * 1_000_000, "rows": 40}
     batch = rate.poll(spark, done)
-    assert batch is not None and batch.frame is not None
-    (row,) = batch.frame.collect()
+    assert batch is not None and batch.pieces is not None
+    (row,) = [row for piece in batch.pieces for row in piece.table.to_pylist()]
     assert row["ts"].timestamp() == now / 1e9 and batch.position["rows"] == 41
     assert rate.poll(spark, {"begin": now // 1000, "rows": 40}) is None, (
         "four seconds are waited for"
