@@ -48,6 +48,9 @@ UNKNOWN = (-(2**63), 2**63 - 1)
 GROUP_BYTES = 64_000_000
 """A group of rows of a large file has about so many bytes before it is packed."""
 
+DECODED_ALONE = 8 * 2**20
+"""Bytes of a file up to which one thread decodes it."""
+
 SMALL_ROWS = 100_000
 """A step with so few rows of input is collected and written by the driver."""
 
@@ -228,10 +231,19 @@ def read_arrow(file: StoredFile, columns: list[str] | None = None) -> pa.Table:
     """The rows of a segment; raises DamagedFile if its file is not what was written."""
     contents = checked_contents(file)
     try:
-        tables = [pq.read_table(pa.BufferReader(part), columns=columns) for part in contents]
-        return pa.concat_tables(tables)
+        return pa.concat_tables([_decoded(part, columns) for part in contents])
     except (pa.ArrowException, OSError) as error:  # of a release that kept no checksums
         raise DamagedFile(f"the file {file.path} cannot be read ({error}); {ADVICE}") from error
+
+
+def _decoded(contents: bytes, columns: list[str] | None) -> pa.Table:
+    """The rows of a Parquet file in memory.
+
+    A small one is decoded by this thread alone: a process that ends at once, as a command does, may
+    otherwise be aborted because a thread of Arrow has only just begun.
+    """
+    file = pq.ParquetFile(pa.BufferReader(contents), pre_buffer=False)
+    return file.read(columns=columns, use_threads=len(contents) > DECODED_ALONE)
 
 
 def gapless(table: pa.Table) -> pa.Table:
