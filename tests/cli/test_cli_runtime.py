@@ -550,11 +550,17 @@ def test_verify_says_what_is_damaged_and_whom_it_affects(run: Run, filled: Made)
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may write anywhere, so it becomes another user for a while."""
+def as_nobody(run: Run) -> Iterator[None]:
+    """Root may write anywhere, so it becomes another user for a while.
+
+    That user may not read the installed packages, so all that the commands load is loaded before.
+    """
     if os.geteuid() != 0:
         yield
         return
+    with tempfile.NamedTemporaryFile() as file:
+        for command in (["run", GATE], ["status"]):
+            assert run(*command, "--state", Path(file.name)).status == 2
     os.seteuid(65_534)
     try:
         yield
@@ -566,12 +572,12 @@ def test_a_directory_that_may_not_be_written(run: Run) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o555)
-        with as_nobody():
+        with as_nobody(run):
             done = run("run", GATE, "--state", folder / "state")
         assert done.status == 2
         assert f"the state directory {folder}/state cannot be made: Permission denied" in done.err
         folder.chmod(0o000)
-        with as_nobody():
+        with as_nobody(run):
             done = run("status", "--state", folder / "state")
         assert done.status == 2
         assert "cannot be read: Permission denied" in done.err
@@ -593,7 +599,7 @@ def test_a_state_whose_log_may_not_be_written(run: Run) -> None:
         state.chmod(0o755)
         for file in state.iterdir():
             file.chmod(0o644)
-        with as_nobody():
+        with as_nobody(run):
             done = run("run", "--state", made.path)
         assert done.status == 2
         assert "is read-only: give this user permission to write" in done.err
