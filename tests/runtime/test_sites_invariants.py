@@ -22,62 +22,22 @@ from headwater.runtime.sites.deployment import deploy, deployed
 from headwater.runtime.sites.invariants import broken
 from headwater.runtime.sites.planning import Room
 
-RING = """\
-[[site]]
-name = "a"
-cpu = {cpu}
-store = "stores/a"
-
-[[site]]
-name = "b"
-cpu = {cpu}
-store = "stores/b"
-
-[[site]]
-name = "c"
-cpu = {cpu}
-store = "stores/c"
-
-[[site]]
-name = "d"
-cpu = {cpu}
-store = "stores/d"
-
-[[link]]
-from = "a"
-to = "b"
-bandwidth = {bandwidth}
-
-[[link]]
-from = "b"
-to = "c"
-bandwidth = {bandwidth}
-
-[[link]]
-from = "c"
-to = "d"
-bandwidth = {bandwidth}
-
-[[link]]
-from = "d"
-to = "a"
-bandwidth = {bandwidth}
-
-[[stream]]
-name = "s"
-sites = ["a"]
-{rate}
-
-[[stream]]
-name = "t"
-sites = ["a", "c"]
-{rate}
-
-[[stream]]
-name = "u"
-sites = ["c"]
-{rate}
-"""
+RING = "".join(
+    [
+        *(
+            f'[[site]]\nname = "{name}"\ncpu = {{cpu}}\nstore = "stores/{name}"\n'
+            for name in "abcd"
+        ),
+        *(
+            f'[[link]]\nfrom = "{one}"\nto = "{other}"\nbandwidth = {{bandwidth}}\n'
+            for one, other in zip("abcd", "bcda", strict=True)
+        ),
+        *(
+            f'[[stream]]\nname = "{name}"\nsites = {sites}\n{{rate}}\n'
+            for name, sites in (("s", '["a"]'), ("t", '["a", "c"]'), ("u", '["c"]'))
+        ),
+    ]
+)
 """Four sites in a ring: what goes from one to the one opposite is relayed by either neighbour."""
 
 STREAMS = "".join(
