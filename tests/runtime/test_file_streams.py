@@ -267,6 +267,20 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
         assert headwater.engine.intake.troubles() == []
 
 
+def test_a_path_that_never_was_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reading(tmp_path) as headwater:
+        (tmp_path / "in").rmdir()
+        assert take_in(headwater) == take_in(headwater) == []
+        (event,) = headwater.catalog.events(kind="path missing")
+        assert event.subject == "s" and event.detail["path"] == str(tmp_path / "in")
+        assert caplog.text.count("there is nothing at") == 1
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "a.json").write_bytes(content("json", 1))
+        assert take_in(headwater) == [1]
+
+
 def test_a_file_that_goes_before_it_is_read(tmp_path: Path) -> None:
     inbox = tmp_path / "in"
     with reading(tmp_path) as headwater:

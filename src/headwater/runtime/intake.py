@@ -71,6 +71,8 @@ class Intake:
     sources: Sources = field(default_factory=Sources)
     _unread: dict[str, Unread] = field(default_factory=dict)
     _waiting: dict[str, bool] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+    """Streams whose path did not exist when it was last looked at."""
     _left: set[str] = field(default_factory=set)
     _seen: dict[str, tuple[Position, dict[str, SeenFile]]] = field(default_factory=dict)
 
@@ -259,6 +261,15 @@ class Intake:
             from_clients = self.definitions.streams[name].source is None
             self.site.adopt(owner, stream_log(name), lease, again=from_clients)
 
+    def _tell_missing(self, name: str, path: str) -> None:
+        """Warn once of a path that does not exist (yet): often it is misspelt."""
+        if Path(path).exists():
+            self._missing.discard(name)
+        elif name not in self._missing:
+            self._missing.add(name)
+            log.warning("stream %s: there is nothing at %s; it is read when it comes", name, path)
+            self.catalog.record_event("path missing", name, path=path)
+
     def take(self, name: str) -> bool:
         """Take in one batch of a stream; returns whether there was one."""
         self._adopt(name)
@@ -282,6 +293,8 @@ class Intake:
             batch = source.poll(self.spark, position)
         except SourceReplaced as replaced:
             self._stop(name, lease, replaced)
+        if isinstance(source, Files):
+            self._tell_missing(name, source.options.path)
         if batch is None:
             return False
         if batch.pieces is None:
