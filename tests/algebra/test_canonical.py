@@ -284,3 +284,13 @@ def test_names_and_order_of_outputs_are_kept_apart() -> None:
     canonical = canonicalize(parse_query("SELECT w AS b, v AS a, w AS c FROM s", NAMES))
     assert canonical.columns == (("b", 1), ("a", 0), ("c", 1))
     assert [c.name for c in canonical.query.columns] == ["c0", "c1"]
+
+
+@pytest.mark.parametrize("other", ["d", "i", "b"])
+def test_a_condition_on_a_difference_of_floating_numbers(other: str) -> None:
+    """Such a difference is rounded, so nothing is concluded from it; it was a crash once."""
+    _, statement = parse(
+        "CREATE STREAM f (d DOUBLE, e DOUBLE, i INT, b BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+        f"SELECT d FROM f [NOW] WHERE e - {other} > 1 AND {other} - e < 5"
+    )
+    assert canonicalize(statement.query).digest

@@ -175,7 +175,8 @@ def difference_term(x: Column, y: Column) -> Expr | None:
         return Call("-", (x, y), INTERVAL)
     if x.type.is_integer and y.type.is_integer and BIGINT not in (x.type, y.type):
         return Call("-", (cast(x, BIGINT), cast(y, BIGINT)), BIGINT)
-    if not (x.type.is_numeric and y.type.is_numeric):
+    exact = all(t.is_integer or t.is_decimal for t in (x.type, y.type))
+    if not exact:  # a difference of floating numbers is rounded
         return None
     a, b = as_decimal(x.type), as_decimal(y.type)
     scale = max(a.scale, b.scale)
