@@ -90,6 +90,33 @@ def test_files_of_the_next_day_for_queries_that_slide_differently(
         assert minutes == {"fine": list(range(2, 21)), "coarse": [10, 20]}
 
 
+def test_a_lifetime_that_others_close_before_tuples_come_to_its_end(
+    spark: Any, tmp_path: Path
+) -> None:
+    """The coarse one closes the first hour when the stream ends after five minutes; the short one has
+    still to be evaluated at its instants of that hour when a tuple of the next comes."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    short = (
+        "CREATE QUERY {name} STARTING AT TIMESTAMP '2026-03-01 12:00:00' LIFETIME 20 MINUTES AS "
+        f"{COUNT.format(slide='7 MINUTES')}"
+    )
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(STREAM.format(folder=folder))
+        headwater.execute(f"CREATE QUERY coarse AS {COUNT.format(slide='1 HOUR')}")
+        headwater.execute(short.format(name="short"))
+        (folder / "1.json").write_text('{"v": 1, "ts": "2026-03-01T12:05:00Z"}\n')
+        until_idle(headwater)
+        (folder / "2.json").write_text('{"v": 2, "ts": "2026-03-01T12:50:00Z"}\n')
+        until_idle(headwater)
+        headwater.execute(short.format(name="later"))
+        until_idle(headwater)
+        (folder / "3.json").write_text('{"v": 3, "ts": "2026-03-01T13:10:00Z"}\n')
+        until_idle(headwater)
+        assert _minutes(headwater, "short") == [7, 14]
+        assert _minutes(headwater, "later") == [7, 14]
+
+
 def test_an_equal_query_comes_after_the_first_has_left(spark: Any, tmp_path: Path) -> None:
     """Rows of the one that left are still in the log of the unit, and do not count twice."""
     with opened(tmp_path / "state", spark) as headwater:

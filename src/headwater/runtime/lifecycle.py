@@ -137,6 +137,8 @@ def finish(
         return []
     running = [query for query in catalog.members(unit.id) if query.state == "running"]
     known = [query for query in running if query.result_key in serves]
+    if not _all_ended(streams):
+        known = [query for query in known if _is_passed(query, streams)]
     done = [query for query in known if _is_told(query, until, told, idle)]
     if done:
         catalog.finish_queries(unit.id, [query.name for query in done])
@@ -147,6 +149,16 @@ def finish(
 def _is_told(query: QueryRow, complete: int, told: int | None, idle: bool) -> bool:
     end = FOREVER if query.end_at is None else query.end_at
     return complete >= end and (idle or (told is not None and told >= end))
+
+
+def _is_passed(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
+    """Whether tuples have come to the end of a query.
+
+    Where a stream was reopened, time is closed further than its tuples go, and the instants that follow
+    the last tuple are evaluated only when another one comes.
+    """
+    times = [row.max_event_time for row in streams if row.max_event_time is not None]
+    return query.end_at is not None and any(time >= query.end_at for time in times)
 
 
 def _all_ended(streams: Sequence[StreamRow]) -> bool:
@@ -201,7 +213,8 @@ def is_over(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
     if all(row.ended and not row.reopens for row in streams):
         return True
     marks = [row.watermark for row in streams if row.watermark is not None]
-    return query.end_at is not None and any(mark > query.end_at for mark in marks)
+    is_closed = query.end_at is not None and any(mark > query.end_at for mark in marks)
+    return is_closed and _is_passed(query, streams)
 
 
 def in_plan(members: Sequence[QueryRow], streams: Sequence[StreamRow]) -> tuple[QueryRow, ...]:
