@@ -15,11 +15,13 @@ from headwater import __version__
 from headwater.cli import runtime
 from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, is_name, read
 from headwater.cli.formats import Format, RowFormat, counted, json_line
+from headwater.cli.parameters import Commands
 from headwater.cli.state import DEFAULT, CatalogUrl, State, exists, failures
 from headwater.errors import CqlError
 
 app = typer.Typer(
     name="headwater",
+    cls=Commands,
     help="Many continuous queries for the price of few.",
     no_args_is_help=True,
     add_completion=False,

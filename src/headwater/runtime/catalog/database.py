@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Table, event, exc
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headwater.errors import CatalogError, CatalogUnavailable, NoCatalog
 from headwater.runtime.catalog import migrations
@@ -340,8 +340,9 @@ def upsert(
     """Insert the rows, or replace those whose keys are there."""
     if not values:
         return
-    insert: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-    statement = insert[connection.dialect.name](table)
+    # The dialect that is not in use is not loaded, as that takes a while.
+    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+    statement = dialect.insert(table)
     replaced = {name: statement.excluded[name] for name in values[0] if name not in keys}
     connection.execute(
         statement.on_conflict_do_update(index_elements=keys, set_=replaced), list(values)
