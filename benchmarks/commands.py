@@ -22,6 +22,21 @@ CREATE QUERY few AS SELECT a, b FROM s [RANGE 1 MINUTE] WHERE a > 3;
 CREATE QUERY counted AS SELECT a, COUNT(*) AS n FROM s [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY a;
 CREATE QUERY joined AS SELECT s.a, t.c FROM s [RANGE 1 MIN], t [RANGE 1 MIN] WHERE s.a = t.a;
 """
+MADE = """
+import sys
+from pathlib import Path
+import headwater, pyarrow as pa
+from headwater.runtime import files
+from headwater.runtime.catalog import unit_log
+from headwater.runtime.push import segment
+state, queries = Path(sys.argv[1]), sys.argv[2]
+with headwater.open(state) as opened:
+    opened.execute(queries)
+    unit = opened.catalog.query("few").unit_id
+    rows = pa.table({"c0": range(1000), "c1": range(1000), "_tau": range(1000)})
+    written = files.write_arrow(rows, state / "log" / "units" / unit, ("_tau", "_tau"))
+    opened.catalog.commit(None, segments=[segment(unit_log(unit), written, None)])
+"""
 STATE = "--state {state}"
 COMMANDS = {
     "--help": "",
@@ -29,6 +44,7 @@ COMMANDS = {
     "show streams": STATE,
     "show units": STATE,
     "status": STATE,
+    "results counted": STATE,
     "results few": STATE,
     "submit {file}": STATE,
     "check {file}": "",
@@ -55,10 +71,10 @@ def cpu_seconds(sources: Path, words: list[str], runs: int) -> tuple[float, str]
 
 
 def made(sources: Path, state: Path) -> None:
-    """A state with the queries, as a version makes it."""
-    code = f"import headwater; headwater.open({str(state)!r}).execute({QUERIES!r})"
+    """A state with the queries and rows of one, as a version makes it."""
     environment = os.environ | {"PYTHONPATH": str(sources)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    command = [sys.executable, "-c", MADE, str(state), QUERIES]
+    subprocess.run(command, check=True, env=environment)
 
 
 def main() -> None:

@@ -37,6 +37,7 @@ from headwater.algebra.types import (
     bounded_decimal,
     common_type,
     decimal,
+    written_type,
 )
 from headwater.algebra.windows import NOW, UNBOUNDED, UNITS, Range, Rows, duration
 from headwater.errors import AlgebraError
@@ -66,6 +67,25 @@ from headwater.errors import AlgebraError
 def test_common_type(a: Type, b: Type, common: Type | None) -> None:
     assert common_type(a, b) == common
     assert common_type(b, a) == common
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        BOOLEAN,
+        TINYINT,
+        FLOAT,
+        STRING,
+        DATE,
+        TIMESTAMP,
+        INTERVAL,
+        NULL,
+        decimal(38, 0),
+        decimal(7, 2),
+    ],
+)
+def test_a_type_is_read_as_it_is_written(type_: Type) -> None:
+    assert written_type(str(type_)) == type_
 
 
 def test_kinds_of_types() -> None:

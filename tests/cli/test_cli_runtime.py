@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -354,6 +354,19 @@ def test_results_are_printed_as_eval_prints_them(
     wanted = run("eval", file, "--input", data, "--query", query, "--format", format)
     assert given.status == wanted.status == 0
     assert given.out == wanted.out
+
+
+def test_results_of_a_query_that_an_earlier_release_has_accepted(
+    run: Run, every_kind: tuple[Made, Path, Path]
+) -> None:
+    made, _, _ = every_kind
+    command = ("results", "every", "--format", "json", "--state", made.path)
+    before = run(*command).out
+    with closing(sqlite3.connect(made.path / "catalog.sqlite")) as catalog, catalog:
+        (columns,) = catalog.execute("SELECT columns FROM queries WHERE name = 'every'").fetchone()
+        named = json.dumps([[name, at] for name, at, _ in json.loads(columns)])
+        catalog.execute("UPDATE queries SET columns = ? WHERE name = 'every'", [named])
+    assert run(*command).out == before != ""
 
 
 def test_results_of_all_queries(run: Run, filled: Made) -> None:

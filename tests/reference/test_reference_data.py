@@ -31,7 +31,8 @@ from headwater.algebra.types import (
     decimal,
 )
 from headwater.errors import InputError
-from headwater.reference.data import load, to_json, to_text
+from headwater.reference.data import load
+from headwater.reference.written import to_json, to_text
 
 MONEY = decimal(6, 2)
 SCHEMA = Schema(

@@ -19,8 +19,8 @@ from headwater.algebra.nodes import Query
 from headwater.algebra.times import to_days, to_micros
 from headwater.cql import Connector, CreateQuery, CreateStream, CreateTable, unparse
 from headwater.reference import evaluate
-from headwater.reference.data import to_json
 from headwater.reference.values import normal_row, row_order
+from headwater.reference.written import to_json
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.engine import Engine
 from strategies import ASKS, BIDS, ITEMS

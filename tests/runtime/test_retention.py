@@ -30,12 +30,11 @@ from headwater.runtime.push import segment
 from headwater.runtime.retention import (
     PARTS_OF_KEEP,
     expire_results,
-    expired,
     kept_for,
     merge_results,
     tier,
 )
-from headwater.runtime.subscribers import MEMBERS
+from headwater.runtime.subscribers import MEMBERS, expired
 
 SECOND = 1_000_000
 POINTS = ("results: merged", "results: replaced", "results: pieces removed", "results: expired")

@@ -90,6 +90,12 @@ def decimal(precision: int, scale: int) -> Type:
     return Type("DECIMAL", precision, scale)
 
 
+def written_type(text: str) -> Type:
+    """The type whose `str` it is."""
+    name, _, digits = text.rstrip(")").partition("(")
+    return Type(name, *map(int, digits.split(","))) if digits else Type(name)
+
+
 def as_decimal(type_: Type) -> Type:
     """The decimal that holds every value of an integer type."""
     digits = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}

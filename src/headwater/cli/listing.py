@@ -194,7 +194,7 @@ def show(catalog: Catalog, what: What, name: str | None, format: Format) -> None
 
 
 def streams(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
-    views = Observer(catalog).overview().streams
+    views = Observer(catalog).overview(queries=False).streams
     _check_name("stream", name, [view.row.spelled for view in views])
     for view in views:
         if _wanted(name, view.row.name):
@@ -251,7 +251,7 @@ def queries(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
 
 
 def units(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
-    views = Observer(catalog).overview().units
+    views = Observer(catalog).overview(queries=False).units
     _check_name("unit", name, [view.row.id for view in views])
     for view in views:
         if _wanted(name, view.row.id):

@@ -59,22 +59,21 @@ def converted(value: Any, kind: Any, info: Any) -> Any:
         raise ValueError(value)
     if isinstance(value, str):
         value = _of_text(value, kind)
-    number = type(value) in (int, float)
-    if not isinstance(value, kind) or (number and not _within(value, info)):
+    if not isinstance(value, kind) or (kind in (int, float) and not _within(value, info)):
         raise ValueError(value)
     return value
 
 
-def _of_text(text: str, kind: type) -> object:
+def _of_text(text: str, kind: type) -> Any:
     """What a text stands for; the text itself if that is not for us to say."""
     if issubclass(kind, Enum):
         return kind(text)
     if kind is int and text.isascii() and text.isdigit():
         return int(text)
-    if kind is Path and (os.access(text, os.R_OK) or not os.path.exists(text)):
+    if kind is Path and (os.access(text, os.R_OK) or not os.access(text, os.F_OK)):
         return Path(text)
     return text
 
 
-def _within(number: float, info: Any) -> bool:
+def _within(number: Any, info: Any) -> bool:
     return (info.min is None or number >= info.min) and (info.max is None or number <= info.max)

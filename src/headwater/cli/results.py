@@ -14,16 +14,14 @@ import typer
 
 from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
+from headwater.algebra.types import written_type
 from headwater.cli.files import fail
 from headwater.cli.formats import RowFormat
 from headwater.cli.rows import TAU, Answer, check_columns, show
-from headwater.cql import CreateQuery, parse
 from headwater.errors import nearest
 from headwater.reference import Result
-from headwater.runtime import results
 from headwater.runtime.catalog import Catalog, QueryRow
-from headwater.runtime.definitions import Definitions
-from headwater.runtime.retention import expired
+from headwater.runtime.subscribers import expired, unread
 
 WAIT = 5.0
 """How many seconds a follower waits for a change before it looks anyway."""
@@ -41,6 +39,10 @@ class Reading:
 
     def read(self, catalog: Catalog) -> list[Result]:
         """The results after those read before."""
+        if not unread(catalog, self.row, self.after)[1]:
+            return []
+        from headwater.runtime import results  # Arrow takes longer to load than the rest
+
         table, self.after = results.read(catalog, self.row, self.after)
         found = results.typed(table.sort_by(TAU), self.columns) if table.num_rows else []
         if self.left is not None:
@@ -59,8 +61,7 @@ def print_results(
     catalog: Catalog, names: Sequence[str], format: RowFormat, limit: int | None, follow: bool
 ) -> None:
     """Print the results of these queries, or of all."""
-    definitions = Definitions(catalog)
-    readings = [reading(definitions, row, limit) for row in chosen(catalog, names)]
+    readings = [reading(catalog, row, limit) for row in chosen(catalog, names)]
     for one in readings:
         _tell_expired(catalog, one)
     for place, one in enumerate(readings):
@@ -105,9 +106,20 @@ def chosen(catalog: Catalog, names: Sequence[str]) -> list[QueryRow]:
     return [known[name.lower()] for name in names] if names else list(known.values())
 
 
-def reading(definitions: Definitions, row: QueryRow, limit: int | None) -> Reading:
+def reading(catalog: Catalog, row: QueryRow, limit: int | None) -> Reading:
     """A query to be read from the beginning of its results."""
-    (statement,) = parse(row.definition, definitions.names)
+    columns = _columns(catalog, row)
+    check_columns(row.spelled, columns)
+    return Reading(row, columns, limit)
+
+
+def _columns(catalog: Catalog, row: QueryRow) -> tuple[Column, ...]:
+    """The columns of a query; its text tells those of one that an earlier release has accepted."""
+    if all(len(column) == 3 for column in row.columns):
+        return tuple(Column("", name, written_type(of)) for name, _, of in row.columns)
+    from headwater.cql import CreateQuery, parse  # which takes longer than the rest
+    from headwater.runtime.definitions import Definitions
+
+    (statement,) = parse(row.definition, Definitions(catalog).names)
     assert isinstance(statement, CreateQuery)
-    check_columns(row.spelled, statement.query.columns)
-    return Reading(row, statement.query.columns, limit)
+    return statement.query.columns

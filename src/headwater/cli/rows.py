@@ -6,15 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
-
 from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
 from headwater.cli.files import WRONG, fail
 from headwater.cli.formats import RowFormat, counted, json_line
-from headwater.cli.tables import console, table
+from headwater.cli.plain_tables import lines
 from headwater.reference import Result
-from headwater.reference.data import csv_line, to_json, to_text
+from headwater.reference.written import csv_line, to_json, to_text
 
 TAU, QUERY = "_tau", "_query"
 
@@ -55,18 +53,20 @@ def _texts(answer: Answer, result: Result) -> list[str | None]:
 
 
 def _show_table(answer: Answer) -> None:
-    null = Text("NULL", style="dim")
-    rows = [
-        [
-            format_timestamp(result.tau),
-            *(null if text is None else text for text in _texts(answer, result)),
-        ]
-        for result in answer.results
-    ]
+    rows = [[format_timestamp(one.tau), *_texts(answer, one)] for one in answer.results]
     heading = [(TAU, False), *((column.name, column.type.is_numeric) for column in answer.columns)]
-    out = console()
-    out.print(Text(f"{answer.name}: {counted(len(rows), 'row')}", style="bold"))
-    out.print(table("", heading, rows))
+    title = f"{answer.name}: {counted(len(rows), 'row')}"
+    if not sys.stdout.isatty():
+        told = [["NULL" if text is None else text for text in row] for row in rows]
+        sys.stdout.write("\n".join([title, *lines(heading, told)]) + "\n")
+        return
+    from rich.text import Text  # which takes a while to load
+
+    from headwater.cli.tables import console, table
+
+    null, out = Text("NULL", style="dim"), console()
+    out.print(Text(title, style="bold"))
+    out.print(table("", heading, [[null if t is None else t for t in row] for row in rows]))
 
 
 def _show_more(answer: Answer) -> None:

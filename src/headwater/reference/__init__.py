@@ -1,6 +1,22 @@
 """The slow, obvious evaluator: what every query means, computed by the definition."""
 
-from headwater.reference.evaluate import Result, evaluate
-from headwater.reference.values import Row
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.lazy import exported
+
+if TYPE_CHECKING:
+    from headwater.reference.evaluator import evaluate
+    from headwater.reference.values import Result, Row
 
 __all__ = ["Result", "Row", "evaluate"]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "Result": "headwater.reference.values",
+        "Row": "headwater.reference.values",
+        "evaluate": "headwater.reference.evaluator",
+    },
+)

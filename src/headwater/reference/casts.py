@@ -17,14 +17,13 @@ from headwater.errors import EvaluationError
 from headwater.reference.values import (
     DAY,
     LONG,
-    civil,
+    date_text,
     days_of,
     double_digits,
     fit,
     floating,
     single,
     within,
-    year_text,
 )
 
 Convert = Callable[[Any], Value]
@@ -130,11 +129,6 @@ def _java(value: float, text: str) -> str:
         plain = f"{number:f}"
         return sign + (plain if "." in plain else plain + ".0")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def date_text(days: int) -> str:
-    year, month, day = civil(days)
-    return f"{year_text(year)}-{month:02d}-{day:02d}"
 
 
 def timestamp_text(micros: int) -> str:

@@ -1,4 +1,4 @@
-"""Rows from files and back to text.
+"""Rows from files.
 
 A stream or table `name` is read from DIR/name.csv, name.jsonl or name.parquet; the case of names
 does not matter, of files nor of columns. What a record of text means is said by `records`: a column
@@ -8,9 +8,7 @@ refused with the place where it is.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headwater.algebra.times import LARGEST_TIMESTAMP, LEAST_TIMESTAMP, format_timestamp
+from headwater.algebra.times import LARGEST_TIMESTAMP, LEAST_TIMESTAMP
 from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP, Field, Schema, Type, Value
-from headwater.algebra.windows import duration
 from headwater.errors import InputError
-from headwater.reference.casts import date_text
 from headwater.reference.records import (
     BOM,
     Record,
@@ -267,64 +263,3 @@ _READERS: dict[str, Callable[[Path, Schema, str | None], Iterator[Read]]] = {
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
 }
-
-
-# ---- to text
-
-
-def to_text(value: Value, type_: Type, null: str = "NULL") -> str:
-    """The value as a person reads it: times in ISO form, decimals exact, lengths of time with
-    their unit, NULL as `null`. All but those lengths are read back by `load`."""
-    if value is None:
-        return null
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return _float_text(value)
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, int):
-        return _moment_text(value, type_)
-    return value
-
-
-def _moment_text(value: int, type_: Type) -> str:
-    if type_ == TIMESTAMP:
-        return format_timestamp(value)
-    if type_ == DATE:
-        return date_text(value)
-    if type_ == INTERVAL:
-        return ("-" if value < 0 else "") + duration(abs(value))
-    return str(value)
-
-
-def _float_text(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-
-
-def to_json(value: Value, type_: Type) -> bool | int | float | str | None:
-    """What `json.dumps` writes for the value. A decimal is a number if the number written is exactly
-    it, else a text (as one of 20 digits is); NaN, infinities and times are the texts of `to_text`."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, Decimal):
-        if value == value.to_integral_value():
-            return int(value)
-        number = float(value)
-        return number if Decimal(repr(number)) == value else f"{value:f}"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _float_text(value)
-    return value if type_.is_integer else _moment_text(value, type_)
-
-
-def csv_line(fields: Iterable[str | None]) -> str:
-    """A line of CSV: NULL is an empty field, and an empty text has quotes."""
-    return ",".join("" if text is None else _quoted(text) for text in fields) + "\n"
-
-
-def _quoted(text: str) -> str:
-    if text and not set(text) & set(',"\r\n') and text == text.strip():
-        return text
-    return '"' + text.replace('"', '""') + '"'

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -18,6 +19,16 @@ from headwater.algebra.expressions import Call
 from headwater.algebra.types import Type, Value
 
 Row = tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result row and the instant at which it is told."""
+
+    tau: int
+    values: Row
+
+
 Function = Callable[..., Value]
 Maker = Callable[[Call], Function]  # the function that a call stands for; it never sees NULL
 
@@ -136,6 +147,11 @@ def year_text(year: int) -> str:
     if 0 <= year <= 9999:
         return f"{year:04d}"
     return f"{year:+05d}"
+
+
+def date_text(days: int) -> str:
+    year, month, day = civil(days)
+    return f"{year_text(year)}-{month:02d}-{day:02d}"
 
 
 def plain(function: Function) -> Maker:

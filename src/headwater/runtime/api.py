@@ -36,8 +36,8 @@ from headwater.runtime.place import check_place, made
 from headwater.runtime.placement import Placement, placement
 from headwater.runtime.placement import lines as placement_lines
 from headwater.runtime.push import push
-from headwater.runtime.retention import expired
 from headwater.runtime.scripts import execute
+from headwater.runtime.subscribers import expired
 from headwater.runtime.verify import Verification, verify
 
 STATE = ".headwater"

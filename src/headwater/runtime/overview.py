@@ -141,7 +141,9 @@ class Observer:
     _segments: dict[str, list[Segment]] = field(default_factory=dict)
     _counted: dict[tuple[int, int | None, int | None], Counted] = field(default_factory=dict)
 
-    def overview(self) -> Overview:
+    def overview(self, queries: bool = True) -> Overview:
+        """All there is; without queries nobody waits until their rows are counted, for which files may
+        have to be read."""
         self._segments = {}
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
@@ -164,7 +166,7 @@ class Observer:
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
             tuple(map(unit, rows)),
-            self.queries(self.catalog.queries(), rows),
+            self.queries(self.catalog.queries(), rows) if queries else (),
         )
 
     def queries(

@@ -12,12 +12,10 @@ from headwater.algebra.types import Type, Value
 from headwater.reference import Result
 from headwater.reuse.member import CLASS, EVERYTHING, SHAPE, Member, place
 from headwater.runtime import files
-from headwater.runtime.catalog import Catalog, QueryRow, Segment, unit_log
-from headwater.runtime.subscribers import SEQ, member_of
+from headwater.runtime.catalog import Catalog, QueryRow, Segment
+from headwater.runtime.subscribers import SEQ, member_of, unread
 
 Row = dict[str, Value]
-
-SEGMENTS_AT_ONCE = 100
 
 
 def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
@@ -37,11 +35,8 @@ def read_on(catalog: Catalog, query: QueryRow, after: int) -> Iterator[tuple[pa.
     """
     missing = None
     while True:
-        with catalog.snapshot():
-            query = _as_it_is(catalog, query)
-            log = unit_log(query.unit_id)
-            found = catalog.segments_reaching(log, after, SEGMENTS_AT_ONCE)
-        if query.unsettled or not found:
+        query, found = unread(catalog, query, after)
+        if not found:
             return
         for segment in found:
             try:
@@ -53,12 +48,6 @@ def read_on(catalog: Catalog, query: QueryRow, after: int) -> Iterator[tuple[pa.
                 break
             after = segment.seq
             yield table, after
-
-
-def _as_it_is(catalog: Catalog, query: QueryRow) -> QueryRow:
-    """The query as it is now: it may have an end by now, or be in another unit."""
-    known = catalog.query(query.name)
-    return query if known is None or known.accepted_at != query.accepted_at else known
 
 
 def rows(table: pa.Table) -> Iterator[Row]:
@@ -105,7 +94,7 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int
         kept = before if kept is None else pc.and_(kept, before)
     if kept is not None:
         table = table.filter(kept)
-    columns = {name: table[f"c{place(member, at)}"] for name, at in query.columns}
+    columns = {name: table[f"c{place(member, at)}"] for name, at, *_ in query.columns}
     tau = table["_tau"].cast(pa.timestamp("us", tz="UTC"))
     return pa.table({**columns, "_tau": tau})
 

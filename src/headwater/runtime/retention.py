@@ -22,7 +22,7 @@ from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, UnitRow
 from headwater.runtime.delivery import delivery
 from headwater.runtime.housekeeping import copied_to, nowhere, remove_pieces
 from headwater.runtime.push import segment
-from headwater.runtime.subscribers import SEQ
+from headwater.runtime.subscribers import RETENTION, SEQ
 
 MERGED_AT_ONCE = 512
 """Segments that become one in a single merge."""
@@ -33,9 +33,6 @@ MERGES_AT_ONCE = 20
 PARTS_OF_KEEP = 8
 """A merged segment spans no more than one of so many parts of the time for which results are kept, as it
 goes as a whole."""
-
-RETENTION = "retention"
-"""Whose cursor in a unit's log says what has expired: the last number, and the largest `_tau`."""
 
 
 # ---- merging
@@ -174,12 +171,3 @@ def expire_results(
     for old in gone:
         files.remove(old.path)
     return len(gone)
-
-
-def expired(catalog: Catalog, query: QueryRow) -> dict[str, int] | None:
-    """What has expired of a query's results: the last number of its unit's log (`seq`) and the largest
-    `_tau`; None if nothing has."""
-    position: dict[str, int] | None = catalog.cursor(RETENTION, unit_log(query.unit_id))
-    if position is None or (query.start_at is not None and position["tau"] <= query.start_at):
-        return None
-    return position

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Namespace, Stream
@@ -26,12 +25,16 @@ from headwater.reuse.definition import defined_operator, definition
 from headwater.reuse.form import source_name
 from headwater.reuse.groups import Groups
 from headwater.reuse.members import Members
-from headwater.runtime import files
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.compile import Plan, Shared, SharedPanes, compiled
 from headwater.runtime.compile.shared import Part
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.lifecycle import in_plan, inputs_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headwater.runtime import files
 
 log = logging.getLogger("headwater")
 
@@ -184,20 +187,23 @@ def serving(forms: Sequence[Form]) -> Operator:
 
 def write_members(members: Members | Groups, folder: Path) -> files.Written:
     """A version of members as a file."""
+    import pyarrow as pa  # who places queries need not wait for it
+
+    from headwater.runtime import files
+
+    def lists(values: Iterable[Sequence[int]]) -> pa.Array:
+        return pa.array([list(value) for value in values], pa.list_(pa.int64()))
+
     found = members.members
     table = pa.table(
         {
             "digest": pa.array(found, pa.string()),
             "shape": pa.array([m.shape for m in found.values()], pa.int32()),
-            "first": _lists([low for low, _ in m.classes] for m in found.values()),
-            "last": _lists([high for _, high in m.classes] for m in found.values()),
-            "items": _lists(m.items for m in found.values()),
+            "first": lists([low for low, _ in m.classes] for m in found.values()),
+            "last": lists([high for _, high in m.classes] for m in found.values()),
+            "items": lists(m.items for m in found.values()),
         }
     )
     written = files.write_arrow(table, folder, ("shape", "shape"))
     assert written is not None
     return written
-
-
-def _lists(values: Iterable[Sequence[int]]) -> pa.Array:
-    return pa.array([list(value) for value in values], pa.list_(pa.int64()))

@@ -25,7 +25,7 @@ from headwater.cql import CreateQuery, parse
 from headwater.cql.statements import Connector
 from headwater.errors import CatalogUnavailable, InputError, LeaseLost
 from headwater.reference import Result
-from headwater.reference.data import csv_line, to_json, to_text
+from headwater.reference.written import csv_line, to_json, to_text
 from headwater.runtime import results
 from headwater.runtime.catalog import (
     ORIGIN,

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.lengths import MAX_TEXT, longest
 from headwater.algebra.patterns import like_parts, like_regex
 from headwater.algebra.types import BIGINT, DATE, INTERVAL, TIMESTAMP, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DAY = 86_400_000_000
 FIRST_YEAR = 367 * DAY
@@ -43,6 +45,8 @@ def spark_type(type_: Type) -> str:
 
 def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type of a column in a segment."""
+    import pyarrow as pa  # who asks for SQL alone need not wait for it
+
     if type_.is_decimal:
         return pa.decimal128(type_.precision, type_.scale)
     return {

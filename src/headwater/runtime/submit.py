@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import Canonical, canonicalize
 from headwater.algebra.catalog import Stream
-from headwater.algebra.nodes import Scan, relations
+from headwater.algebra.nodes import Query, Scan, relations
 from headwater.cql import Statement, unparse
 from headwater.cql.statements import (
     Connector,
@@ -148,7 +148,7 @@ def submit(
         digest=canonical.digest,
         lifetime=statement.lifetime,
         keep=statement.keep,
-        columns=[[name, at] for name, at in canonical.columns],
+        columns=_columns(statement.query, canonical),
         sink=_sink(statement.sink),
     )
     plan, form = compiled(canonical), form_of(canonical)
@@ -162,6 +162,12 @@ def submit(
                 return _joined(catalog, definitions, form, starting, place)
             return _founded(catalog, definitions, canonical, form, starting, place)
     raise HeadwaterError(f"{statement.name} was overtaken {TRIES} times by its unit; try again")
+
+
+def _columns(query: Query, canonical: Canonical) -> Json:
+    """The columns of a query as the catalog keeps them: name, place among the items, and type."""
+    types = (str(column.type) for column in query.columns)
+    return [[name, at, of] for (name, at), of in zip(canonical.columns, types, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -282,7 +288,7 @@ def _asked(catalog: Catalog, known: Places, part: Built, unit: NewUnit) -> NewPa
         name=name,
         definition=unparse(CreateQuery(name, part.query)),
         digest=part.canonical.digest,
-        columns=[[column, at] for column, at in part.canonical.columns],
+        columns=_columns(part.query, part.canonical),
         start_at=part.start,
         equal_to=_equal_to(catalog, upstream, part.canonical.digest),
     )

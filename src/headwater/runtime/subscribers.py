@@ -12,7 +12,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from headwater.reuse.member import EVERYTHING, Member
-from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log
+from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, members_log, unit_log
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -20,6 +20,11 @@ V = TypeVar("V")
 SEQ = "_seq"
 """The column of a merged segment of results with the number that each row's segment had: by it a reader
 that stopped in the middle finds the rest."""
+
+RETENTION = "retention"
+"""Whose cursor in a unit's log says what has expired: the last number, and the largest `_tau`."""
+
+SEGMENTS_AT_ONCE = 100
 
 MEMBERS = "members"
 """The cursor of a unit that tells its newest version of members, and the key by which a segment
@@ -99,3 +104,27 @@ def tells(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
     if cursor is None:
         return result_key == unit.digest
     return result_key in members_at(catalog, unit.id, cursor["seq"])
+
+
+def unread(catalog: Catalog, query: QueryRow, after: int) -> tuple[QueryRow, list[Segment]]:
+    """The query as it is now, and the next segments of its unit's log after a number; none while the end
+    of the query is not known."""
+    with catalog.snapshot():
+        query = _as_it_is(catalog, query)
+        found = catalog.segments_reaching(unit_log(query.unit_id), after, SEGMENTS_AT_ONCE)
+    return query, [] if query.unsettled else found
+
+
+def _as_it_is(catalog: Catalog, query: QueryRow) -> QueryRow:
+    """The query as it is now: it may have an end by now, or be in another unit."""
+    known = catalog.query(query.name)
+    return query if known is None or known.accepted_at != query.accepted_at else known
+
+
+def expired(catalog: Catalog, query: QueryRow) -> dict[str, int] | None:
+    """What has expired of a query's results: the last number of its unit's log (`seq`) and the largest
+    `_tau`; None if nothing has."""
+    position: dict[str, int] | None = catalog.cursor(RETENTION, unit_log(query.unit_id))
+    if position is None or (query.start_at is not None and position["tau"] <= query.start_at):
+        return None
+    return position

@@ -171,6 +171,9 @@ _OPERATORS: Migration = ("UPDATE units SET definition = ''",)
 
 _KEEP: Migration = ("ALTER TABLE queries ADD COLUMN keep BIGINT",)
 
+_TYPES: Migration = ()
+"""Columns of queries have a type from here on; those of queries from before have none."""
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _LIVES,
@@ -183,6 +186,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _KEEP,
     _PLACES_OF_REJECTS,
     _FILES,
+    _TYPES,
 )
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"

@@ -216,7 +216,8 @@ class QueryRow:
     `result_key` is the name under which its unit writes its rows. Equal queries that run together
     have the same; one that comes after its equals have left has another, as their rows are still
     in the log of the unit and would count twice. `keep` is for how many microseconds of the clock its
-    results are kept at least, None if it does not say.
+    results are kept at least, None if it does not say. A column is its name, its place among the items of
+    the canonical form, and its type, which queries of earlier releases do not have.
     """
 
     name: str

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.domain import value_at
@@ -30,6 +29,9 @@ from headwater.runtime.compile.windows import (
     slides_of,
 )
 from headwater.runtime.sparksql import arrow_type, quoted, sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CONSTANTS = "constants"
 """The view of the arrays, in one row."""
@@ -184,6 +186,8 @@ class Shared:
 
 def arrays(tables: Iterable[Table[str]]) -> pa.Table:
     """The constants of tables as arrays, in one row."""
+    import pyarrow as pa  # who compiles to check a query need not wait for it
+
     columns = {"_": pa.array([0], pa.int32())}
     for at, table in enumerate(tables):
         for n, axis in enumerate(table.axes):
@@ -194,6 +198,8 @@ def arrays(tables: Iterable[Table[str]]) -> pa.Table:
 
 
 def _array(axis: Axis) -> pa.Array:
+    import pyarrow as pa
+
     type_ = arrow_type(axis.type) if not axis.type.is_floating else pa.float64()
     values = pa.array([value_at(axis.type, cut).value for cut in axis.cuts], type_)
     return pa.array([values], pa.list_(type_))

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import call_text
@@ -26,6 +25,9 @@ from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial
 from headwater.runtime.compile.shared import CONSTANTS, arrays, cell, is_found, search
 from headwater.runtime.compile.windows import TIME, last_multiple, next_multiple, with_views
 from headwater.runtime.sparksql import quoted, spark_type, sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ALL = "all_panes"
 """The view of the panes that are shared."""

@@ -40,17 +40,9 @@ from headwater.reference import joins
 from headwater.reference.aggregates import compile_aggregate
 from headwater.reference.casts import caster
 from headwater.reference.scalar import compile_condition, compile_expr
-from headwater.reference.values import Content, Entry, Row, normal, normal_row, row_order
+from headwater.reference.values import Content, Entry, Result, Row, normal, normal_row, row_order
 
 Inputs = Mapping[str, Sequence[Row]]
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result row and the instant at which it is told."""
-
-    tau: int
-    values: Row
 
 
 def evaluate(
