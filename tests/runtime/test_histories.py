@@ -117,6 +117,31 @@ def test_a_lifetime_that_others_close_before_tuples_come_to_its_end(
         assert _minutes(headwater, "later") == [7, 14]
 
 
+def test_a_sum_of_all_comes_to_a_unit_before_its_own_first_instant(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Nothing leaves at its first instant, though the unit was evaluated before."""
+    total = "DSTREAM(SELECT SUM(v) AS n FROM s [RANGE 30 SECONDS SLIDE {slide} SECONDS])"
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(
+            "CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+            f"CREATE QUERY fine AS {total.format(slide=3)}"
+        )
+        push(headwater, [(1, 3), (1, 4), (1, 9)])
+        until_idle(headwater)
+        headwater.execute(f"CREATE QUERY coarse AS {total.format(slide=10)}")
+        push(headwater, [(1, 11), (1, 21)])
+        headwater.execute("END STREAM s")
+        until_idle(headwater)
+        assert len(headwater.catalog.units()) == 1
+        rows = {(row["_tau"].second, row["n"]) for row in headwater.query("coarse").results()}
+        assert rows == {(20, 3), (30, 4)}
+
+
+def push(headwater: Any, rows: list[tuple[int, int]]) -> None:
+    headwater.push("s", [(v, second * 1_000_000) for v, second in rows], timestamp_unit="us")
+
+
 def test_an_equal_query_comes_after_the_first_has_left(spark: Any, tmp_path: Path) -> None:
     """Rows of the one that left are still in the log of the unit, and do not count twice."""
     with opened(tmp_path / "state", spark) as headwater:

@@ -15,7 +15,15 @@ from headwater.algebra.windows import Range
 from headwater.runtime import files
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import TIME
-from headwater.runtime.instants import due_instants, earliest, position, reached, tuples_of
+from headwater.runtime.instants import (
+    begin_new,
+    due_instants,
+    earliest,
+    position,
+    reached,
+    tuples_of,
+)
+from headwater.runtime.unit_progress import INSTANTS
 
 SCHEMA = Schema((Field("v", INT), Field("ts", TIMESTAMP)))
 TIMES = st.lists(
@@ -117,3 +125,20 @@ def test_an_event_of_a_far_year_is_not_walked_to() -> None:
         assert not more and 10 < len(due[slides].instants) < 20
         _, more = due_instants({slides: True}, tuples, {slides: None}, 2**62, 1_000)
         assert more
+
+
+@settings(deadline=None)
+@given(TIMES, st.integers(1, 20), st.integers(0, 80), st.booleans())
+def test_a_new_set_of_slides_has_an_instant_behind_it_only_if_a_tuple_had_come(
+    times: list[int], slide: int, came_to: int, is_known: bool
+) -> None:
+    cursors = {"instant": came_to}
+    if is_known:
+        cursors[INSTANTS] = {"reached": {str(slide): came_to}, "more": False}
+    slides = frozenset([slide])
+    scan = Scan("s", SCHEMA, "ts", Range(slide, slide), "s")
+    with tempfile.TemporaryDirectory() as folder:
+        tuples = [tuples_of(scan, [written(folder, times)], None)]
+        at = begin_new(reached({slides: False}, cursors), cursors, tuples)
+    had_one = any(t % slide == 0 for t in range(min(times), came_to + 1))
+    assert at == {slides: came_to if is_known or had_one else None}

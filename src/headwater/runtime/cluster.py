@@ -291,7 +291,9 @@ def _master_state(spark: SparkSession, host: str, port: int) -> list[Any]:
     answer = loader.loadClass(f"{messages}$MasterStateResponse")
     kind = jvm.scala.reflect.ClassTag.apply(answer)
     address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
-    master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(address, "Master")
+    context: Any = spark.sparkContext._jsc
+    environment = context.sc().schedulerBackend().rpcEnv()
+    master = environment.setupEndpointRef(address, "Master")
     return list(master.askSync(question, kind).workers())
 
 

@@ -23,7 +23,7 @@ from headwater.algebra.windows import Range
 from headwater.runtime import files
 from headwater.runtime.catalog import Segment
 from headwater.runtime.compile import TIME
-from headwater.runtime.compile.windows import next_multiple_of
+from headwater.runtime.compile.windows import last_multiple_of, next_multiple_of
 from headwater.runtime.unit_progress import INSTANTS
 
 FAR = 2**62
@@ -53,6 +53,30 @@ def earliest(rhythms: Rhythms, cursors: Mapping[str, Any]) -> int | None:
     """The instant after which something may still be told; None if nothing was told yet."""
     found = reached(rhythms, cursors).values()
     return None if None in found else min(t for t in found if t is not None)
+
+
+def begin_new(
+    reached: Mapping[frozenset[int], int | None],
+    cursors: Mapping[str, Any],
+    tuples: Sequence[Tuples],
+) -> dict[frozenset[int], int | None]:
+    """The same, but None for a set of slides that is new and has no instant yet: no tuple had come by
+    the last multiple of its slides. An aggregate of all tuples would else be NULL or 0 there."""
+    known = cursors.get(INSTANTS, {"reached": {}})["reached"]
+    held = [(s, one.since) for one in tuples for s in one.segments]
+    found = dict(reached)
+    for slides, time in reached.items():
+        last = last_instant(slides, time)
+        if _key(slides) not in known and last is not None and held and _first_event(held) > last:
+            found[slides] = None
+    return found
+
+
+def last_instant(slides: frozenset[int], until: int | None) -> int | None:
+    """The last instant of a set of slides up to a time."""
+    if until is None or not slides:
+        return until
+    return max(last_multiple_of(until, slide) for slide in slides)
 
 
 def position(due: Mapping[frozenset[int], Due], more: bool) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.definitions import Definitions
 from headwater.runtime.instants import (
     Due,
+    begin_new,
     due_instants,
     earliest,
     position,
@@ -591,7 +592,7 @@ class Stepper:
         ]
         rows = (self.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], known.after)
-        before = reached(plan.rhythms, known.cursors)
+        before = begin_new(reached(plan.rhythms, known.cursors), known.cursors, tuples)
         return due_instants(plan.rhythms, tuples, before, ready, limit)
 
     def _reach(

@@ -36,11 +36,10 @@ from headwater.runtime.compile.shared import Part as Joined
 from headwater.runtime.compile.sharedpanes import ALL
 from headwater.runtime.compile.windows import (
     UNTIL,
-    last_multiple_of,
     opened,
     with_views,
 )
-from headwater.runtime.instants import Due
+from headwater.runtime.instants import Due, last_instant
 from headwater.runtime.integrity import checked_once
 from headwater.runtime.joinorder import UNMEASURED, Ordering, Term, term
 from headwater.runtime.sparksql import quoted, spark_type
@@ -340,13 +339,6 @@ def told_apart(
                 text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
             texts.append(f"({text})")
         return spark.sql(_with(names, "\nUNION ALL\n".join(texts))) if texts else None
-
-
-def last_instant(slides: frozenset[int], before: int | None) -> int | None:
-    """The last instant of a query up to a time."""
-    if before is None or not slides:
-        return before
-    return max(last_multiple_of(before, slide) for slide in slides)
 
 
 def merged_panes(
