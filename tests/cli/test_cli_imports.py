@@ -57,6 +57,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (("--help",), READING | {"sqlalchemy"}),
         (("show", "queries"), READING),
+        (("show", "streams"), READING),
         (("show", "units"), READING),
         (("show", "events"), READING),
         (("status",), READING),

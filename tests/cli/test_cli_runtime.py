@@ -227,6 +227,16 @@ def test_show_streams(run: Run, filled: Made) -> None:
     }
 
 
+def test_show_streams_that_an_earlier_release_has_declared(run: Run, made: Made) -> None:
+    command = ("show", "streams", "--state", made.path)
+    before = run(*command).out
+    with closing(sqlite3.connect(made.path / "catalog.sqlite")) as catalog, catalog:
+        assert catalog.execute("SELECT source FROM streams").fetchall() == [("client",)]
+        catalog.execute("UPDATE streams SET source = NULL")
+    assert run(*command).out == before
+    assert "client" in before
+
+
 def test_show_units_and_queries(run: Run, filled: Made) -> None:
     units = lines(run("show", "units", "-f", "json", "--state", filled.path).out)
     assert [(u["queries"], u["pending"], u["rows"]) for u in units] == [

@@ -22,7 +22,15 @@ from headwater.cli.files import fail
 from headwater.cli.formats import Format, What, counted, json_line
 from headwater.cli.plain_tables import print_rows
 from headwater.errors import nearest
-from headwater.runtime.catalog import Catalog, Event, stream_log, unit_log
+from headwater.runtime.catalog import (
+    Catalog,
+    Event,
+    StreamRow,
+    TableRow,
+    in_words,
+    stream_log,
+    unit_log,
+)
 from headwater.runtime.health import health
 from headwater.runtime.overview import Observer, Overview, holders
 
@@ -211,7 +219,7 @@ def streams(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
                 "malformed": view.row.malformed,
                 "state": view.state,
                 "waits_for": list(view.waits_for),
-                "source": _source(view.row.definition),
+                "source": _source(view.row),
                 "definition": view.row.definition,
             }
 
@@ -224,7 +232,7 @@ def tables(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
             yield {
                 "table": row.spelled,
                 "version": row.version,
-                "source": _source(row.definition),
+                "source": _source(row),
                 "definition": row.definition,
             }
 
@@ -243,7 +251,7 @@ def queries(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
             "digest": row.digest,
             "start": instant(row.start_at),
             "end": instant(row.end_at),
-            "sink": None if row.sink is None else _connector(row.sink["kind"], row.sink["options"]),
+            "sink": None if row.sink is None else in_words(row.sink["kind"], row.sink["options"]),
             "undelivered": view.undelivered,
             "error": view.error or None,
             "definition": row.definition,
@@ -378,20 +386,16 @@ def _check_name(kind: str, name: str | None, known: Sequence[str] | dict[str, st
         fail(f"there is no {kind} {name}; {nearest(name, known)}")
 
 
-def _source(definition: str) -> str:
+def _source(row: StreamRow | TableRow) -> str:
     """Where a stream or table reads from, in a few words."""
+    if row.source is not None:
+        return row.source
     from headwater.cql import CreateStream, CreateTable, parse  # which takes longer than the rest
+    from headwater.runtime.submit import source_words
 
-    (statement,) = parse(definition)
+    (statement,) = parse(row.definition)
     assert isinstance(statement, CreateStream | CreateTable)
-    if statement.source is None:
-        return "client"
-    return _connector(statement.source.kind, dict(statement.source.options))
-
-
-def _connector(kind: str, options: dict[str, Any]) -> str:
-    """The kind and its first option."""
-    return f"{kind} {next((str(value) for value in options.values()), '')}".strip()
+    return source_words(statement)
 
 
 # ---- events

@@ -41,6 +41,7 @@ from headwater.runtime.catalog import (
     NewUnit,
     QueryRow,
     UnitRow,
+    in_words,
     part_name,
     stream_log,
     table_input,
@@ -70,11 +71,16 @@ def carry_out(
         case CreateStream():
             stream = statement.stream
             catalog.declare_stream(
-                stream.name, unparse(statement), lateness=stream.lateness, keep=stream.keep
+                stream.name,
+                unparse(statement),
+                lateness=stream.lateness,
+                keep=stream.keep,
+                source=source_words(statement),
             )
             return f"stream {stream.name} declared"
         case CreateTable():
-            catalog.declare_table(statement.table.name, unparse(statement))
+            text, source = unparse(statement), source_words(statement)
+            catalog.declare_table(statement.table.name, text, source=source)
             return f"table {statement.table.name} declared"
         case CreateQuery():
             row = submit(catalog, definitions, statement, canonical)
@@ -395,6 +401,12 @@ def _inputs(canonical: Canonical) -> tuple[str, ...]:
         elif hasattr(node, "table"):
             found.append(table_input(node.table))
     return tuple(dict.fromkeys(found))
+
+
+def source_words(statement: CreateStream | CreateTable) -> str:
+    """Where a stream or table reads from, in a few words."""
+    source = statement.source
+    return "client" if source is None else in_words(source.kind, dict(source.options))
 
 
 def _sink(sink: Connector | None) -> object:

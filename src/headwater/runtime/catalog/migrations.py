@@ -174,6 +174,11 @@ _KEEP: Migration = ("ALTER TABLE queries ADD COLUMN keep BIGINT",)
 _TYPES: Migration = ()
 """Columns of queries have a type from here on; those of queries from before have none."""
 
+_SOURCES: Migration = (
+    "ALTER TABLE streams ADD COLUMN source TEXT",
+    "ALTER TABLE tables ADD COLUMN source TEXT",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _LIVES,
@@ -187,6 +192,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _PLACES_OF_REJECTS,
     _FILES,
     _TYPES,
+    _SOURCES,
 )
 
 _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"

@@ -98,12 +98,18 @@ def plan_owner(unit_id: str) -> str:
     return f"plan:{unit_id}"
 
 
+def in_words(kind: str, options: Mapping[str, Any]) -> str:
+    """A source or a sink in a few words: its kind and its first option."""
+    return f"{kind} {next((str(value) for value in options.values()), '')}".strip()
+
+
 @dataclass(frozen=True)
 class StreamRow:
     """A declared stream and how far it has come.
 
     An ended one that `reopens` does so when its source has more. What was told on the strength of
-    its end stays told: of times up to `closed_until`, nothing more is taken in.
+    its end stays told: of times up to `closed_until`, nothing more is taken in. `source` is where it
+    reads from, in a few words; None if an earlier release has declared it.
     """
 
     name: str
@@ -118,6 +124,7 @@ class StreamRow:
     created_at: float
     reopens: bool
     closed_until: int | None
+    source: str | None
     next_seq: int
 
     @property
@@ -146,6 +153,7 @@ class TableRow:
     version: int
     fingerprint: str
     created_at: float
+    source: str | None = None
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ streams = Table(
     Column("created_at", Double),
     Column("reopens", Boolean),
     Column("closed_until", BigInteger),
+    Column("source", Text),
 )
 
 tables = Table(
@@ -109,6 +110,7 @@ tables = Table(
     Column("version", BigInteger),
     Column("fingerprint", Text),
     Column("created_at", Double),
+    Column("source", Text),
 )
 
 units = Table(

@@ -32,7 +32,13 @@ class Sources(Store):
     """Streams and tables."""
 
     def declare_stream(
-        self, name: str, definition: str, *, lateness: int = 0, keep: int = 0
+        self,
+        name: str,
+        definition: str,
+        *,
+        lateness: int = 0,
+        keep: int = 0,
+        source: str | None = None,
     ) -> StreamRow:
         """Add a stream with an empty log; raises CatalogError if the name is taken."""
         with self._database.write() as transaction:
@@ -50,6 +56,7 @@ class Sources(Store):
                 created_at=transaction.now,
                 reopens=False,
                 closed_until=None,
+                source=source,
                 next_seq=1,
             )
             values = {column.name: getattr(row, column.name) for column in schema.streams.c}
@@ -110,11 +117,13 @@ class Sources(Store):
                 )
             transaction.connection.execute(sa.update(table).where(same).values(values))
 
-    def declare_table(self, name: str, definition: str, *, fingerprint: str = "") -> TableRow:
+    def declare_table(
+        self, name: str, definition: str, *, fingerprint: str = "", source: str | None = None
+    ) -> TableRow:
         """Add a table in version 1; raises CatalogError if the name is taken."""
         with self._database.write() as transaction:
             _check_free(transaction, name)
-            row = TableRow(name.lower(), name, definition, 1, fingerprint, transaction.now)
+            row = TableRow(name.lower(), name, definition, 1, fingerprint, transaction.now, source)
             transaction.connection.execute(sa.insert(schema.tables), vars(row))
             return row
 
