@@ -6,13 +6,17 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.algebra.times import format_timestamp
+from headwater.algebra.times import format_timestamp, to_micros
+from headwater.cql import CreateQuery, parse
+from headwater.reference import evaluate
+from headwater.reference.values import normal_row, row_order
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.engine import Engine
 from headwater.runtime.session import open_session
@@ -131,6 +135,32 @@ def check_units(opened: Headwater) -> None:
     for unit in opened.catalog.units():
         if unit.error:
             raise Differ(f"the unit {unit.id} failed: {unit.error}")
+
+
+def compare_with_reference(
+    headwater: Headwater, asked: Mapping[str, str], streams: Mapping[str, Sequence[tuple[Any, ...]]]
+) -> int:
+    """How many rows all queries have; raises Differ if one is not the reference evaluator's."""
+    total = 0
+    for name, text in asked.items():
+        (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.names)
+        assert isinstance(statement, CreateQuery)
+        found = evaluate(statement.query, streams, {})
+        wanted = sorted(((r.tau, *normal_row(r.values)) for r in found), key=row_order)
+        names = [column.name for column in statement.query.columns]
+        got = sorted(
+            (
+                (to_micros(row["_tau"]), *normal_row(tuple(row[column] for column in names)))
+                for row in headwater.query(name).results()
+            ),
+            key=row_order,
+        )
+        if got != wanted:
+            raise Differ(
+                f"{name} has {len(got)} rows that are not the {len(wanted)} it should have"
+            )
+        total += len(got)
+    return total
 
 
 def compare(

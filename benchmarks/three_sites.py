@@ -22,11 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _common import Differ
-from headwater.algebra.times import format_timestamp, to_micros
-from headwater.cql import CreateQuery, parse
-from headwater.reference import evaluate
-from headwater.reference.values import normal_row, row_order
+from _common import Differ, compare_with_reference
+from headwater.algebra.times import format_timestamp
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import unit_log
 from headwater.runtime.sites.report import LinkView, link_views
@@ -159,7 +156,7 @@ def deployed(folder: Path, count: int, size: int, killed: str = "b") -> Report:
         links = tuple(link_views(headwater.catalog))
         elapsed = time.time() - headwater.catalog.streams()[0].created_at
         check_links(headwater, links, elapsed)
-        rows = check_rows(headwater, asked, events)
+        rows = compare_with_reference(headwater, asked, events.rows)
         return Report(
             len(asked),
             len(headwater.catalog.units()),
@@ -250,30 +247,6 @@ def check_links(headwater: Headwater, links: tuple[LinkView, ...], seconds: floa
             raise Differ(f"{link.origin} -> {link.target} carried {link.bytes} in {seconds:.0f} s")
         if link.planned.used > LINK:
             raise Differ(f"{link.origin} -> {link.target} is planned beyond its limit")
-
-
-def check_rows(headwater: Headwater, asked: dict[str, str], events: Events) -> int:
-    """How many rows all queries have; raises Differ if one is not the reference evaluator's."""
-    total = 0
-    for name, text in asked.items():
-        (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.names)
-        assert isinstance(statement, CreateQuery)
-        found = evaluate(statement.query, events.rows, {})
-        wanted = sorted(((r.tau, *normal_row(r.values)) for r in found), key=row_order)
-        names = [column.name for column in statement.query.columns]
-        got = sorted(
-            (
-                (to_micros(row["_tau"]), *normal_row(tuple(row[column] for column in names)))
-                for row in headwater.query(name).results()
-            ),
-            key=row_order,
-        )
-        if got != wanted:
-            raise Differ(
-                f"{name} has {len(got)} rows that are not the {len(wanted)} it should have"
-            )
-        total += len(got)
-    return total
 
 
 def alone(headwater: Headwater) -> int:

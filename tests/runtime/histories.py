@@ -47,7 +47,8 @@ def sliding(rng: random.Random) -> Query:
     output = rng.choice(["", "", "ISTREAM", "DSTREAM", "RSTREAM"])
     call = rng.choice(["COUNT(*)", "SUM(b.item)", "MAX(b.price)"])
     shown = f"{keys} AS k, {call} AS n" if keys else f"{call} AS n"
-    where = rng.choice(["", "", " WHERE b.item > 0"])
+    where = rng.choice(["", "", " WHERE b.item > 0", f" WHERE b.bidder = {rng.randrange(3)}"])
+    where += rng.choice(["", f" AND b.price > {rng.choice([0, 0.5, 2])}"]) if where else ""
     text = f"SELECT {shown} FROM Bids [RANGE {size} SEC SLIDE {slide} SEC] b{where}"
     text += f" GROUP BY {keys}" if keys else ""
     return parse_query(f"{output}({text})" if output else text, SOURCES)

@@ -1,9 +1,10 @@
 """Grouped queries of one operator: the panes that all of them are told from, and how each is.
 
 Panes are grouped by all keys of all queries, and by what their conditions ask beyond the operator's
-own: by a term itself where queries want single values of it, by whether the condition holds where
-they want more. Coarser groups are sums of finer ones. Queries that differ in constants alone are told
-together, with the term among their keys, and then told apart by shapes.
+own: by a term itself where queries want single values or many different stretches of it, else by whether
+the condition holds. Coarser groups are sums of finer ones. Queries that differ in single values alone are
+told together, with the term among their keys, and then told apart by shapes. Those that differ in other
+constants see other panes; they are of one family, and told by one statement.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ from headwater.reuse.shapes import Table, tables
 MOST_VALUES = 64
 """A condition on a term with more values asks whether it holds, and not for the term."""
 
+MOST_FLAGS = 8
+"""Where queries ask for more different stretches of a term, panes are grouped by the term."""
+
 
 @dataclass(frozen=True)
 class Telling:
     """What some queries tell alike.
 
     `block` has the `terms` that tell them apart as its last items, and among its keys; `filters` say
-    which panes it sees at all, by their keys.
+    which panes it sees at all, by their keys. Tellings of one `family` differ in the constants of
+    their filters alone.
     """
 
     output: Output
@@ -46,6 +51,7 @@ class Telling:
     terms: tuple[Expr, ...]
     table: Table[str]
     slots: tuple[int, ...]
+    family: Hashable
 
     @property
     def keys(self) -> tuple[Expr, ...]:
@@ -95,11 +101,18 @@ class Groups:
     def keys(self) -> tuple[Expr, ...]:
         """What panes are grouped by."""
         found = {text(key): key for form in self.forms for key in form.keys}
+        flags: dict[str, dict[str, Expr]] = {}
         for form in self.forms:
             for bound in self._bounds(form):
-                if text(bound.term) not in found:
-                    key = bound.term if _is_listed(bound) else _flag(bound)
-                    found.setdefault(text(key), key)
+                of_term = flags.setdefault(text(bound.term), {})
+                if not _is_listed(bound) and len(of_term) <= MOST_FLAGS:
+                    flag = _flag(bound)
+                    of_term[text(flag)] = flag
+                if _is_listed(bound) or len(of_term) > MOST_FLAGS:
+                    found[text(bound.term)] = bound.term
+        for term, of_term in flags.items():
+            if term not in found:
+                found |= of_term
         return tuple(found[name] for name in sorted(found))
 
     @cached_property
@@ -130,14 +143,17 @@ class Groups:
     def _told(self) -> tuple[tuple[Telling, ...], tuple[Type, ...]]:
         alike: dict[Hashable, dict[str, tuple[Bound, ...]]] = {}
         blocks: dict[Hashable, tuple[Form, tuple[Bound, ...]]] = {}
+        families: dict[Hashable, Hashable] = {}
         for form in self.forms:
             apart, filters = self._split(form)
-            key: Hashable = (
+            family = (
                 form.output,
                 body_text(replace(form.content, where=self.operator.where)),
-                tuple((text(b.term), b.domain) for b in filters),
+                tuple(text(b.term) for b in filters),
                 tuple(text(b.term) for b in apart),
             )
+            key: Hashable = (family, tuple(b.domain for b in filters))
+            families[key] = family
             blocks.setdefault(key, (form, filters))
             alike.setdefault(key, {})[form.digest] = apart
         found = []
@@ -149,12 +165,16 @@ class Groups:
             slots = _slots(form.content.items, columns)
             wanted = {digest: [b.domain for b in bounds] for digest, bounds in members.items()}
             for table in tables([term.type for term in terms], wanted):
-                found.append(Telling(form.output, block, filters, terms, table, slots))
+                found.append(
+                    Telling(form.output, block, filters, terms, table, slots, families[key])
+                )
         return tuple(found), tuple(columns)
 
     def _split(self, form: Form) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """The bounds by which what is told is told apart, and those on panes before."""
-        apart, filters = [], []
+        """The bounds by which what is told is told apart, and those on panes before: all, if there is
+        one of these, as each telling then sees the panes of its own."""
+        apart: list[Bound] = []
+        filters: list[Bound] = []
         own = {text(key) for key in form.keys}
         shown = _shown(form)
         for bound in self._bounds(form):
@@ -168,7 +188,7 @@ class Groups:
                 apart.append(bound)
             else:
                 filters.append(bound)
-        return tuple(apart), tuple(filters)
+        return ((), (*apart, *filters)) if filters else (tuple(apart), ())
 
     @cached_property
     def members(self) -> dict[str, Member]:

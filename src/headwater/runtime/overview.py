@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import CatalogError
-from headwater.reuse.member import EVERYTHING
+from headwater.reuse.member import EVERYTHING, Member
 from headwater.runtime.catalog import (
     LONGEST_LEASE,
     Catalog,
@@ -30,7 +30,7 @@ from headwater.runtime.claims import is_dead
 from headwater.runtime.delivery import delivery
 from headwater.runtime.rates import WAITS, decayed
 from headwater.runtime.scheduling import Pending, expected, pending
-from headwater.runtime.subscribers import member_of
+from headwater.runtime.subscribers import MEMBERS, member_of
 from headwater.runtime.unit_progress import INSTANTS, is_more_due
 
 if TYPE_CHECKING:
@@ -134,17 +134,30 @@ class Overview:
 
 
 @dataclass
+class _Run:
+    """Segments that were written for the same queries, and what all of them hold together."""
+
+    segments: tuple[Segment, ...]
+    counted: Counted | None = None
+
+    def __post_init__(self) -> None:
+        self.first = min(segment.seq for segment in self.segments)
+        self.least = min(segment.least_time or 0 for segment in self.segments)
+        self.largest = max(segment.largest_time or 0 for segment in self.segments)
+
+
+@dataclass
 class Observer:
     """Reads overviews of one catalog, and remembers what cannot change between them."""
 
     catalog: Catalog
-    _segments: dict[str, list[Segment]] = field(default_factory=dict)
+    _runs: dict[str, list[_Run]] = field(default_factory=dict)
     _counted: dict[tuple[int, int | None, int | None], Counted] = field(default_factory=dict)
 
     def overview(self, queries: bool = True) -> Overview:
         """All there is; without queries nobody waits until their rows are counted, for which files may
         have to be read."""
-        self._segments = {}
+        self._runs = {}
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
         streams = {stream_log(row.name): row for row in self.catalog.streams()}
@@ -173,7 +186,7 @@ class Observer:
         self, rows: Iterable[QueryRow], units: Sequence[UnitRow] | None = None
     ) -> tuple[QueryView, ...]:
         """Queries as they stand, `units` being all there are."""
-        self._segments = {}
+        self._runs = {}
         found = {unit.id: unit for unit in (self.catalog.units() if units is None else units)}
         with self.catalog.snapshot():
             return tuple(self._viewed(row, found.get(row.unit_id)) for row in rows)
@@ -190,38 +203,56 @@ class Observer:
         end are looked into."""
         if query.unsettled:
             return 0
-        return sum(
-            self._within(query, segment)
-            for segment in self._log(query.unit_id)
-            if segment.seq > after
-        )
+        return sum(self._of_run(query, run, after) for run in self._log(query.unit_id))
 
-    def _log(self, unit_id: str) -> list[Segment]:
-        """The segments of a unit's log, looked up once for all its queries."""
-        if unit_id not in self._segments:
-            self._segments[unit_id] = self.segments(unit_log(unit_id))
-        return self._segments[unit_id]
+    def _log(self, unit_id: str) -> list[_Run]:
+        """The segments of a unit's log, looked up once for all its queries; those of one version of its
+        members together, so that most queries need not look at each."""
+        if unit_id not in self._runs:
+            runs: dict[Any, list[Segment]] = {}
+            for segment in self.segments(unit_log(unit_id)):
+                if segment.least_time is not None and segment.largest_time is not None:
+                    runs.setdefault((segment.keys or {}).get(MEMBERS), []).append(segment)
+            self._runs[unit_id] = [_Run(tuple(found)) for found in runs.values()]
+        return self._runs[unit_id]
 
-    def _within(self, query: QueryRow, segment: Segment) -> int:
+    def _of_run(self, query: QueryRow, run: _Run, after: int) -> int:
+        start, end = query.start_at, query.end_at
+        if (start is not None and run.largest <= start) or (end is not None and run.least > end):
+            return 0
+        member = member_of(self.catalog, query, run.segments[0])
+        if member is None:
+            return 0
+        within = (start is None or run.least > start) and (end is None or run.largest <= end)
+        if within and run.first > after:
+            if member == EVERYTHING:
+                return sum(segment.rows for segment in run.segments)
+            if run.counted is None:
+                from headwater.runtime.rowcounts import together
+
+                run.counted = together(self._count(s, None, None, True) for s in run.segments)
+            return run.counted.of(member)
+        return sum(self._within(query, s, member) for s in run.segments if s.seq > after)
+
+    def _within(self, query: QueryRow, segment: Segment, member: Member) -> int:
         start, end = query.start_at, query.end_at
         least, largest = segment.least_time, segment.largest_time
-        if least is None or largest is None:
-            return 0
+        assert least is not None and largest is not None
         if (start is not None and largest <= start) or (end is not None and least > end):
-            return 0
-        member = member_of(self.catalog, query, segment)
-        if member is None:
             return 0
         if (start is None or least > start) and (end is None or largest <= end):
             start = end = None
             if member == EVERYTHING:
                 return segment.rows
+        return self._count(segment, start, end, member != EVERYTHING).of(member)
+
+    def _count(self, segment: Segment, start: int | None, end: int | None, shared: bool) -> Counted:
         key = (segment.id, start, end)
         if key not in self._counted:
             from headwater.runtime.rowcounts import count_rows  # only now, as it loads Arrow
 
-            self._counted[key] = count_rows(segment, start, end, member != EVERYTHING)
-        return self._counted[key].of(member)
+            self._counted[key] = count_rows(segment, start, end, shared)
+        return self._counted[key]
 
     def segments(self, log: str, after: int = 0) -> list[Segment]:
         """The segments of a log; none if it was dropped, or compacted, while we looked."""

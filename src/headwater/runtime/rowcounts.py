@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -33,6 +35,16 @@ class Counted:
             first = bisect_left(self.classes, (member.shape, low))
             found += sum(self.counts[first : bisect_right(self.classes, (member.shape, high))])
         return found
+
+
+def together(parts: Iterable[Counted]) -> Counted:
+    """The rows of several segments of shared results."""
+    rows, counts = 0, Counter[tuple[int, int]]()
+    for part in parts:
+        rows += part.rows
+        counts.update(dict(zip(part.classes, part.counts, strict=True)))
+    classes = tuple(sorted(counts))
+    return Counted(rows, classes, tuple(counts[one] for one in classes))
 
 
 def count_rows(file: StoredFile, start: int | None, end: int | None, shared: bool) -> Counted:

@@ -33,7 +33,7 @@ from headwater.runtime.compile import (
 from headwater.runtime.compile.delta import BAND, PART, Views, band_of
 from headwater.runtime.compile.shared import CONSTANTS
 from headwater.runtime.compile.shared import Part as Joined
-from headwater.runtime.compile.sharedpanes import ALL
+from headwater.runtime.compile.sharedpanes import ALL, BOUNDS
 from headwater.runtime.compile.windows import (
     UNTIL,
     opened,
@@ -327,14 +327,15 @@ def told_apart(
     texts = []
     with _views(spark) as view:
         names = {ALL: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
-        for at, telling in enumerate(plan.members.tellings):
-            of_one = Panes(telling.block, telling.output)
-            own = due[of_one.slides]
+        for family in plan.families:
+            own = due[family.plan.slides]
             if not own.instants:
                 continue
-            known = last_instant(of_one.slides, own.before)
-            text = plan.text(at, telling, known, own.instants)
-            if of_one.reads_instants:
+            if family.is_many:
+                names[f"{BOUNDS}{family.number}"] = view(spark.createDataFrame(family.bounds))
+            known = last_instant(family.plan.slides, own.before)
+            text = plan.text(family, known, own.instants)
+            if family.plan.reads_instants:
                 shown = view(_instants(spark, known, own.instants))
                 text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
             texts.append(f"({text})")

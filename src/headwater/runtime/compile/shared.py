@@ -181,15 +181,15 @@ class Shared:
     @cached_property
     def constants(self) -> pa.Table:
         """The arrays of all shapes, in one row."""
-        return arrays(shape.table for shape in self.members.shapes)
+        return arrays(enumerate(shape.table for shape in self.members.shapes))
 
 
-def arrays(tables: Iterable[Table[str]]) -> pa.Table:
-    """The constants of tables as arrays, in one row."""
+def arrays(tables: Iterable[tuple[int, Table[str]]]) -> pa.Table:
+    """The constants of numbered tables as arrays, in one row."""
     import pyarrow as pa  # who compiles to check a query need not wait for it
 
     columns = {"_": pa.array([0], pa.int32())}
-    for at, table in enumerate(tables):
+    for at, table in tables:
         for n, axis in enumerate(table.axes):
             columns[f"cuts{at}_{n}"] = _array(axis)
         cells = pa.array(table.cells, pa.int64())
