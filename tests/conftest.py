@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 
 # Landing a change must not depend on luck: the same examples every time, unless asked otherwise.
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("fresh", print_blob=True)
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("fresh", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HEADWATER_SEEDS", "fixed"))
 
 
