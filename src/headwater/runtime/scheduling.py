@@ -110,6 +110,7 @@ class Scheduler:
 
     catalog: Catalog
     last: Choice | None = None
+    clock: Callable[[], float] = time.time
     _served: dict[str, float] = field(default_factory=dict)
 
     def choose(
@@ -121,7 +122,7 @@ class Scheduler:
     ) -> str:
         """The unit that steps next, of some with something pending."""
         unknown = average(one for one in known.values() if one is not None)
-        now = time.time()
+        now = self.clock()
         candidates = [
             self._waiting(unit, one, known.get(unit) or unknown, now) for unit, one in found.items()
         ]
