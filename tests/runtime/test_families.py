@@ -84,11 +84,12 @@ def check(spark: Any, folder: Path, seed: int) -> int:
     with opened(folder / "state", spark) as headwater:
         headwater.execute(STREAM)
         rows: list[dict[str, Any]] = []
+        second = 0.0
         for part in range(4):
             for name, text in asked.items():
                 if part == (2 if name in late else 0):
                     headwater.execute(f"CREATE QUERY {name} AS {text}")
-            second = part * 5.0 + rng.choice([0, 20, 40]) * (part > 1)
+            second += rng.choice([5, 5, 25, 45])
             new = [row(rng, second + rng.choice([0, 0.5, 1, 2, 3.75])) for _ in range(8)]
             new.sort(key=lambda one: one["ts"])
             headwater.push("s", new, timestamp_unit="us")
