@@ -41,6 +41,8 @@ SETTINGS = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    # Spark remembers every file that it ever listed, up to 250 MB; no segment is listed twice.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
