@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow.compute as pc
 
@@ -16,6 +17,9 @@ from headwater.runtime import files
 from headwater.runtime.integrity import StoredFile
 
 log = logging.getLogger("headwater")
+
+BITS = 40
+"""There are fewer classes than two to the power of so many."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,20 @@ class Counted:
         """How many of them are a member's."""
         if member == EVERYTHING:
             return self.rows
-        found = 0
-        for low, high in member.classes:
-            first = bisect_left(self.classes, (member.shape, low))
-            found += sum(self.counts[first : bisect_right(self.classes, (member.shape, high))])
+        classes, until = self._of_shapes.get(member.shape, ([], [0]))
+        return sum(
+            until[bisect_right(classes, high)] - until[bisect_left(classes, low)]
+            for low, high in member.classes
+        )
+
+    @cached_property
+    def _of_shapes(self) -> dict[int, tuple[list[int], list[int]]]:
+        """The classes of each shape in order, and how many rows are of those before each."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for (shape, one), count in zip(self.classes, self.counts, strict=True):
+            classes, until = found.setdefault(shape, ([], [0]))
+            classes.append(one)
+            until.append(until[-1] + count)
         return found
 
 
@@ -66,7 +80,9 @@ def count_rows(file: StoredFile, start: int | None, end: int | None, shared: boo
     table = table.filter(kept)
     if not shared:
         return Counted(table.num_rows)
-    groups = table.group_by([SHAPE, CLASS]).aggregate([([], "count_all")])
-    groups = groups.sort_by([(SHAPE, "ascending"), (CLASS, "ascending")])
-    classes = zip(groups[SHAPE].to_pylist(), groups[CLASS].to_pylist(), strict=True)
-    return Counted(table.num_rows, tuple(classes), tuple(groups["count_all"].to_pylist()))
+    # As one number: grouping by two columns would load Pandas.
+    shapes = pc.shift_left(table[SHAPE].cast("int64"), BITS)
+    counted = pc.value_counts(pc.add(shapes, table[CLASS].cast("int64"))).to_pylist()
+    found = sorted((one["values"], one["counts"]) for one in counted)
+    classes = tuple((value >> BITS, value & (1 << BITS) - 1) for value, _ in found)
+    return Counted(table.num_rows, classes, tuple(count for _, count in found))

@@ -35,12 +35,12 @@ def read_members(version: Segment) -> Mapping[str, Member]:
     """The members of a version by result key."""
     from headwater.runtime import files  # Arrow takes longer to load than most commands take
 
-    rows = files.read_arrow(version).to_pylist()
+    table = files.read_arrow(version)
+    names = ("digest", "shape", "first", "last", "items")
+    columns = (table[name].to_pylist() for name in names)
     return {
-        row["digest"]: Member(
-            row["shape"], tuple(zip(row["first"], row["last"], strict=True)), tuple(row["items"])
-        )
-        for row in rows
+        digest: Member(shape, tuple(zip(first, last, strict=True)), tuple(items))
+        for digest, shape, first, last, items in zip(*columns, strict=True)
     }
 
 
