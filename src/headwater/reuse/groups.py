@@ -2,9 +2,9 @@
 
 Panes are grouped by all keys of all queries, and by what their conditions ask beyond the operator's
 own: by a term itself where queries want single values or many different stretches of it, else by whether
-the condition holds. Coarser groups are sums of finer ones. Queries that differ in single values alone are
-told together, with the term among their keys, and then told apart by shapes. Those that differ in other
-constants see other panes; they are of one family, and told by one statement.
+the condition holds. Coarser groups are sums of finer ones. Queries that differ only in single values are
+evaluated together, with the term among their keys, and then distinguished by shape. Those that differ in
+other constants see other panes; they are one family, which runs as one statement.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class Groups:
         return tuple(found), tuple(columns)
 
     def _split(self, form: Form) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """The bounds by which what is told is told apart, and those on panes before: all, if there is
-        one of these, as each telling then sees the panes of its own."""
+        """The bounds that distinguish emitted rows, and those that select panes: if there is one of the
+        latter all are, as each telling then sees panes of its own."""
         apart: list[Bound] = []
         filters: list[Bound] = []
         own = {text(key) for key in form.keys}

@@ -3,8 +3,8 @@
 Over a lone stream a pane holds the tuples between two multiples of the granule, or at one: with it,
 for every window that is made of granules, all of them come and go together. Over a join the windows
 are the same for all, and panes are as for one query. Each telling reads the panes as its own; those that
-differ in the constants of their conditions alone are told by one statement, in which a table of these
-constants says which telling sees which pane.
+differ only in the constants of their conditions are one statement, in which a table of these constants
+says which telling sees which pane.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BOUNDS, NUMBER = "bounds", "_telling"
 """The views of what the tellings of a family see, by the number of the first; and their own numbers."""
 
 MOST_BOXES = 64
-"""A telling whose conditions are made of more stretches is told by a statement of its own."""
+"""A telling whose conditions combine more stretches is a branch of its own."""
 
 
 @dataclass(frozen=True)
@@ -154,16 +154,17 @@ class SharedPanes:
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
-        """The tellings, those together that differ in the constants of their conditions alone."""
+        """The tellings, grouped where they differ only in the constants of their conditions."""
         alike: dict[Hashable, list[tuple[int, Telling]]] = {}
         for at, telling in enumerate(self.members.tellings):
-            is_alone = telling.terms or _boxes(telling) > MOST_BOXES
+            # Where nothing can be seen there is no row of bounds, and a count of it is 0 all the same.
+            is_alone = telling.terms or not 0 < _boxes(telling) <= MOST_BOXES
             key = at if is_alone else (telling.family, telling.slots)
             alike.setdefault(key, []).append((at, telling))
         return tuple(Family(tuple(found)) for found in alike.values())
 
     def text(self, family: Family, before: int | None, instants: Sequence[int]) -> str:
-        """SQL of what the tellings of a family tell at their instants: `_tau`, shape, class, c0, c1, ..
+        """SQL of what the tellings of a family emit at their instants: `_tau`, shape, class, c0, c1, ..
 
         It reads the views of all panes, of the constants and of the bounds, and `instants(t, next)`.
         """
@@ -248,7 +249,7 @@ class SharedPanes:
 
     @cached_property
     def constants(self) -> pa.Table:
-        """The arrays of the tellings that are told apart by them, in one row."""
+        """The arrays of the tellings whose rows they distinguish, in one row."""
         told = enumerate(self.members.tellings)
         return arrays((at, telling.table) for at, telling in told if telling.terms)
 
@@ -273,7 +274,7 @@ class Family:
 
     @cached_property
     def plan(self) -> Panes:
-        """How they are told: where they are many, with their number as another key and item."""
+        """How they are evaluated: where they are many, with their number as another key and item."""
         block = self.first.block
         if self.is_many:
             number = Column("", NUMBER, INT)
@@ -332,7 +333,7 @@ def _stretches(domain: Domain) -> list[_Stretch]:
 
 def _always(family: Family, before: int | None, instants: Sequence[int]) -> str:
     """SQL of a pane without tuples for each telling, which is there at all instants and at the one before
-    them: what has no keys is told also where it sees no other."""
+    them: what has no keys emits a row also where it sees no other."""
     parts = "".join(f", NULL AS {part.name}" for part in family.plan._parts)
     first = instants[0] if before is None else before
     numbers = f"SELECT DISTINCT {NUMBER} FROM {BOUNDS}{family.number}"
