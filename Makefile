@@ -17,7 +17,7 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test bench soak nightly format lock clean
+.PHONY: help setup demo check lint style types layers fast test bench soak nightly format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,16 +37,26 @@ demo: $(INSTALLED)  ## two hundred queries on a simulated airport, on Spark, che
 	@scripts/ensure java
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 
-check: $(INSTALLED)  ## format, lint, types, layers and the fast tests; about a minute, no JVM
+check: lint fast  ## lint and fast: what has to pass before every commit; about a minute, no JVM
+
+lint: style types layers  ## the three below: format, rules, types and layers; it changes no file
+
+style: $(INSTALLED)  ## ruff: the format of the code, and the rules of the linter
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
+
+types: $(INSTALLED)  ## mypy, in its strict mode
 	$(BIN)/mypy
+
+layers: $(INSTALLED)  ## import-linter: imports point down the layers
 	$(BIN)/lint-imports --no-cache
+
+fast: $(INSTALLED)  ## the fast tests, which need no JVM, broker or database server
 	$(PYTEST) -m "$(FAST)" -n $(WORKERS) --maxprocesses 8
 
 # The PostgreSQL and Kafka tests are skipped, and say so, where these cannot be had, unless
 # HEADWATER_REQUIRE_POSTGRESQL=1 or HEADWATER_REQUIRE_KAFKA=1 says that they have to run.
-test: check  ## everything but the slow tests
+test: check  ## check, and the tests that need a JVM, a broker or a database server
 	@scripts/ensure java
 	@scripts/ensure postgresql || true
 	@scripts/ensure kafka || true
@@ -73,7 +83,7 @@ format: $(INSTALLED)  ## rewrite the code in the one format, and fix what the li
 	$(BIN)/ruff check --fix $(SOURCES)
 
 # For every platform and Python version at once, with hashes; without --upgrade, versions stay.
-lock: $(INSTALLED)  ## resolve the dependencies anew into requirements.lock (UPGRADE=1: the newest)
+lock: $(INSTALLED)  ## resolve the dependencies again into requirements.lock (UPGRADE=1: the newest)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.11 \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
