@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.algebra.times import format_timestamp, to_micros
 from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
-from headwater.reference.values import normal_row, row_order
+from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.engine import Engine
-from headwater.runtime.session import open_session
-from headwater.runtime.trials import START
+from headwater.runtime.calibration.trials import START_SECOND
+from headwater.runtime.engine.engine import Engine
+from headwater.runtime.spark.session import open_session
 
 COLUMNS = "k INT, v INT, ts TIMESTAMP"
 PROVIDER = "org.apache.spark.sql.execution.streaming.state"
@@ -53,7 +53,7 @@ def generate(folder: Path, names: str, rows: int, batches: int, rate: int, keys:
 
 def _time(number: int, rate: int) -> str:
     """In whole milliseconds and not at the epoch, which Structured Streaming takes as late."""
-    return format_timestamp(START * 1_000_000 + number * 1_000 // rate * 1_000)
+    return format_timestamp(START_SECOND * 1_000_000 + number * 1_000 // rate * 1_000)
 
 
 @contextmanager
@@ -143,17 +143,17 @@ def compare_with_reference(
     """How many rows all queries have; raises Differ if one is not the reference evaluator's."""
     total = 0
     for name, text in asked.items():
-        (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.names)
+        (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.namespace)
         assert isinstance(statement, CreateQuery)
         found = evaluate(statement.query, streams, {})
-        wanted = sorted(((r.tau, *normal_row(r.values)) for r in found), key=row_order)
+        wanted = sorted(((r.tau, *normalize_row(r.values)) for r in found), key=row_order_key)
         names = [column.name for column in statement.query.columns]
         got = sorted(
             (
-                (to_micros(row["_tau"]), *normal_row(tuple(row[column] for column in names)))
+                (to_micros(row["_tau"]), *normalize_row(tuple(row[column] for column in names)))
                 for row in headwater.query(name).results()
             ),
-            key=row_order,
+            key=row_order_key,
         )
         if got != wanted:
             raise Differ(

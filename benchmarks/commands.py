@@ -28,7 +28,7 @@ from pathlib import Path
 import headwater, pyarrow as pa
 from headwater.runtime import files
 from headwater.runtime.catalog import unit_log
-from headwater.runtime.push import segment
+from headwater.runtime.ingest.client_push import segment
 state, queries = Path(sys.argv[1]), sys.argv[2]
 with headwater.open(state) as opened:
     opened.execute(queries)

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from headwater.reproduce.draw import draw
-from headwater.reproduce.figure import Line, Plot
-from headwater.schedule import POLICIES, Measured, Waiting
-from headwater.schedule.clusters import logarithmic
-from headwater.sim.clustered import Queues, decide, queues_of, requeue
-from headwater.sim.compiled import compiled
+from headwater.reproduce.draw import draw_plot
+from headwater.reproduce.figure import Plot, PlotLine
+from headwater.schedule import POLICIES, Candidate, WorkEstimate
+from headwater.schedule.clusters import logarithmic_clusters
+from headwater.sim.clustered import Queues, build_queues, choose_cluster, update_head
+from headwater.sim.jit import cached_njit
 from headwater.sim.metrics import Floats, Ints
-from headwater.sim.slots import Slots, pick, put, slots_of
+from headwater.sim.slots import Slots, build_slots, pick_slot, update_slot
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 CLUSTERS = 12
@@ -33,7 +33,7 @@ SPENT = 0.5
 """About so many seconds are spent on each figure."""
 
 
-@compiled
+@cached_njit
 def _naive(standing: Floats, since: Floats, now: float) -> int:
     chosen, best = 0, -1.0
     for query in range(len(standing)):
@@ -43,7 +43,7 @@ def _naive(standing: Floats, since: Floats, now: float) -> int:
     return chosen
 
 
-@compiled
+@cached_njit
 def run_naive(standing: Floats, since: Floats, now: float, step: float, rounds: int) -> Ints:
     """The queries chosen; a query that ran has a new tuple."""
     chosen = np.empty(rounds, np.int64)
@@ -54,25 +54,25 @@ def run_naive(standing: Floats, since: Floats, now: float, step: float, rounds: 
     return chosen
 
 
-@compiled
+@cached_njit
 def run_tournament(slots: Slots, now: float, step: float, rounds: int) -> Ints:
     """The slots chosen; a slot that ran has a new tuple."""
     chosen = np.empty(rounds, np.int64)
     for turn in range(rounds):
-        chosen[turn] = pick(slots, now)
-        put(slots, chosen[turn], now, now)
+        chosen[turn] = pick_slot(slots, now)
+        update_slot(slots, chosen[turn], now, now)
         now += step
     return chosen
 
 
-@compiled
+@cached_njit
 def run_clusters(queues: Queues, now: float, step: float, rounds: int) -> Ints:
     """The clusters chosen; a cluster that ran has a new tuple at its head."""
     chosen = np.empty(rounds, np.int64)
     for turn in range(rounds):
-        cluster, _ = decide(queues, now, True)
+        cluster, _ = choose_cluster(queues, now, True)
         chosen[turn] = cluster
-        requeue(queues, cluster, now)
+        update_head(queues, cluster, now)
         now += step
     return chosen
 
@@ -85,21 +85,21 @@ class Forms:
         cost, share = 2.0 ** rng.integers(0, 5, size), rng.uniform(0.1, 1.0, size)
         bsd = POLICIES["bsd"]
         waiting = [
-            Waiting("", 0.0, (Measured(s * s, c * (1 + s + s * s), 3 * c),))
+            Candidate("", 0.0, (WorkEstimate(s * s, c * (1 + s + s * s), 3 * c),))
             for c, s in zip(cost.tolist(), share.tolist(), strict=True)
         ]
         self.size, self.step = size, 12.0
         self.begun = self.step * size
         self.since = rng.uniform(0.0, self.begun, size)
-        self.slots, order = slots_of(bsd, waiting)
+        self.slots, order = build_slots(bsd, waiting)
         self.since = self.since[order]
-        self.standing = np.array([bsd.standing(waiting[place]) for place in order])
-        self.clusters = logarithmic(self.standing.tolist(), CLUSTERS)
-        self.queues = queues_of(self.clusters)
+        self.standing = np.array([bsd.static_priority(waiting[place]) for place in order])
+        self.clusters = logarithmic_clusters(self.standing.tolist(), CLUSTERS)
+        self.queues = build_queues(self.clusters)
         for slot, since in enumerate(self.since):
-            put(self.slots, slot, since, self.begun)
-        for number, members in enumerate(self.clusters.members):
-            requeue(self.queues, number, float(self.since[list(members)].min()))
+            update_slot(self.slots, slot, since, self.begun)
+        for number, members in enumerate(self.clusters.queries):
+            update_head(self.queues, number, float(self.since[list(members)].min()))
 
     def check(self) -> str:
         """What is wrong with the choices of a form; nothing, if all keep their promise."""
@@ -108,9 +108,9 @@ class Forms:
         found = run_tournament(self.slots, now, self.step, CHECKED)
         if (exact != found).any():
             return "the tournament does not choose what comparing all does"
-        heads = np.array([since[list(members)].min() for members in self.clusters.members])
+        heads = np.array([since[list(members)].min() for members in self.clusters.queries])
         for turn, cluster in enumerate(run_clusters(self.queues, now, self.step, CHECKED)):
-            members = list(self.clusters.members[cluster])
+            members = list(self.clusters.queries[cluster])
             best = (self.standing * (now - since)).max()
             chosen = self.standing[members].min() * (now - heads[cluster])
             if chosen * self.clusters.ratio < best * (1 - 1e-9):
@@ -153,10 +153,12 @@ def main() -> int:
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         x = tuple(math.log10(size) for size in SIZES)
-        drawn = tuple(Line(name, x, tuple(1e9 * y for y in some)) for name, some in lines.items())
+        drawn = tuple(
+            PlotLine(name, x, tuple(1e9 * y for y in some)) for name, some in lines.items()
+        )
         title = "cost of a decision of BSD"
         plot = Plot("decisions", title, "queries, power of ten", "nanoseconds", drawn, True)
-        print(f"drawn: {draw(plot, out)}")
+        print(f"drawn: {draw_plot(plot, out)}")
     at = SIZES.index(10_000)
     print(
         f"at 10,000 queries, over clusters: {1e6 * lines['clusters, pruned'][at]:.3f} microseconds"

@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from _common import Differ, check_units, declare, fingerprint, generate, session, settled, state
-from headwater.runtime import integrity
+from headwater.runtime.storage import integrity
 
 QUERIES = {
     "joined": "SELECT a.k, a.v, b.v AS w FROM a [RANGE 2 SECONDS] a, b [RANGE 2 SECONDS] b WHERE a.k = b.k",

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from _common import COLUMNS, PROVIDER, START, session, settled, state
-from headwater.runtime import files
+from _common import COLUMNS, PROVIDER, START_SECOND, session, settled, state
 from headwater.runtime.api import Headwater
-from headwater.runtime.catalog import Rejects
-from headwater.runtime.compile import ARRIVAL, TIME
-from headwater.runtime.push import append, stream_folder
+from headwater.runtime.catalog import BatchRejects
+from headwater.runtime.ingest.client_push import append_to_stream
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import stream_folder
+from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 DELTA = 1_000
 SECONDS = 1_000
@@ -56,8 +57,8 @@ def insert(opened: Headwater, name: str, table: pa.Table) -> None:
     """Append a segment as a source does."""
     row = opened.catalog.stream(name)
     assert row is not None
-    written = files.write_arrow(table, stream_folder(opened.state, name), (TIME, TIME))
-    append(opened.catalog, None, row, written, {}, Rejects(name))
+    written = segment_files.write_arrow(table, stream_folder(opened.state, name), (TIME, TIME))
+    append_to_stream(opened.catalog, None, row, written, {}, BatchRejects(name))
 
 
 def fill(opened: Headwater, queries: int) -> None:
@@ -80,8 +81,8 @@ def step_seconds(
         for name in "ab":
             for first in range(0, window, 250_000):
                 size = min(250_000, window - first)
-                at = START + SECONDS * 0.9 * first / window
-                until = START + SECONDS * 0.9 * (first + size) / window
+                at = START_SECOND + SECONDS * 0.9 * first / window
+                until = START_SECOND + SECONDS * 0.9 * (first + size) / window
                 insert(opened, name, rows(first, size, keys, at, until).sort_by("k"))
         units = opened.catalog.units()
         ends = opened.catalog.log_ends()
@@ -96,7 +97,7 @@ def step_seconds(
             opened.catalog.commit(None, cursors=reached)
         times = []
         for step in range(steps + 1):
-            at = START + SECONDS * 0.9 + step
+            at = START_SECOND + SECONDS * 0.9 + step
             delta = rows(step, DELTA, keys, at, at + 1)
             insert(opened, "a", delta)
             times.append(settled(opened))
@@ -130,7 +131,9 @@ def structured_seconds(
     columns = ["k", "v", "ts"]
     for name in "ab":
         (folder / name).mkdir(parents=True)
-        table = rows(ord(name), window, keys, START, START + SECONDS * 0.9).select(columns)
+        table = rows(ord(name), window, keys, START_SECOND, START_SECOND + SECONDS * 0.9).select(
+            columns
+        )
         pq.write_table(table, folder / name / "0.parquet")
     streams = [
         spark.readStream.schema(COLUMNS)
@@ -147,7 +150,7 @@ def structured_seconds(
         query.processAllAvailable()
         times = []
         for step in range(steps + 1):
-            at = START + SECONDS * 0.9 + step
+            at = START_SECOND + SECONDS * 0.9 + step
             delta = rows(step, DELTA, keys, at, at + 1).select(columns)
             hidden = folder / "a" / f"_{step + 1}.parquet"
             pq.write_table(delta, hidden)

@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema
-from headwater.runtime.connectors import FileOptions
-from headwater.runtime.ingest import taken_in
-from headwater.runtime.session import open_session
-from headwater.runtime.sources.files import Files
+from headwater.runtime.connectors.files import FileSource
+from headwater.runtime.connectors.options import FileOptions
+from headwater.runtime.ingest.batch import ingest_batch
+from headwater.runtime.spark.session import open_session
 
 SCHEMA = Schema(
     (
@@ -70,9 +70,9 @@ def seconds(do: Callable[[], object], times: int = 3) -> float:
 
 
 def by_headwater(spark: SparkSession, format_: str, path: Path, out: Path) -> int:
-    batch = Files(FileOptions(str(path), format_), SCHEMA).poll(spark, {})
+    batch = FileSource(FileOptions(str(path), format_), SCHEMA).poll(spark, {})
     assert batch is not None
-    written, refused = taken_in(batch, STREAM, None, out)
+    written, refused = ingest_batch(batch, STREAM, None, out)
     assert written is not None and not refused.malformed
     return written.rows
 

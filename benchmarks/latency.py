@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from _common import START, session, state
+from _common import START_SECOND, session, state
 from growth import DELTA, SECONDS, fill, insert, rows, structured_seconds
-from headwater.runtime.measure import PARTS
+from headwater.runtime.metrics.step_meter import STEP_PARTS
 
 
 def main() -> int:
@@ -27,27 +27,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         seconds: list[float] = []
-        parts: dict[str, list[float]] = {part: [] for part in PARTS}
+        parts: dict[str, list[float]] = {part: [] for part in STEP_PARTS}
         with state(spark, folder / "state") as opened:
             fill(opened, queries=1)
             for name in "ab":
-                window = rows(ord(name), chosen.window, keys, START, START + SECONDS * 0.9)
+                window = rows(
+                    ord(name), chosen.window, keys, START_SECOND, START_SECOND + SECONDS * 0.9
+                )
                 insert(opened, name, window)
             opened.engine.tick()
             (row,) = opened.catalog.units()
             for step in range(chosen.steps + 5):
-                at = START + SECONDS * 0.9 + step
+                at = START_SECOND + SECONDS * 0.9 + step
                 insert(opened, "a", rows(step, DELTA, keys, at, at + 1))
                 begun = time.perf_counter()
-                opened.engine.step(opened.engine._unit(row))
+                opened.engine.step(opened.engine._current_unit(row))
                 if step >= 5:
                     seconds.append(time.perf_counter() - begun)
-                    for part in PARTS:
-                        watch = opened.engine._unit(row).watch
+                    for part in STEP_PARTS:
+                        watch = opened.engine._current_unit(row).stopwatch
                         parts[part].append(watch.parts.get(part, 0.0))
         median = statistics.median(seconds)
         print(f"a step of {DELTA:,} rows against {chosen.window:,}: {median:.3f} s at the median")
-        for part in PARTS:
+        for part in STEP_PARTS:
             print(f"  {part:8} {statistics.median(parts[part]):.3f} s")
         theirs = structured_seconds(
             spark, folder / "other", chosen.window, "HDFSBackedStateStoreProvider", steps=9

@@ -22,7 +22,15 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from _common import START, Differ, check_units, compare_with_reference, session, settled, state
+from _common import (
+    START_SECOND,
+    Differ,
+    check_units,
+    compare_with_reference,
+    session,
+    settled,
+    state,
+)
 from headwater.runtime.api import Headwater
 
 STREAMS = """
@@ -68,7 +76,7 @@ def arrivals(chance: random.Random, number: int, rows: int) -> Rows:
     """The rows of a round, in order of time."""
 
     def one(at: int) -> tuple[int, int, int, int]:
-        time = (START + number * SECONDS) * 1_000_000 + at * SECONDS * 1_000_000 // rows
+        time = (START_SECOND + number * SECONDS) * 1_000_000 + at * SECONDS * 1_000_000 // rows
         return chance.randrange(TENANTS), chance.randrange(PRODUCTS), chance.randrange(1_000), time
 
     return {name: [one(at) for at in range(rows)] for name in ("orders", "payments")}

@@ -22,7 +22,7 @@ from statistics import median
 import duckdb
 import pyarrow.parquet as pq
 
-from _common import COLUMNS, START, Differ, session, state
+from _common import COLUMNS, START_SECOND, Differ, session, state
 from growth import rows
 from headwater.algebra.times import to_micros
 from headwater.runtime.api import Headwater
@@ -112,7 +112,9 @@ def main() -> int:
         folder = Path(temporary)
         seconds = chosen.minutes * 60
         for name in "ab":
-            table = rows(ord(name), seconds * chosen.rate, 500, START, START + seconds)
+            table = rows(
+                ord(name), seconds * chosen.rate, 500, START_SECOND, START_SECOND + seconds
+            )
             pq.write_table(table.select(["k", "v", "ts"]), folder / f"{name}.parquet")
         with state(spark, folder / "state") as opened:
             opened.execute(f"SET results_keep = {chosen.keep}")

@@ -21,20 +21,20 @@ import sys
 import time
 from dataclasses import replace
 
-from headwater.plan.placement.check import check
-from headwater.plan.placement.compact import Compact
-from headwater.plan.placement.dynamic import Place, Taste, place
-from headwater.plan.placement.flows import Flows
-from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.compact import CompactFormulation
+from headwater.plan.placement.dynamic import StreamPlacer, StreamPopularity, place_stream
+from headwater.plan.placement.fixed_load import ReplanScope
+from headwater.plan.placement.flows import FlowFormulation
+from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Plan, Problem, objective
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem, objective
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.program import Solution, Status
-from headwater.plan.placement.regions import Regions
-from headwater.plan.placement.rest import Rest
-from headwater.plan.placement.samples import TIGHT, sample
-from headwater.plan.placement.solver import by_cp_sat, by_highs
-from headwater.reproduce.sqpr.runs import SECONDS, submit
+from headwater.plan.placement.program import Solution, SolverStatus
+from headwater.plan.placement.regions import RegionPlacer
+from headwater.plan.placement.samples import TIGHT, sample_problem
+from headwater.plan.placement.solver import solve_cp_sat, solve_highs
+from headwater.reproduce.sqpr.runs import SECONDS, submit_queries
 
 FULL = 0.75
 GAP = 1e-4
@@ -76,17 +76,17 @@ def main() -> int:
 
 def dynamic(hosts: int) -> None:
     """Print how long queries take that the dynamic program can place."""
-    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts), 1)
-    ledger, taste = Ledger(problem), Taste()
+    problem = sample_problem(replace(TIGHT, hosts=hosts, base_streams=10 * hosts), 1)
+    ledger, taste = Ledger(problem), StreamPopularity()
     times = []
     for number, query in enumerate(problem.queries):
         begun = time.perf_counter()
-        taste.notice(problem, query.stream)
-        done = place(ledger, query.stream, taste)
+        taste.record_query(problem, query.stream)
+        done = place_stream(ledger, query.stream, taste)
         if done:
             ledger.ask(number)
             times.append(time.perf_counter() - begun)
-        ledger.settle()
+        ledger.commit()
     valid(problem, ledger.plan(), None)
     times.sort()
     middle, late = times[len(times) // 2] * 1e3, times[len(times) * 95 // 100] * 1e3
@@ -96,13 +96,16 @@ def dynamic(hosts: int) -> None:
 def regions(hosts: int) -> None:
     """Print the time for each query and the admissions of regions first, and of the flat ladder."""
     setting = replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=12 * hosts)
-    problem = sample(setting, 1)
+    problem = sample_problem(setting, 1)
     early = range(2 * hosts)
-    ways: tuple[tuple[str, Place], ...] = (("flat", place), ("regions", Regions()))
+    ways: tuple[tuple[str, StreamPlacer], ...] = (
+        ("flat", place_stream),
+        ("regions", RegionPlacer()),
+    )
     warm_up(problem, [way for _, way in ways])
     times = {}
     for name, way in ways:
-        ledger, planner = Ledger(problem), Ladder(("dynamic",), way)
+        ledger, planner = Ledger(problem), LadderPlanner(("dynamic",), way)
         decisions = list(planner(ledger, early, Budget()))
         times[name] = told(f"{hosts} hosts, empty", name, decisions)
         valid(problem, ledger.plan(), None)
@@ -117,7 +120,10 @@ def regions(hosts: int) -> None:
     used = 1 - ledger.free[0].sum() / ledger.capacity[0].sum()
     for name, way in ways:
         ledger = Ledger(problem, plan)
-        ladder = Ladder(place=way, taste=Taste(seen=planner.taste.seen.copy()))
+        ladder = LadderPlanner(
+            placer=way,
+            popularity=StreamPopularity(stream_counts=planner.popularity.stream_counts.copy()),
+        )
         decisions = list(ladder(ledger, range(query, query + CLIMBING), Budget(seconds=10.0)))
         times[name] = told(f"{hosts} hosts, {used:.0%} of the CPU in use", name, decisions)
         valid(problem, ledger.plan(), plan)
@@ -126,32 +132,34 @@ def regions(hosts: int) -> None:
 
 def admissions(hosts: int, limit: float) -> None:
     """Print how many queries each planner admits, the paper's form with its limit of time."""
-    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1)
+    problem = sample_problem(
+        replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1
+    )
     found = {}
     for name in ("headwater", "heuristic", "soda", "sqpr"):
-        found[name] = submit(name, problem, seconds=limit if name == "sqpr" else SECONDS)
+        found[name] = submit_queries(name, problem, seconds=limit if name == "sqpr" else SECONDS)
         one = found[name]
-        ways = ", ".join(f"{w}-way {yes}/{of}" for w, (yes, of) in one.by_ways().items())
+        ways = ", ".join(f"{w}-way {yes}/{of}" for w, (yes, of) in one.admitted_by_ways().items())
         first = one.first_refusal
         print(
-            f"{name:10} admitted {one.admitted(10 * hosts)} of {10 * hosts}, {one.admitted()} of "
+            f"{name:10} admitted {one.admitted_count(10 * hosts)} of {10 * hosts}, {one.admitted_count()} of "
             f"{20 * hosts} ({ways}), first refused {first}, mean {one.mean_seconds:.3f} s",
             flush=True,
         )
     ours, theirs = found["headwater"], found["sqpr"]
-    ratio = ours.admitted(10 * hosts) / theirs.admitted(10 * hosts)
+    ratio = ours.admitted_count(10 * hosts) / theirs.admitted_count(10 * hosts)
     print(
         f"ratio: of the first half ours admits {ratio:.2f}x the paper's form, "
         f"{theirs.mean_seconds / ours.mean_seconds:,.0f}x as fast"
     )
 
 
-def warm_up(problem: Problem, ways: list[Place]) -> None:
+def warm_up(problem: PlacementProblem, ways: list[StreamPlacer]) -> None:
     """Have everything compiled and loaded before time is taken."""
     for way in ways:
-        way(Ledger(problem), problem.queries[0].stream, Taste())
-    small = sample(replace(TIGHT, hosts=2, base_streams=8, queries=1), 1)
-    list(Ladder(("exact",))(Ledger(small), [0], Budget()))
+        way(Ledger(problem), problem.queries[0].stream, StreamPopularity())
+    small = sample_problem(replace(TIGHT, hosts=2, base_streams=8, queries=1), 1)
+    list(LadderPlanner(("exact",))(Ledger(small), [0], Budget()))
 
 
 def told(what: str, name: str, decisions: list[Decision]) -> float:
@@ -171,14 +179,16 @@ def compare(
     hosts: int, queries: int, limit: float
 ) -> tuple[list[float], list[float], list[float], int]:
     """The seconds of the ladder, of our exact form and of the paper's; how many the latter proved."""
-    problem = sample(replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1)
-    ledger, taste = Ledger(problem), Taste()
+    problem = sample_problem(
+        replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts), 1
+    )
+    ledger, taste = Ledger(problem), StreamPopularity()
     query = 0
     while ledger.free[0].sum() > (1 - FULL) * ledger.capacity[0].sum():
         stream = problem.queries[query].stream
-        if place(ledger, stream, taste):
+        if place_stream(ledger, stream, taste):
             ledger.ask(query)
-        ledger.settle()
+        ledger.commit()
         query += 1
     plan = ledger.plan()
     ladder, ours, theirs, proven = [], [], [], 0
@@ -186,26 +196,26 @@ def compare(
         stream = problem.queries[query].stream
         if stream not in ledger.served:
             copy = Ledger(problem, plan)
-            (decision,) = Ladder()(copy, [query], Budget(limit))
+            (decision,) = LadderPlanner()(copy, [query], Budget(limit))
             valid(problem, copy.plan(), plan)
             ladder.append(decision.seconds)
             wanted = [stream]
             begun = time.perf_counter()
-            compact = Compact(Rest(Ledger(problem, plan), wanted), wanted)
-            mine = by_cp_sat(compact.program, limit, GAP)
+            compact = CompactFormulation(ReplanScope(Ledger(problem, plan), wanted), wanted)
+            mine = solve_cp_sat(compact.program, limit, GAP)
             ours.append(time.perf_counter() - begun)
             begun = time.perf_counter()
-            flows = Flows(Rest(Ledger(problem, plan), wanted), wanted)
-            other = by_highs(flows.program, limit)
+            flows = FlowFormulation(ReplanScope(Ledger(problem, plan), wanted), wanted)
+            other = solve_highs(flows.program, limit)
             theirs.append(time.perf_counter() - begun)
             plans = [
-                None if solution.values is None else form.plan(solution, [query])
+                None if solution.values is None else form.extract_plan(solution, [query])
                 for form, solution in ((compact, mine), (flows, other))
             ]
             agree(problem, plan, mine, other, plans)
-            proven += other.status in (Status.OPTIMAL, Status.INFEASIBLE)
+            proven += other.status in (SolverStatus.OPTIMAL, SolverStatus.INFEASIBLE)
             print(
-                f"query {query}: ladder {ladder[-1]:.4f} s ({decision.by}), exact {ours[-1]:.3f} s "
+                f"query {query}: ladder {ladder[-1]:.4f} s ({decision.step}), exact {ours[-1]:.3f} s "
                 f"({mine.status.value}), paper {theirs[-1]:.2f} s ({other.status.value})"
             )
         query += 1
@@ -213,7 +223,11 @@ def compare(
 
 
 def agree(
-    problem: Problem, before: Plan, mine: Solution, other: Solution, plans: list[Plan | None]
+    problem: PlacementProblem,
+    before: PlacementPlan,
+    mine: Solution,
+    other: Solution,
+    plans: list[PlacementPlan | None],
 ) -> None:
     """Raises Invalid if a plan is none, or if what one form proves the other one contradicts."""
     for plan in plans:
@@ -221,17 +235,17 @@ def agree(
             valid(problem, plan, before)
     found = [plan is not None for plan in plans]
     for one, has in ((mine, found[1]), (other, found[0])):
-        if one.status is Status.INFEASIBLE and has:
+        if one.status is SolverStatus.INFEASIBLE and has:
             raise Invalid("one form proves that there is no plan, the other has one")
-    if mine.status is other.status is Status.OPTIMAL and plans[0] and plans[1]:
+    if mine.status is other.status is SolverStatus.OPTIMAL and plans[0] and plans[1]:
         costs = [objective(problem, plan) for plan in plans if plan is not None]
         if abs(costs[0] - costs[1]) > 2 * GAP * max(costs):
             raise Invalid(f"both forms prove their plan the best: {costs[0]} and {costs[1]}")
 
 
-def valid(problem: Problem, plan: Plan, before: Plan | None) -> None:
+def valid(problem: PlacementProblem, plan: PlacementPlan, before: PlacementPlan | None) -> None:
     """Raises Invalid if a constraint is broken."""
-    broken = check(problem, plan, before)
+    broken = find_violations(problem, plan, before)
     if broken:
         raise Invalid(str(broken[0]))
 

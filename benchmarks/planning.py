@@ -23,8 +23,8 @@ from _spelled import STREAMS, TEMPLATES, Test, gate, heavy, names, queries, spel
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse_query
-from headwater.reuse import Form, Lattice, form_of, operator_of
-from headwater.reuse.decide import Choice, Prices, decide
+from headwater.reuse import Lattice, QuerySignature, minimal_operator, signature_of
+from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
 from headwater.runtime.api import open_state
 
 RUNNING = (100, 1_000, 10_000, 100_000)
@@ -35,7 +35,7 @@ MEASURED = 400
 WORDS = 11
 """Tells the words in which the running queries are written."""
 
-PRICES = Prices(rates=dict.fromkeys(("flights", "checkins", "baggage", "weather"), 100.0))
+PRICES = SharingCosts(rates=dict.fromkeys(("flights", "checkins", "baggage", "weather"), 100.0))
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ class Planner:
     known: Namespace
     lattice: Lattice
 
-    def plan(self, text: str) -> Choice:
+    def plan(self, text: str) -> SharingChoice:
         form = self.form(text)
         running = ((name, self.lattice.operator(name)) for name in self.lattice.nearest(form))
-        return decide(form, running, PRICES)
+        return choose_operator(form, running, PRICES)
 
-    def form(self, text: str) -> Form:
-        return form_of(canonicalize(parse_query(text, self.known)))
+    def form(self, text: str) -> QuerySignature:
+        return signature_of(canonicalize(parse_query(text, self.known)))
 
-    def run(self, name: str, choice: Choice) -> None:
+    def run(self, name: str, choice: SharingChoice) -> None:
         self.lattice.insert(choice.name or name, choice.operator)
 
 
@@ -105,7 +105,7 @@ def measured(sizes: Iterable[int], apart: bool) -> list[Timed]:
         while running < size:
             text = next(texts)
             if apart:
-                planner.lattice.insert(f"o{running}", operator_of(planner.form(text)))
+                planner.lattice.insert(f"o{running}", minimal_operator(planner.form(text)))
             else:
                 planner.run(f"o{running}", planner.plan(text))
             running += 1

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from _common import session
-from headwater.reproduce.on_spark import predictions, rank_correlation
-from headwater.runtime.calibrate import calibrate
+from headwater.reproduce.on_spark import compare_predictions, rank_correlation
+from headwater.runtime.calibration.calibrate import calibrate
 
 
 def main() -> int:
@@ -23,11 +23,13 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=1)
     chosen = options.parse_args()
     spark, cores = session(), os.cpu_count() or 1
-    costs = calibrate(spark, told=lambda words: print(words, flush=True))
+    costs = calibrate(spark, report=lambda words: print(words, flush=True))
     for kind, cost in costs.costs.items():
-        print(f"{kind}: {cost.tuple * 1e6:.3f} us a tuple, {cost.result * 1e6:.3f} us a result")
+        print(
+            f"{kind}: {cost.per_tuple * 1e6:.3f} us a tuple, {cost.per_result * 1e6:.3f} us a result"
+        )
     with tempfile.TemporaryDirectory() as folder:
-        found = predictions(
+        found = compare_predictions(
             spark, Path(folder), chosen.queries, chosen.rows, chosen.seed, costs, cores
         )
     for text, predicted, measured in sorted(found, key=lambda one: one[1]):

@@ -17,12 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.runtime import files, results
 from headwater.runtime.catalog import Catalog, NewQuery, NewUnit, QueryRow, Segment, unit_log
-from headwater.runtime.overview import Observer
-from headwater.runtime.push import segment
-from headwater.runtime.retention import merge_results, tier
-from headwater.runtime.subscribers import SEQ
+from headwater.runtime.inspect.status import Observer
+from headwater.runtime.maintenance.result_logs import compact_results, size_tier
+from headwater.runtime.results import reader
+from headwater.runtime.results.subscribers import SEQ
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import build_segment
 
 MOST_ROWS = 8**5
 """A segment of more steps would have more rows than are merged."""
@@ -54,15 +55,15 @@ def check_spans(folder: Path) -> None:
         assert unit is not None
         log = unit_log(unit.id)
         for number in range(1, steps + 1):
-            written = files.write_arrow(
+            written = segment_files.write_arrow(
                 rows(number, number).drop_columns([SEQ]), folder / "check", ("_tau", "_tau")
             )
             assert written is not None
-            catalog.commit(None, segments=[replace(segment(log, written, None), keys=None)])
+            catalog.commit(None, segments=[replace(build_segment(log, written, None), keys=None)])
             if number % 8 == 0:
-                merge_results(catalog, unit, folder / "check", None)
-        left = [tier(s) for s in catalog.segments(log)]
-        table, _ = results.read(catalog, query)
+                compact_results(catalog, unit, folder / "check", None)
+        left = [size_tier(s) for s in catalog.segments(log)]
+        table, _ = reader.read(catalog, query)
         expected = [(last - first + 1).bit_length() // 3 for first, last in spans(steps)]
     if left != expected or table["c"].to_pylist() != list(range(1, steps + 1)):
         raise SystemExit(
@@ -80,13 +81,13 @@ def fill(catalog: Catalog, query: QueryRow, folder: Path, steps: int) -> int:
     """Register the merged segments of so many steps; returns how many there are."""
     log, copies = unit_log(query.unit_id), []
     for first, last in spans(steps):
-        written = files.write_arrow(rows(first, last), folder, ("_tau", "_tau"))
+        written = segment_files.write_arrow(rows(first, last), folder, ("_tau", "_tau"))
         assert written is not None
-        known: dict[str, Any] = vars(segment(log, written, None)) | {"keys": None}
+        known: dict[str, Any] = vars(build_segment(log, written, None)) | {"keys": None}
         del known["key"], known["on_disk"]
         known |= {"id": 0, "first_seq": first, "seq": last, "pieces": 1, "compacted_into": None}
         copies.append((Segment(**known, created_at=0.0), written.path))
-    catalog.keep_copies(None, log, copies, steps)
+    catalog.register_copies(None, log, copies, steps)
     return len(copies)
 
 
@@ -114,20 +115,20 @@ def main() -> None:
             middle = spans(steps)[0][1] // 2
             timed(
                 "a look of one who has read all",
-                lambda: results.read(catalog, query, steps)[1],
+                lambda: reader.read(catalog, query, steps)[1],
                 steps,
             )
             timed(
                 "the next 100 segments from the middle of one",
-                lambda: next(results.read_on(catalog, query, middle))[0].num_rows,
+                lambda: next(reader.read_by_segment(catalog, query, middle))[0].num_rows,
                 spans(steps)[0][1] - middle,
             )
             timed(
                 "rows of the query, as show queries counts them",
-                lambda: Observer(catalog).queries([query])[0].rows,
+                lambda: Observer(catalog).query_views([query])[0].rows,
                 steps,
             )
-            spent = timed("all rows", lambda: results.read(catalog, query)[0].num_rows, steps)
+            spent = timed("all rows", lambda: reader.read(catalog, query)[0].num_rows, steps)
     print(f"ratio {spent / steps * 1e6:.2f} us a row")
 
 

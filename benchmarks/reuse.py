@@ -35,7 +35,7 @@ from _airline import (
     write_streams,
 )
 from _common import STORES, Differ, session
-from headwater.runtime.sparksql import quoted, spark_type
+from headwater.runtime.spark.sql import quote_identifier, spark_type
 
 OTHER = "Structured Streaming"
 WARM_SECONDS = 120.0
@@ -67,7 +67,9 @@ def separate(spark: SparkSession, folder: Path, asked: Sequence[Asked]) -> Run:
 def _views(spark: SparkSession, folder: Path) -> None:
     """A streaming view for each stream, one file a micro-batch."""
     for stream in streams(folder):
-        columns = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in stream.schema)
+        columns = ", ".join(
+            f"{quote_identifier(f.name)} {spark_type(f.type)}" for f in stream.schema
+        )
         frame = (
             spark.readStream.schema(columns)
             .option("maxFilesPerTrigger", 1)

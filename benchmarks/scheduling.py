@@ -23,7 +23,7 @@ from threading import Thread
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from _common import COLUMNS, START, Differ, check_units, session, state
+from _common import COLUMNS, START_SECOND, Differ, check_units, session, state
 from growth import insert, rows
 from headwater.runtime.api import Headwater
 
@@ -78,14 +78,16 @@ def declare(opened: Headwater, policy: str, at_once: int) -> None:
     for name in STREAMS:
         opened.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts FROM CLIENT")
     opened.execute(";".join(f"CREATE QUERY {name} AS {text}" for name, text in queries()))
-    opened.execute(f"SET SCHEDULER = '{policy}'; SET at_once = {at_once}")
+    opened.execute(f"SET SCHEDULER = '{policy}'; SET max_concurrency = {at_once}")
     if len(opened.catalog.units()) != 20:
         raise Differ(f"the queries run in {len(opened.catalog.units())} units, not in 20")
 
 
 def push(opened: Headwater, number: int, size: int) -> None:
     for name in STREAMS:
-        found = rows(100 * number + ord(name), size, KEYS, START + number, START + number + 1)
+        found = rows(
+            100 * number + ord(name), size, KEYS, START_SECOND + number, START_SECOND + number + 1
+        )
         insert(opened, name, found)
 
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from _spelled import names, queries
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import parse_query
-from headwater.reuse import Lattice, Relation, form_of
-from headwater.reuse.decide import Prices, decide
+from headwater.reuse import Containment, Lattice, signature_of
+from headwater.reuse.decide import SharingCosts, choose_operator
 
 RATE = 100.0
 """Rows in a second of each stream."""
 
-PRICES = Prices(rates=dict.fromkeys(("flights", "checkins", "baggage", "weather"), RATE))
+PRICES = SharingCosts(rates=dict.fromkeys(("flights", "checkins", "baggage", "weather"), RATE))
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Found:
     canonical: int
     reuse: int
     operators: int
-    relations: dict[Relation, int]
+    relations: dict[Containment, int]
 
     @property
     def ratio(self) -> float:
@@ -47,16 +47,16 @@ def found(texts: Iterable[str]) -> Found:
     known = names()
     lattice = Lattice()
     seen, digests = set[str](), set[str]()
-    relations = dict.fromkeys(Relation, 0)
+    relations = dict.fromkeys(Containment, 0)
     number = 0
     for number, text in enumerate(texts, 1):
         canonical = canonicalize(parse_query(text, known))
-        form = form_of(canonical)
+        form = signature_of(canonical)
         running = ((name, lattice.operator(name)) for name in lattice.nearest(form))
-        choice = decide(form, running, PRICES)
+        choice = choose_operator(form, running, PRICES)
         lattice.insert(choice.name or f"o{number}", choice.operator)
-        if choice.relation is not None:
-            relations[choice.relation] += 1
+        if choice.containment is not None:
+            relations[choice.containment] += 1
         seen.add(tidied(text))
         digests.add(canonical.digest)
     return Found(

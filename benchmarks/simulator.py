@@ -14,7 +14,7 @@ from collections.abc import Callable
 from headwater.schedule import POLICIES
 from headwater.sim.arrivals import OnOff, mean_gap
 from headwater.sim.chains import run_chains
-from headwater.sim.metrics import Outcome
+from headwater.sim.metrics import SimulationResult
 from headwater.sim.plain import PlainChains, run_plan
 from headwater.sim.workload import paper_chains
 
@@ -23,13 +23,13 @@ ROUNDS = 3
 WANTED = 5_000_000
 
 
-def measured(run: Callable[[], Outcome]) -> tuple[float, Outcome]:
+def measured(run: Callable[[], SimulationResult]) -> tuple[float, SimulationResult]:
     """Executions a second of processor time, the best of some rounds, and the outcome."""
     best = 0.0
     for _ in range(ROUNDS):
         begun = time.process_time()
         outcome = run()
-        best = max(best, outcome.executed / (time.process_time() - begun))
+        best = max(best, outcome.executions / (time.process_time() - begun))
     return best, outcome
 
 

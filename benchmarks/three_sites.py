@@ -26,7 +26,7 @@ from _common import Differ, compare_with_reference
 from headwater.algebra.times import format_timestamp
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import unit_log
-from headwater.runtime.sites.report import LinkView, link_views
+from headwater.runtime.inspect.sites import LinkView, link_views
 
 SITES = "abc"
 LINK = 60_000.0
@@ -257,7 +257,7 @@ def alone(headwater: Headwater) -> int:
         for log in unit.inputs:
             if assignment.owners.get(log.replace("stream:", "ingest:")) != site:
                 size = headwater.catalog.log_stats(log).total_bytes
-                total += size * len(headwater.catalog.members(unit.id))
+                total += size * len(headwater.catalog.subscribers(unit.id))
     return total
 
 

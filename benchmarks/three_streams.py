@@ -12,7 +12,7 @@ from pathlib import Path
 
 from _common import session
 from headwater.errors import RuntimeFailure
-from headwater.reproduce.on_spark import three_streams
+from headwater.reproduce.on_spark import run_three_streams
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = three_streams(
+            found = run_three_streams(
                 session(), Path(folder), chosen.rows, chosen.files, meets=chosen.meets
             )
         except RuntimeFailure as error:

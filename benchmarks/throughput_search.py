@@ -12,8 +12,8 @@ import sys
 import time
 
 from headwater.plan.throughput.quality import quality
-from headwater.plan.throughput.samples import introduction, large
-from headwater.plan.throughput.search import SEARCHES, run, scattered
+from headwater.plan.throughput.search import SEARCHES, random_placement, run_search
+from headwater.reproduce.throughput_samples import introduction_problem, large_problem
 
 QUERIES = 20
 NAMES = ("annealing", "greedy", "tabu", "reactive-tabu")
@@ -22,16 +22,16 @@ PAPER_ANNEALING = 0.200
 
 
 def main() -> int:
-    problems = [large(seed, operators=40) for seed in range(QUERIES)]
-    run(SEARCHES["annealing"], problems[0])
+    problems = [large_problem(seed, operators=40) for seed in range(QUERIES)]
+    run_search(SEARCHES["annealing"], problems[0])
     average = {}
     found = {}
     for name in NAMES:
         seconds, seen = [], 0
         for seed, problem in enumerate(problems):
-            start = scattered(problem, seed)
+            start = random_placement(problem, seed)
             begun = time.process_time()
-            found[name, seed] = run(SEARCHES[name], problem, start, seed)
+            found[name, seed] = run_search(SEARCHES[name], problem, start, seed)
             seconds.append(time.process_time() - begun)
             seen += found[name, seed].seen
         average[name] = statistics.mean(seconds)
@@ -47,9 +47,9 @@ def main() -> int:
             print("the compiled code and its twin disagree: nothing to report", file=sys.stderr)
             return 1
 
-    example = introduction()
+    example = introduction_problem()
     begun = time.process_time()
-    exact = run(SEARCHES["branch-and-bound"], example)
+    exact = run_search(SEARCHES["branch-and-bound"], example)
     seconds_exact = time.process_time() - begun
     if not exact.proven:
         print("the introduction's example was not proven: nothing to report", file=sys.stderr)

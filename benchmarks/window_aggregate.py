@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from _common import START, Differ, compare, generate, headwater, session, structured
+from _common import START_SECOND, Differ, compare, generate, headwater, session, structured
 
 RANGE, SLIDE = 60, 5
 QUERY = f"""RSTREAM(SELECT k, COUNT(*) AS n, SUM(v) AS s
@@ -35,7 +35,7 @@ def main() -> int:
     options.add_argument("--batches", type=int, default=20)
     options.add_argument("--rate", type=int, default=1_000, help="tuples a second of event time")
     chosen = options.parse_args()
-    last = START + chosen.rows // chosen.rate - 2 * SLIDE
+    last = START_SECOND + chosen.rows // chosen.rate - 2 * SLIDE
     closed = f"_tau <= timestamp_seconds({last})"
     spark = session()
     with tempfile.TemporaryDirectory() as temporary:

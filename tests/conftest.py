@@ -30,11 +30,11 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     """The one Spark session of a test run; with the Kafka connector where that was fetched."""
-    from headwater.runtime.jars import beside_spark, jars
-    from headwater.runtime.session import open_session
+    from headwater.runtime.spark.jars import list_jars, missing_from_spark
+    from headwater.runtime.spark.session import open_session
 
     settings = {"spark.driver.memory": "2g"}
-    if found := beside_spark(jars("connector")):
+    if found := missing_from_spark(list_jars("connector")):
         settings["spark.jars"] = ",".join(str(path) for path in found)
     session = open_session("local[2]", "headwater tests", settings)
     yield session

@@ -32,7 +32,7 @@ from headwater.algebra.nodes import (
     SemiJoin,
     TableScan,
     UnionAll,
-    relations,
+    walk_relations,
 )
 from headwater.algebra.types import (
     BOOLEAN,
@@ -325,7 +325,7 @@ def _identity(values: Sequence[str]) -> str:
 
 def _instants(translation: _Translation) -> str:
     """Instants are a matter of the inputs, so this reads the streams on its own."""
-    scans = [n for n in relations(translation.query.root) if isinstance(n, Scan)]
+    scans = [n for n in walk_relations(translation.query.root) if isinstance(n, Scan)]
     if not scans:
         raise Unsupported("a query without a stream")
     events = " UNION ".join(

@@ -12,11 +12,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headwater.algebra import domain as domains
 from headwater.algebra.catalog import Namespace, Stream, Table
-from headwater.algebra.domain import Domain
+from headwater.algebra.conditions import domain as domains
+from headwater.algebra.conditions.domain import Domain
 from headwater.algebra.expressions import TRUE, Column, Expr, Literal, conjunction, literal
-from headwater.algebra.functions import COMPARISONS, AggregateCall, aggregate, call
+from headwater.algebra.functions import COMPARISONS, AggregateCall, build_aggregate, build_call
 from headwater.algebra.nodes import (
     Aggregate,
     Distinct,
@@ -30,7 +30,7 @@ from headwater.algebra.nodes import (
     Select,
     SemiJoin,
     UnionAll,
-    nullable,
+    is_nullable,
 )
 from headwater.algebra.types import (
     BIGINT,
@@ -115,8 +115,10 @@ def domains_of(draw: st.DrawFn, type_: Type) -> Domain:
     """A set of values of a type, made of comparisons and lists."""
     values = st.sampled_from([v for v in UNIVERSE[type_] if v is not None])
     parts = st.one_of(
-        st.builds(domains.compare, st.just(type_), st.sampled_from(ORDER), values),
-        st.builds(domains.of, st.just(type_), st.lists(st.one_of(values, st.none()), max_size=4)),
+        st.builds(domains.comparison_domain, st.just(type_), st.sampled_from(ORDER), values),
+        st.builds(
+            domains.domain_of, st.just(type_), st.lists(st.one_of(values, st.none()), max_size=4)
+        ),
     )
     found = draw(parts)
     for _ in range(draw(st.integers(0, 2))):
@@ -129,11 +131,11 @@ def domains_of(draw: st.DrawFn, type_: Type) -> Domain:
 def plain_about(column: Column) -> list[Expr]:
     """Comparisons of a column with constants, lists, tests for NULL."""
     values = [Literal(value, column.type) for value in CONSTANTS[column.type]]
-    lists = [call("in", column, *some) for n in (1, 2, 3) for some in combinations(values, n)]
-    is_null = call("is_null", column)
+    lists = [build_call("in", column, *some) for n in (1, 2, 3) for some in combinations(values, n)]
+    is_null = build_call("is_null", column)
     return [
-        *(call(op, column, value) for value in values for op in ORDER),
-        *(test for found in (is_null, *lists) for test in (found, call("not", found))),
+        *(build_call(op, column, value) for value in values for op in ORDER),
+        *(test for found in (is_null, *lists) for test in (found, build_call("not", found))),
     ]
 
 
@@ -142,23 +144,31 @@ def about(column: Column) -> list[Expr]:
     """Conditions about one column, of any kind."""
     values = [Literal(value, column.type) for value in CONSTANTS[column.type]]
     found = [*plain_about(column)]
-    found += (call(op, value, column) for value in values for op in ORDER)
-    found += (call("<=>", column, value) for value in values)
+    found += (build_call(op, value, column) for value in values for op in ORDER)
+    found += (build_call("<=>", column, value) for value in values)
     if column.type == BOOLEAN:
         found.append(column)
     if column.type.is_numeric:
         others = [literal(1.0), literal(1.5), literal(Decimal("1.5")), literal(2)]
-        found += (call(op, column, value) for value in others for op in ORDER)
+        found += (build_call(op, column, value) for value in others for op in ORDER)
     if column.type.is_exact:
         sums = numbers(column)
-        found += (call(op, total, values[1]) for total in sums for op in ORDER)
-        found += (call(op, total, other) for total in sums for other in sums for op in ("<", "="))
+        found += (build_call(op, total, values[1]) for total in sums for op in ORDER)
+        found += (
+            build_call(op, total, other) for total in sums for other in sums for op in ("<", "=")
+        )
     if column.type == STRING:
-        upper = call("upper", column)
-        found += (call(op, upper, literal("A")) for op in ORDER)
-        found += (call("is_null", upper), call("in", upper, literal("A"), literal("B")))
-    for chosen in (call("coalesce", column, values[1]), call("nullif", column, values[1])):
-        found += (*(call(op, chosen, values[0]) for op in ORDER), call("is_null", chosen))
+        upper = build_call("upper", column)
+        found += (build_call(op, upper, literal("A")) for op in ORDER)
+        found += (build_call("is_null", upper), build_call("in", upper, literal("A"), literal("B")))
+    for chosen in (
+        build_call("coalesce", column, values[1]),
+        build_call("nullif", column, values[1]),
+    ):
+        found += (
+            *(build_call(op, chosen, values[0]) for op in ORDER),
+            build_call("is_null", chosen),
+        )
     return found
 
 
@@ -167,14 +177,14 @@ def numbers(column: Column) -> list[Expr]:
     type_ = column.type
     step_type = INTERVAL if type_ == TIMESTAMP else INT if type_ == DATE else type_
     step = Literal(CONSTANTS[step_type][1], step_type)
-    found: list[Expr] = [column, call("+", column, step), call("-", column, step)]
+    found: list[Expr] = [column, build_call("+", column, step), build_call("-", column, step)]
     if type_.is_numeric:
         found += [
-            call("neg", column),
-            call("-", step, column),
-            call("*", literal(2), column),
-            call("-", column, column),
-            call("*", column, literal(0)),
+            build_call("neg", column),
+            build_call("-", step, column),
+            build_call("*", literal(2), column),
+            build_call("-", column, column),
+            build_call("*", column, literal(0)),
         ]
     return found
 
@@ -184,38 +194,42 @@ def between(a: Column, b: Column) -> list[Expr]:
     """Conditions about two columns, of any kind."""
     found: list[Expr] = []
     if a.type == b.type or (a.type.is_numeric and b.type.is_numeric):
-        found += (call(op, a, b) for op in COMPARISONS)
+        found += (build_call(op, a, b) for op in COMPARISONS)
     if a.type != b.type:
         return found
     value = Literal(CONSTANTS[a.type][1], a.type)
     if a.type == STRING:
-        found += (call(op, call("upper", a), b) for op in ORDER)
-        found.append(call("startswith", a, b))
+        found += (build_call(op, build_call("upper", a), b) for op in ORDER)
+        found.append(build_call("startswith", a, b))
     if a.type.is_exact:
-        found += (call(op, x, y) for x in numbers(a) for y in numbers(b) for op in ("<=", ">", "="))
+        found += (
+            build_call(op, x, y) for x in numbers(a) for y in numbers(b) for op in ("<=", ">", "=")
+        )
         found += differences(a, b)
     for chosen in (
-        call("greatest", a, b),
-        call("least", b, a, value),
-        call("case", call("<", a, value), b, a),
+        build_call("greatest", a, b),
+        build_call("least", b, a, value),
+        build_call("case", build_call("<", a, value), b, a),
     ):
-        found += (*(call(op, chosen, value) for op in ORDER), call("is_null", chosen))
+        found += (*(build_call(op, chosen, value) for op in ORDER), build_call("is_null", chosen))
     return found
 
 
 def differences(a: Column, b: Column) -> list[Expr]:
     if not a.type.is_numeric:
         limits = [Literal(value, INTERVAL) for value in CONSTANTS[INTERVAL]]
-        return [call(op, call("-", a, b), limit) for limit in limits for op in ORDER]
-    totals = [call(op, a, b) for op in ("+", "-", "*")]
+        return [build_call(op, build_call("-", a, b), limit) for limit in limits for op in ORDER]
+    totals = [build_call(op, a, b) for op in ("+", "-", "*")]
     limits = [Literal(value, a.type) for value in CONSTANTS[a.type]]
-    compared = [call(op, total, limit) for total in totals for limit in limits for op in ORDER]
-    return [*compared, *(call("is_null", total) for total in totals)]
+    compared = [
+        build_call(op, total, limit) for total in totals for limit in limits for op in ORDER
+    ]
+    return [*compared, *(build_call("is_null", total) for total in totals)]
 
 
 def plain_conditions(columns: list[Column]) -> st.SearchStrategy[Expr]:
     """Comparisons with constants, lists, tests for NULL, and equalities of columns."""
-    equalities = [call("=", a, b) for a, b in combinations(columns, 2) if a.type == b.type]
+    equalities = [build_call("=", a, b) for a, b in combinations(columns, 2) if a.type == b.type]
     plain = st.sampled_from([found for column in columns for found in plain_about(column)])
     return st.one_of(plain, st.sampled_from(equalities)) if equalities else plain
 
@@ -226,7 +240,7 @@ def plain_conjunctions(columns: list[Column], most: int = 4) -> st.SearchStrateg
 
 
 def _and(parts: list[Expr]) -> Expr:
-    return parts[0] if len(parts) == 1 else call("and", *parts)
+    return parts[0] if len(parts) == 1 else build_call("and", *parts)
 
 
 def subsets(columns: list[Column], size: int = 3) -> st.SearchStrategy[list[Column]]:
@@ -248,9 +262,9 @@ def conditions(draw: st.DrawFn, columns: list[Column], depth: int = 2) -> Expr:
     if kind == "atom":
         return draw(atoms(columns))
     if kind == "not":
-        return call("not", draw(conditions(columns, depth - 1)))
+        return build_call("not", draw(conditions(columns, depth - 1)))
     parts = draw(st.lists(conditions(columns, depth - 1), min_size=2, max_size=3))
-    return call(kind, *parts)
+    return build_call(kind, *parts)
 
 
 @st.composite
@@ -266,14 +280,14 @@ def scalars(draw: st.DrawFn, columns: list[Column], depth: int = 3) -> Expr:
             return draw(st.one_of(constants(TINYINT), st.just(Literal(None, TINYINT))))
         case "compute":
             op = draw(st.sampled_from(["+", "-", "*", "%"]))
-            return call(op, draw(deeper), draw(deeper))
+            return build_call(op, draw(deeper), draw(deeper))
         case "neg":
-            return call("neg", draw(deeper))
+            return build_call("neg", draw(deeper))
         case "choose":
             name = draw(st.sampled_from(["greatest", "least", "coalesce"]))
-            return call(name, draw(deeper), draw(deeper))
+            return build_call(name, draw(deeper), draw(deeper))
         case _:
-            return call("case", draw(logicals(columns, 1)), draw(deeper), draw(deeper))
+            return build_call("case", draw(logicals(columns, 1)), draw(deeper), draw(deeper))
 
 
 @st.composite
@@ -285,23 +299,23 @@ def logicals(draw: st.DrawFn, columns: list[Column], depth: int = 3) -> Expr:
     deeper = logicals(columns, depth - 1)
     match kind:
         case "compare":
-            return call(draw(st.sampled_from(COMPARISONS)), draw(number), draw(number))
+            return build_call(draw(st.sampled_from(COMPARISONS)), draw(number), draw(number))
         case "in":
             members = draw(st.lists(number, min_size=1, max_size=3))
-            return call("in", draw(number), *members)
+            return build_call("in", draw(number), *members)
         case "null":
-            return call("is_null", draw(number))
+            return build_call("is_null", draw(number))
         case "constant":
             return draw(st.sampled_from([Literal(v, BOOLEAN) for v in (True, False, None)]))
         case "not":
-            return call("not", draw(deeper))
+            return build_call("not", draw(deeper))
         case "is":
             truth = Literal(draw(st.booleans()), BOOLEAN)
-            return call(draw(st.sampled_from(["=", "<>", "<=>", "<"])), draw(deeper), truth)
+            return build_call(draw(st.sampled_from(["=", "<>", "<=>", "<"])), draw(deeper), truth)
         case "test":
-            return call("is_null", draw(deeper))
+            return build_call("is_null", draw(deeper))
         case _:
-            return call(kind, *draw(st.lists(deeper, min_size=2, max_size=3)))
+            return build_call(kind, *draw(st.lists(deeper, min_size=2, max_size=3)))
 
 
 # ---- data and queries
@@ -546,14 +560,14 @@ class _Blocks:
             conditions = []
             for _ in range(self.choose(1, 2)):
                 a, b = self.choose(*pairs)
-                conditions.append(call(self.choose("=", "=", "<", ">="), a, outside(b)))
+                conditions.append(build_call(self.choose("=", "=", "<", ">="), a, outside(b)))
             condition = conjunction(dict.fromkeys(conditions))
         elif kind != "exists":
             a, b = self.choose(*pairs)
-            condition = call("=", a, outside(b))
+            condition = build_call("=", a, outside(b))
             if kind == "not in":
-                nulls = call("is_null", a), call("is_null", outside(b))
-                condition = call("or", condition, *nulls)
+                nulls = build_call("is_null", a), build_call("is_null", outside(b))
+                condition = build_call("or", condition, *nulls)
         items = tuple(Item(f"c{i}", c) for i, c in enumerate(needed)) or (Item("c0", literal(1)),)
         anti = kind == "not in" or (kind in ("exists", "with") and self.chance(50))
         return SemiJoin(left, Project(right, items, name), condition, anti)
@@ -566,10 +580,10 @@ class _Blocks:
         for _ in range(self.choose(0, 1, 1, 2)):
             key = self.choose(*relation.columns)
             if key.type == INT and self.chance(30):
-                key = call("%", key, literal(2))
+                key = build_call("%", key, literal(2))
             keys += [] if key in keys else [key]
         calls = _Calls(f"{alias}$agg")
-        columns = [Column(calls.alias, f"k{i}", k.type, nullable(k)) for i, k in enumerate(keys)]
+        columns = [Column(calls.alias, f"k{i}", k.type, is_nullable(k)) for i, k in enumerate(keys)]
 
         def shown(wanted: Type) -> Expr:
             alike = [c for c in columns if common_type(c.type, wanted) is not None]
@@ -580,15 +594,15 @@ class _Blocks:
                 return _constant(wanted)
             found = calls.column(drawn)
             if found.type.is_numeric and not found.type.is_decimal and self.chance(20):
-                return call("+", found, literal(1))
+                return build_call("+", found, literal(1))
             return found
 
         wanted = [c.type for c in like] or [NULL] * self.choose(1, 2, 3)
         exprs = [shown(type_) for type_ in wanted]
         if not columns and not calls.calls:
-            count = calls.column(aggregate("count", None))
+            count = calls.column(build_aggregate("count", None))
             constant = _constant(wanted[0])
-            exprs[0] = call("case", call(">", count, literal(1)), constant, constant)
+            exprs[0] = build_call("case", build_call(">", count, literal(1)), constant, constant)
         having = None
         if self.chance(30):
             found = self.choose(*columns) if columns and self.chance(20) else None
@@ -600,14 +614,14 @@ class _Blocks:
     def aggregate(self, columns: Sequence[Column]) -> AggregateCall:
         filter_ = self.condition(columns, depth=0) if self.chance(20) else None
         if self.chance(30):
-            return aggregate("count", None, filter=filter_)
+            return build_aggregate("count", None, filter=filter_)
         arg = self.value(columns)
         names = ["count", "min", "max"]
         if arg.type.is_numeric:
             names += ["sum", "sum"] + ([] if arg.type.is_decimal else ["avg"])
         if arg.type == BOOLEAN:
             names = ["count", "bool_and", "bool_or"]
-        return aggregate(self.choose(*names), arg, self.chance(25), filter_)
+        return build_aggregate(self.choose(*names), arg, self.chance(25), filter_)
 
     # expressions
 
@@ -630,46 +644,50 @@ class _Blocks:
     def choice(self, a: Column, b: Expr, columns: Sequence[Column]) -> Expr:
         match self.choose("case", "coalesce", "greatest", "nullif"):
             case "case":
-                return call("case", self.condition(columns, depth=0), a, b)
+                return build_call("case", self.condition(columns, depth=0), a, b)
             case "coalesce":
-                return call("coalesce", a, b)
+                return build_call("coalesce", a, b)
             case "greatest":
-                return call(self.choose("greatest", "least"), a, b)
+                return build_call(self.choose("greatest", "least"), a, b)
             case _:
-                return call("nullif", a, b)
+                return build_call("nullif", a, b)
 
     def computed(self, a: Column, b: Expr) -> Expr:
         """Arithmetic that is exact in every engine, and functions of texts and times."""
         if a.type.is_decimal or (a.type.is_numeric and b.type.is_decimal):
-            return call(self.choose("+", "-"), a, b)
+            return build_call(self.choose("+", "-"), a, b)
         if a.type.is_integer:
             return self.choose(
-                call("+", a, b),
-                call("-", a, b),
-                call("*", a, literal(2)),
-                call("%", a, literal(3)),
-                call("pmod", a, literal(2)),
-                call("/", a, literal(4)),
-                call("neg", a),
-                call("abs", a),
+                build_call("+", a, b),
+                build_call("-", a, b),
+                build_call("*", a, literal(2)),
+                build_call("%", a, literal(3)),
+                build_call("pmod", a, literal(2)),
+                build_call("/", a, literal(4)),
+                build_call("neg", a),
+                build_call("abs", a),
             )
         if a.type.is_numeric:
-            return self.choose(call("+", a, b), call("*", a, literal(0.5)), call("abs", a))
+            return self.choose(
+                build_call("+", a, b), build_call("*", a, literal(0.5)), build_call("abs", a)
+            )
         if a.type == STRING:
-            return self.choose(call("upper", a), call("concat", a, b), call("lower", a))
+            return self.choose(
+                build_call("upper", a), build_call("concat", a, b), build_call("lower", a)
+            )
         if a.type == TIMESTAMP:
             return self.choose(
-                call("+", a, Literal(SECOND, INTERVAL)),
-                call("date_trunc", literal("minute"), a),
+                build_call("+", a, Literal(SECOND, INTERVAL)),
+                build_call("date_trunc", literal("minute"), a),
             )
         return a
 
     def comparison(self, column: Column) -> Expr:
         if column.type == BOOLEAN:
-            return self.choose(column, call("not", column), call("is_null", column))
+            return self.choose(column, build_call("not", column), build_call("is_null", column))
         value = _literal_of(self, column.type)
         op = self.choose("<>", ">=", "<=", "<", ">", "=", "<=>")
-        return call(op, column, value)
+        return build_call(op, column, value)
 
     def condition(self, columns: Sequence[Column], depth: int = 1) -> Expr:
         """A condition, with ANDs and ORs that hold none of their own kind."""
@@ -678,30 +696,32 @@ class _Blocks:
             return self.atom(columns)
         first = self.condition(columns, depth - 1)
         if kind == "not":
-            return first if first == TRUE else call("not", first)
-        return call(kind, first, self.condition(columns, depth - 1))
+            return first if first == TRUE else build_call("not", first)
+        return build_call(kind, first, self.condition(columns, depth - 1))
 
     def atom(self, columns: Sequence[Column]) -> Expr:
         column: Column = self.choose(*columns)
         match self.choose("compare", "compare", "pair", "null", "in", "special"):
             case "pair" if pairs := [p for p in _pairs([column], columns) if p[1] != column]:
                 a, b = self.choose(*pairs)
-                return call(self.choose("=", "<", "<>", "<=>"), a, b)
+                return build_call(self.choose("=", "<", "<>", "<=>"), a, b)
             case "null":
-                is_null = call("is_null", column)
-                return call("not", is_null) if self.chance(60) else is_null
+                is_null = build_call("is_null", column)
+                return build_call("not", is_null) if self.chance(60) else is_null
             case "in" if column.type in (INT, STRING, DOUBLE):
                 members = [_literal_of(self, column.type) for _ in range(self.choose(1, 2, 3))]
-                found = call("in", column, *members)
-                return call("not", found) if self.chance(30) else found
+                found = build_call("in", column, *members)
+                return build_call("not", found) if self.chance(30) else found
             case "special" if column.type == STRING:
                 return self.choose(
-                    call("like", column, literal(self.choose("a%", "%b", "_", "a\\%", "%"))),
-                    call("startswith", column, literal("a")),
-                    call(">", call("length", column), literal(1)),
+                    build_call("like", column, literal(self.choose("a%", "%b", "_", "a\\%", "%"))),
+                    build_call("startswith", column, literal("a")),
+                    build_call(">", build_call("length", column), literal(1)),
                 )
             case "special" if column.type.is_numeric and not column.type.is_decimal:
-                return call(">", call("+", column, literal(1)), _literal_of(self, column.type))
+                return build_call(
+                    ">", build_call("+", column, literal(1)), _literal_of(self, column.type)
+                )
             case _:
                 return self.comparison(column)
 
@@ -710,10 +730,10 @@ class _Blocks:
         if not pairs:
             return self.condition([*left, *right], depth=0)
         a, b = self.choose(*pairs)
-        first = call(self.choose("=", "=", "=", "<", ">="), a, b)
+        first = build_call(self.choose("=", "=", "=", "<", ">="), a, b)
         if self.chance(75):
             return first
-        return call("and", first, self.atom([*left, *right]))
+        return build_call("and", first, self.atom([*left, *right]))
 
 
 def _pairs(left: Sequence[Column], right: Sequence[Column]) -> list[tuple[Column, Column]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.lazy import exported
+from headwater.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwater.algebra.canonical import canonicalize
@@ -30,7 +30,7 @@ __all__ = [
     "parse_query",
 ]
 
-__getattr__ = exported(
+__getattr__ = lazy_exports(
     __name__,
     {
         "CqlError": "headwater.errors",

@@ -61,7 +61,7 @@ class PlanError(HeadwaterError):
     """A planning problem that was refused when it was built, or that nothing can answer."""
 
 
-class Refused(HeadwaterError):
+class QueryRefused(HeadwaterError):
     """A query that the sites cannot take beside what they run, with what is short."""
 
 
@@ -69,7 +69,7 @@ class CatalogError(HeadwaterError):
     """A catalog that cannot be opened or read, or a change that it refuses."""
 
 
-class NoCatalog(CatalogError):
+class CatalogNotFound(CatalogError):
     """There is no catalog in that place."""
 
 
@@ -80,7 +80,7 @@ class CatalogUnavailable(CatalogError):
     """
 
 
-class Overtaken(CatalogError):
+class CommitConflict(CatalogError):
     """A commit based on what another has changed meanwhile: nothing was changed."""
 
 
@@ -156,7 +156,7 @@ def is_url(path: object) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)) is not None
 
 
-def local_only(state: object) -> str:
+def remote_state_message(state: object) -> str:
     """Why a state cannot be at a URL."""
     return (
         f"a state is kept in a folder of this machine, not at {state}: name one with --state; for a "
@@ -164,9 +164,9 @@ def local_only(state: object) -> str:
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, candidates: Iterable[str]) -> str:
     """A hint that names the closest known name, or lists what there is."""
-    names = sorted(set(known))
+    names = sorted(set(candidates))
     if not names:
         return "there is none here"
     by_lower = {n.lower(): n for n in names}

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def exported(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_exports(package: str, targets: Mapping[str, str]) -> Callable[[str], object]:
     """The `__getattr__` of a package: each name comes from its home, which is `module` where the name
     is the same there, else `module:name`."""
 
     def load(name: str) -> object:
-        if name not in homes:
+        if name not in targets:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, attribute = homes[name].partition(":")
+        module, _, attribute = targets[name].partition(":")
         value: object = getattr(import_module(module), attribute or name)
         setattr(sys.modules[package], name, value)
         return value

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headwater.errors import InputError, nearest
+from headwater.errors import InputError, suggest
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,24 @@ class Section:
     name: str
     text: str
     header: str
-    place: int
+    position: int
     values: Mapping[str, Any]
 
     def refuse(self, key: str, message: str) -> NoReturn:
         """Raise InputError at the line of the key, or of the header if the key is not there."""
         raise InputError(f"{self.name}:{self._line(key)}: {message}")
 
-    def only(self, *known: str) -> None:
+    def check_keys(self, *allowed: str) -> None:
         """Refuse every key that is not known."""
         for key in self.values:
-            if key not in known:
-                self.refuse(key, f"unknown key {key}; {nearest(key, known)}")
+            if key not in allowed:
+                self.refuse(key, f"unknown key {key}; {suggest(key, allowed)}")
 
     def number(self, key: str, default: float | None = None, *, least: float = 0.0) -> float:
         """A number of at least `least`; infinite if the file says inf."""
         value = self.values.get(key, default)
         if value is None:
-            self.refuse(key, f"{self._what()} needs {key} = a number")
+            self.refuse(key, f"{self._label()} needs {key} = a number")
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             self.refuse(key, f"{key} takes a number, not {value!r}")
         if value < least:
@@ -51,42 +51,42 @@ class Section:
     def string(self, key: str, default: str | None = None) -> str:
         value = self.values.get(key, default)
         if value is None:
-            self.refuse(key, f"{self._what()} needs {key} = a text")
+            self.refuse(key, f"{self._label()} needs {key} = a text")
         if not isinstance(value, str):
             self.refuse(key, f"{key} takes a text, not {value!r}")
         return value
 
     def sections(self, key: str) -> Iterator[Section]:
         """The tables of `[[key]]`, in order."""
-        found = self.values.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        tables = self.values.get(key, [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.refuse(key, f"write each {key} as a table of its own: [[{key}]]")
-        for place, values in enumerate(found):
-            yield Section(self.name, self.text, f"[[{key}]]", place, values)
+        for position, values in enumerate(tables):
+            yield Section(self.name, self.text, f"[[{key}]]", position, values)
 
-    def named(self, key: str) -> Iterator[tuple[str, Section]]:
+    def named_sections(self, key: str) -> Iterator[tuple[str, Section]]:
         """The tables of `[key.NAME]` with their names."""
-        found = self.values.get(key, {})
-        if not isinstance(found, dict):
+        tables = self.values.get(key, {})
+        if not isinstance(tables, dict):
             self.refuse(key, f"write {key} as tables: [{key}.NAME]")
-        for name, values in found.items():
+        for name, values in tables.items():
             if not isinstance(values, dict):
                 self.refuse(key, f"{key}.{name} must be a table: [{key}.{name}]")
             yield name, Section(self.name, self.text, f"[{key}.{name}]", 0, values)
 
     def section(self, key: str) -> Section:
         """The table `[key]`; empty if the file has none."""
-        found = self.values.get(key, {})
-        if not isinstance(found, dict):
+        table = self.values.get(key, {})
+        if not isinstance(table, dict):
             self.refuse(key, f"{key} must be a table: [{key}]")
-        return Section(self.name, self.text, f"[{key}]", 0, found)
+        return Section(self.name, self.text, f"[{key}]", 0, table)
 
-    def _what(self) -> str:
+    def _label(self) -> str:
         return self.header or "the file"
 
     def _line(self, key: str) -> int:
         lines = self.text.splitlines()
-        start = self._start(lines)
+        start = self._header_line(lines)
         for number in range(start, len(lines)):
             stripped = lines[number].strip()
             if stripped.startswith("[") and number > start:
@@ -98,12 +98,12 @@ class Section:
                 return number + 1
         return start + 1
 
-    def _start(self, lines: list[str]) -> int:
-        wanted = re.sub(r"[\"'\s]", "", self.header)
+    def _header_line(self, lines: list[str]) -> int:
+        header = re.sub(r"[\"'\s]", "", self.header)
         seen = 0
         for number, line in enumerate(lines):
-            if wanted and re.sub(r"[\"'\s]", "", line.partition("#")[0]) == wanted:
-                if seen == self.place:
+            if header and re.sub(r"[\"'\s]", "", line.partition("#")[0]) == header:
+                if seen == self.position:
                     return number
                 seen += 1
         return 0
@@ -125,8 +125,8 @@ def parse_toml(text: str, name: str) -> Section:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(found[1]) if found else text.count("\n") + 1
+        location = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(location[1]) if location else text.count("\n") + 1
         message = re.sub(r" \(at .*\)$", "", str(error))
         raise InputError(f"{name}:{line}: not TOML: {message}") from None
     return Section(name, text, "", 0, values)

@@ -21,7 +21,7 @@ from headwater.algebra.expressions import (
     substitute,
     transform,
 )
-from headwater.algebra.functions import MIRRORED, call
+from headwater.algebra.functions import MIRRORED, build_call
 from headwater.algebra.nodes import (
     Aggregate,
     Distinct,
@@ -39,7 +39,7 @@ from headwater.algebra.nodes import (
 )
 from headwater.cql import parse_query, unparse
 from headwater.reference import evaluate
-from headwater.reference.values import normal_row, row_order
+from headwater.reference.values import normalize_row, row_order_key
 from strategies import SOURCES, Features, queries, streams, tables
 
 EXAMPLES = settings(
@@ -140,7 +140,7 @@ class Rewriting:
         result = conjunction(parts)
         assert result is not None
         if self.rng.random() < 0.2:
-            result = call("not", call("not", result))
+            result = build_call("not", build_call("not", result))
         return result
 
     def expr(self, expr: Expr) -> Expr:
@@ -159,8 +159,8 @@ class Rewriting:
             rest = args[1:]
             self.rng.shuffle(rest)
             if self.rng.random() < 0.5:
-                alternatives = [call("=", args[0], value) for value in rest]
-                return alternatives[0] if len(rest) == 1 else call("or", *alternatives)
+                alternatives = [build_call("=", args[0], value) for value in rest]
+                return alternatives[0] if len(rest) == 1 else build_call("or", *alternatives)
             return Call("in", (args[0], *rest), expr.type)
         return expr
 
@@ -174,8 +174,8 @@ def check_rewrite(query: Query, seed: int) -> None:
 def told(query: Query, streams: Rows, tables: Rows, order: list[int] | None = None) -> list[Any]:
     found = evaluate(query, streams, tables)
     places = order or range(len(query.columns))
-    rows = [(r.tau, *normal_row(tuple(r.values[at] for at in places))) for r in found]
-    return sorted(rows, key=row_order)
+    rows = [(r.tau, *normalize_row(tuple(r.values[at] for at in places))) for r in found]
+    return sorted(rows, key=row_order_key)
 
 
 def check_meaning(query: Query, streams: Rows, tables: Rows) -> None:

@@ -20,7 +20,7 @@ from headwater.algebra.expressions import (
     transform,
     walk,
 )
-from headwater.algebra.functions import FUNCTIONS, AggregateCall, aggregate, call, cast
+from headwater.algebra.functions import FUNCTIONS, AggregateCall, build_aggregate, build_call, cast
 from headwater.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -137,7 +137,7 @@ GIVES: list[tuple[str, str, Type]] = [
 
 @pytest.mark.parametrize(("name", "names", "type_"), GIVES)
 def test_gives(name: str, names: str, type_: Type) -> None:
-    assert call(name, *args(names)).type == type_
+    assert build_call(name, *args(names)).type == type_
 
 
 REFUSES: list[tuple[str, str, str]] = [
@@ -178,20 +178,20 @@ REFUSES: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("name", "names", "message"), REFUSES)
 def test_refuses(name: str, names: str, message: str) -> None:
     with pytest.raises(AlgebraError, match=message):
-        call(name, *args(names))
+        build_call(name, *args(names))
 
 
 def test_every_function_has_a_count_and_a_rule() -> None:
     for name, function in FUNCTIONS.items():
         assert function.name == name
-        assert function.most is None or function.least <= function.most
+        assert function.max_args is None or function.min_args <= function.max_args
 
 
 def test_a_text_beside_a_time_is_a_time() -> None:
     day = 86_400_000_000
-    assert call("<", COLUMNS["ts"], literal("1970-01-02")).args[1] == Literal(day, TIMESTAMP)
-    assert call("in", COLUMNS["day"], literal("1970-01-02")).args[1] == Literal(1, DATE)
-    assert call("=", literal("1970-01-02T00:00:00+01:00"), COLUMNS["ts"]).args[0] == Literal(
+    assert build_call("<", COLUMNS["ts"], literal("1970-01-02")).args[1] == Literal(day, TIMESTAMP)
+    assert build_call("in", COLUMNS["day"], literal("1970-01-02")).args[1] == Literal(1, DATE)
+    assert build_call("=", literal("1970-01-02T00:00:00+01:00"), COLUMNS["ts"]).args[0] == Literal(
         day - 3_600_000_000, TIMESTAMP
     )
 
@@ -260,16 +260,20 @@ def test_a_cast_to_the_same_type_is_none() -> None:
     ],
 )
 def test_aggregates(name: str, column: str, type_: Type) -> None:
-    assert aggregate(name, COLUMNS[column]).type == type_
+    assert build_aggregate(name, COLUMNS[column]).type == type_
 
 
 def test_count_of_all() -> None:
-    assert aggregate("count", None) == AggregateCall("count", None, BIGINT)
+    assert build_aggregate("count", None) == AggregateCall("count", None, BIGINT)
 
 
 def test_distinct_does_not_matter_to_the_least_and_largest() -> None:
-    assert aggregate("max", COLUMNS["i"], distinct=True) == aggregate("max", COLUMNS["i"])
-    assert aggregate("sum", COLUMNS["i"], distinct=True) != aggregate("sum", COLUMNS["i"])
+    assert build_aggregate("max", COLUMNS["i"], distinct=True) == build_aggregate(
+        "max", COLUMNS["i"]
+    )
+    assert build_aggregate("sum", COLUMNS["i"], distinct=True) != build_aggregate(
+        "sum", COLUMNS["i"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,17 +288,17 @@ def test_distinct_does_not_matter_to_the_least_and_largest() -> None:
 )
 def test_aggregates_refused(name: str, column: str, message: str) -> None:
     with pytest.raises(AlgebraError, match=message.split("; did")[0]):
-        aggregate(name, COLUMNS[column])
+        build_aggregate(name, COLUMNS[column])
 
 
 def test_aggregates_refused_for_their_form() -> None:
     with pytest.raises(AlgebraError, match=r"sum takes an expression, not \*"):
-        aggregate("sum", None)
+        build_aggregate("sum", None)
     with pytest.raises(AlgebraError, match="name the columns"):
-        aggregate("count", None, distinct=True)
+        build_aggregate("count", None, distinct=True)
     with pytest.raises(AlgebraError, match="FILTER takes a condition, not INT"):
-        aggregate("count", None, filter=COLUMNS["i"])
-    assert aggregate("count", None, filter=literal(None)).filter == Literal(None, NULL)
+        build_aggregate("count", None, filter=COLUMNS["i"])
+    assert build_aggregate("count", None, filter=literal(None)).filter == Literal(None, NULL)
 
 
 # ---- expressions
@@ -302,22 +306,24 @@ def test_aggregates_refused_for_their_form() -> None:
 
 def test_walking_and_changing() -> None:
     i, big = COLUMNS["i"], COLUMNS["big"]
-    total = call("+", call("*", i, literal(2)), big)
+    total = build_call("+", build_call("*", i, literal(2)), big)
     assert [str(part) for part in walk(total)][:2] == ["+(*(t.i, 2), t.big)", "*(t.i, 2)"]
     assert columns_of(total) == {i, big}
-    assert substitute(total, {i: big, total.args[0]: i}) == call("+", i, big)
+    assert substitute(total, {i: big, total.args[0]: i}) == build_call("+", i, big)
     doubled = transform(total, lambda part: literal(4) if part == literal(2) else part)
     assert str(doubled) == "+(*(t.i, 4), t.big)"
     assert transform(total, lambda part: part) is total
 
 
 def test_conjunctions() -> None:
-    flag, other = COLUMNS["flag"], call("<", COLUMNS["i"], literal(5))
+    flag, other = COLUMNS["flag"], build_call("<", COLUMNS["i"], literal(5))
     assert conjuncts(None) == conjuncts(TRUE) == ()
-    assert conjuncts(call("and", flag, call("and", other, TRUE))) == (flag, other)
+    assert conjuncts(build_call("and", flag, build_call("and", other, TRUE))) == (flag, other)
     assert conjunction([]) is None and conjunction([TRUE]) is None
     assert conjunction([flag]) == flag
-    assert conjunction([flag, call("and", other, flag)]) == call("and", flag, other, flag)
+    assert conjunction([flag, build_call("and", other, flag)]) == build_call(
+        "and", flag, other, flag
+    )
     assert conjunction([FALSE]) == FALSE
 
 

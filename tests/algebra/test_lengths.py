@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.algebra.expressions import Column, Expr, Literal
-from headwater.algebra.functions import call, cast
-from headwater.algebra.lengths import MAX_TEXT, longest
+from headwater.algebra.functions import build_call, cast
+from headwater.algebra.lengths import MAX_TEXT, max_length
 from headwater.algebra.types import INT, STRING
 from headwater.errors import AlgebraError
 from headwater.reference.scalar import compile_expr
@@ -30,20 +30,22 @@ def texts(depth: int) -> st.SearchStrategy[Expr]:
         return st.one_of(st.text("aß", max_size=3).map(text), st.just(cast(N, STRING)))
     inner, counts = texts(depth - 1), st.integers(-1, 4).map(number)
     return st.one_of(
-        st.builds(lambda a, b: call("concat", a, b), inner, inner),
-        st.builds(lambda a, n: call("repeat", a, n), inner, counts),
-        st.builds(lambda a, n, p: call("lpad", a, n, p), inner, counts, inner),
-        st.builds(lambda a: call("upper", a), inner),
-        st.builds(lambda a, n: call("left", a, n), inner, counts),
-        st.builds(lambda a, b: call("coalesce", a, b), inner, inner),
-        st.builds(lambda a, b: call("case", call("=", N, number(1)), a, b), inner, inner),
+        st.builds(lambda a, b: build_call("concat", a, b), inner, inner),
+        st.builds(lambda a, n: build_call("repeat", a, n), inner, counts),
+        st.builds(lambda a, n, p: build_call("lpad", a, n, p), inner, counts, inner),
+        st.builds(lambda a: build_call("upper", a), inner),
+        st.builds(lambda a, n: build_call("left", a, n), inner, counts),
+        st.builds(lambda a, b: build_call("coalesce", a, b), inner, inner),
+        st.builds(
+            lambda a, b: build_call("case", build_call("=", N, number(1)), a, b), inner, inner
+        ),
         inner,
     )
 
 
 @given(texts(3), st.integers(-5, 5))
 def test_no_text_is_longer_than_its_bound(expr: Expr, n: int) -> None:
-    bound = longest(expr)
+    bound = max_length(expr)
     assert bound is not None
     assert len(str(compile_expr(expr, [N])((n,)))) <= max(bound, len("None"))
 
@@ -51,12 +53,14 @@ def test_no_text_is_longer_than_its_bound(expr: Expr, n: int) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: call("repeat", A, number(MAX_TEXT + 1)),
-        lambda: call("repeat", text("ab"), number(MAX_TEXT // 2 + 1)),
-        lambda: call("lpad", A, number(MAX_TEXT + 1), text("x")),
-        lambda: call("rpad", A, number(400_000_000), text("")),
-        lambda: call("concat", A, call("lpad", A, number(MAX_TEXT), text("x")), text("y")),
-        lambda: call("repeat", call("repeat", text("x"), number(1_000)), number(1_001)),
+        lambda: build_call("repeat", A, number(MAX_TEXT + 1)),
+        lambda: build_call("repeat", text("ab"), number(MAX_TEXT // 2 + 1)),
+        lambda: build_call("lpad", A, number(MAX_TEXT + 1), text("x")),
+        lambda: build_call("rpad", A, number(400_000_000), text("")),
+        lambda: build_call(
+            "concat", A, build_call("lpad", A, number(MAX_TEXT), text("x")), text("y")
+        ),
+        lambda: build_call("repeat", build_call("repeat", text("x"), number(1_000)), number(1_001)),
     ],
 )
 def test_what_is_known_to_be_too_long_is_refused(make: object) -> None:
@@ -67,10 +71,10 @@ def test_what_is_known_to_be_too_long_is_refused(make: object) -> None:
 @pytest.mark.parametrize(
     "expr, just, beyond",
     [
-        (call("repeat", A, number(1_000)), "x" * 1_000, "x" * 1_001),
-        (call("concat", A, A), "x" * (MAX_TEXT // 2), "x" * (MAX_TEXT // 2 + 1)),
+        (build_call("repeat", A, number(1_000)), "x" * 1_000, "x" * 1_001),
+        (build_call("concat", A, A), "x" * (MAX_TEXT // 2), "x" * (MAX_TEXT // 2 + 1)),
         (
-            call("replace", A, text("x"), text("yy")),
+            build_call("replace", A, text("x"), text("yy")),
             "x" * (MAX_TEXT // 2),
             "x" * (MAX_TEXT // 2 + 1),
         ),
@@ -83,6 +87,6 @@ def test_what_the_data_makes_too_long_is_null(expr: Expr, just: str, beyond: str
 
 
 def test_the_length_of_padding_may_come_with_the_data() -> None:
-    function = compile_expr(call("lpad", A, N, text("x")), [A, N])
+    function = compile_expr(build_call("lpad", A, N, text("x")), [A, N])
     assert function(("a", MAX_TEXT + 1)) is None
     assert len(str(function(("a", MAX_TEXT)))) == MAX_TEXT

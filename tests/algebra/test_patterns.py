@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.algebra.patterns import format_tokens, like_regex, regex
+from headwater.algebra.patterns import compile_regex, format_tokens, like_regex
 from headwater.errors import AlgebraError
 
 
@@ -56,7 +56,7 @@ FOUND = [
 
 @pytest.mark.parametrize("pattern, text, found", FOUND)
 def test_regular_expressions_that_are_read(pattern: str, text: str, found: bool) -> None:
-    assert (regex(pattern).search(text) is not None) == found
+    assert (compile_regex(pattern).search(text) is not None) == found
 
 
 REFUSED = [
@@ -71,13 +71,13 @@ REFUSED = [
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_regular_expressions_that_are_refused(pattern: str) -> None:
     with pytest.raises(AlgebraError, match="RLIKE"):
-        regex(pattern)
+        compile_regex(pattern)
 
 
 @given(st.text("ab(|)[]{}*+?^$.\\-,1&d<:i", max_size=8))
 def test_whatever_is_read_is_a_regular_expression(pattern: str) -> None:
     try:
-        regex(pattern).search("abab")
+        compile_regex(pattern).search("abab")
     except AlgebraError:
         return
 

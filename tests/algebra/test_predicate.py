@@ -10,6 +10,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from three_valued import columns_in, compare, rows_of, table_of, truths, within
 
+from headwater.algebra.conditions.predicate import (
+    ANYTHING,
+    NOTHING,
+    Box,
+    cover,
+    covers,
+    implies,
+    intersect,
+    normalize,
+    rename_columns,
+    residue,
+    to_expr,
+    union,
+)
+from headwater.algebra.conditions.simplify import simplify
 from headwater.algebra.expressions import (
     FALSE,
     TRUE,
@@ -21,22 +36,7 @@ from headwater.algebra.expressions import (
     literal,
     substitute,
 )
-from headwater.algebra.functions import call, cast
-from headwater.algebra.predicate import (
-    ANYTHING,
-    NOTHING,
-    Box,
-    cover,
-    covers,
-    implies,
-    intersect,
-    normalize,
-    rename,
-    residue,
-    to_expr,
-    union,
-)
-from headwater.algebra.simplify import simplify
+from headwater.algebra.functions import build_call, cast
 from headwater.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -103,10 +103,10 @@ def test_a_conjunction_is_an_intersection(data: st.DataObject) -> None:
     p, q = (data.draw(conditions(columns, 1)) for _ in range(2))
     a, b = normalize(p), normalize(q)
     both = intersect(a, b)
-    assert both == normalize(call("and", p, q))
+    assert both == normalize(build_call("and", p, q))
     assert both == intersect(b, a)
     table = table_of(columns_in(p, q))
-    assert rows_of(both, table) == truths(call("and", p, q), table)
+    assert rows_of(both, table) == truths(build_call("and", p, q), table)
 
 
 @QUICK
@@ -118,9 +118,11 @@ def test_renamed_columns(data: st.DataObject) -> None:
     mapping: dict[Expr, Expr] = {
         c: Column("z", names[i], c.type, c.nullable) for i, c in enumerate(columns)
     }
-    renamed = rename(normalize(condition), mapping)
+    renamed = rename_columns(normalize(condition), mapping)
     assert renamed == normalize(substitute(condition, mapping))
-    assert rename(renamed, {new: old for old, new in mapping.items()}) == normalize(condition)
+    assert rename_columns(renamed, {new: old for old, new in mapping.items()}) == normalize(
+        condition
+    )
 
 
 # ---- implication
@@ -143,9 +145,9 @@ def check_weakening(data: st.DataObject) -> None:
     """A conjunction implies each of its parts, also in pieces."""
     columns = data.draw(subsets(MIXED))
     p, q = (data.draw(conditions(columns, 1)) for _ in range(2))
-    both = normalize(call("and", p, q))
+    both = normalize(build_call("and", p, q))
     assert implies(both, normalize(p))
-    assert implies(normalize(p), normalize(call("or", p, q)))
+    assert implies(normalize(p), normalize(build_call("or", p, q)))
 
 
 # ---- cover
@@ -174,13 +176,13 @@ def check_least_cover(data: st.DataObject) -> None:
         of_a = {v for v, inside in zip(values, in_a, strict=True) if inside}
         of_b = {v for v, inside in zip(values, in_b, strict=True) if inside}
         wanted = of_a | of_b
-        assert {v for v in UNIVERSE[column.type] if sets.known.domain(column).contains(v)} == wanted
-        around = {v for v in UNIVERSE[column.type] if hulls.known.domain(column).contains(v)}
+        assert {v for v in UNIVERSE[column.type] if sets.index.domain(column).contains(v)} == wanted
+        around = {v for v in UNIVERSE[column.type] if hulls.index.domain(column).contains(v)}
         assert around == (wanted if of_a == of_b else interval(column, wanted))
     for x in table:
         for y in table:
             if x.type == y.type:
-                same = normalize(call("=", x, y))
+                same = normalize(build_call("=", x, y))
                 assert implies(sets, same) == (implies(a, same) and implies(b, same))
 
 
@@ -304,7 +306,9 @@ NOON = Literal(43_200_000_000, TIMESTAMP)
 
 def e(name: str, *args: Expr | int | float | str | bool | None) -> Expr:
     """A call, with constants written plainly."""
-    return call(name, *(a if isinstance(a, Column | Literal | Call) else literal(a) for a in args))
+    return build_call(
+        name, *(a if isinstance(a, Column | Literal | Call) else literal(a) for a in args)
+    )
 
 
 def decimal_of(text: str) -> Literal:
@@ -312,19 +316,19 @@ def decimal_of(text: str) -> Literal:
 
 
 def both(*parts: Expr) -> Expr:
-    return call("and", *parts) if len(parts) > 1 else parts[0]
+    return build_call("and", *parts) if len(parts) > 1 else parts[0]
 
 
 def either_of(*parts: Expr) -> Expr:
-    return call("or", *parts)
+    return build_call("or", *parts)
 
 
 def no(part: Expr) -> Expr:
-    return call("not", part)
+    return build_call("not", part)
 
 
 def is_null(part: Expr) -> Expr:
-    return call("is_null", part)
+    return build_call("is_null", part)
 
 
 SAME: dict[str, tuple[Expr, Expr]] = {
@@ -340,7 +344,7 @@ SAME: dict[str, tuple[Expr, Expr]] = {
     "double constant": (e(">", V, 5.5), e(">=", V, 6)),
     "beyond the limits": (e("<", V, 2**40), no(is_null(V))),
     "time and interval": (
-        e(">", call("+", FROM, FIVE_MINUTES), NOON),
+        e(">", build_call("+", FROM, FIVE_MINUTES), NOON),
         e(">", FROM, Literal(42_900_000_000, TIMESTAMP)),
     ),
     "date beside a timestamp": (e(">", DAY, NOON), e(">=", DAY, Literal(1, DATE))),
@@ -379,13 +383,13 @@ SAME: dict[str, tuple[Expr, Expr]] = {
     "texts neither more nor less": (both(e("<=", S, T), e(">=", S, T)), e("=", S, T)),
     "less or equal": (either_of(e("<", X, Y), e("=", X, Y)), e("<=", X, Y)),
     "difference": (
-        e("<=", FROM, call("+", UNTIL, FIVE_MINUTES)),
-        e(">=", call("-", UNTIL, FROM), call("neg", FIVE_MINUTES)),
+        e("<=", FROM, build_call("+", UNTIL, FIVE_MINUTES)),
+        e(">=", build_call("-", UNTIL, FROM), build_call("neg", FIVE_MINUTES)),
     ),
     "difference of integers": (e("<", e("-", X, Y), 3), e("<=", X, e("+", Y, 2))),
     "difference of wide integers": (e("<", e("-", BIG, WIDE), 3), e("<=", BIG, e("+", WIDE, 2))),
     "difference of two types": (e("<", V, BIG), e(">=", e("-", BIG, V), 1)),
-    "difference of dates": (e("<", call("-", DAY, NEXT), A_DAY), e("<=", DAY, NEXT)),
+    "difference of dates": (e("<", build_call("-", DAY, NEXT), A_DAY), e("<=", DAY, NEXT)),
     "difference that is decided": (
         both(e("<", X, 5), e(">", Y, 7), e("<", X, Y)),
         both(e("<", X, 5), e(">", Y, 7)),
@@ -486,13 +490,13 @@ IMPLIES: dict[str, tuple[Expr | None, Expr | None, bool]] = {
     "text at most, less": (e("<=", S, T), e("<", S, T), False),
     "float less, there": (e("<", D, E), no(is_null(D)), True),
     "longer difference": (
-        e("<=", call("-", UNTIL, FROM), FIVE_MINUTES),
-        e("<=", UNTIL, call("+", FROM, A_DAY)),
+        e("<=", build_call("-", UNTIL, FROM), FIVE_MINUTES),
+        e("<=", UNTIL, build_call("+", FROM, A_DAY)),
         True,
     ),
     "shorter difference": (
-        e("<=", call("-", UNTIL, FROM), A_DAY),
-        e("<=", UNTIL, call("+", FROM, FIVE_MINUTES)),
+        e("<=", build_call("-", UNTIL, FROM), A_DAY),
+        e("<=", UNTIL, build_call("+", FROM, FIVE_MINUTES)),
         False,
     ),
     "difference from ranges": (
@@ -568,10 +572,10 @@ COVERS: dict[str, tuple[Expr, Expr, Expr | None, Expr | None]] = {
         both(e("like", S, "a%"), e(">=", V, 1), e("<=", V, 5)),
     ),
     "longer of two differences": (
-        e("<=", call("-", FROM, UNTIL), FIVE_MINUTES),
-        e("<=", call("-", FROM, UNTIL), A_DAY),
-        e("<=", call("-", FROM, UNTIL), A_DAY),
-        e("<=", call("-", FROM, UNTIL), A_DAY),
+        e("<=", build_call("-", FROM, UNTIL), FIVE_MINUTES),
+        e("<=", build_call("-", FROM, UNTIL), A_DAY),
+        e("<=", build_call("-", FROM, UNTIL), A_DAY),
+        e("<=", build_call("-", FROM, UNTIL), A_DAY),
     ),
     "with nothing": (e("in", V, 1, 9), FALSE, e("in", V, 1, 9), e("in", V, 1, 9)),
 }
@@ -611,9 +615,9 @@ RESIDUES: dict[str, tuple[Expr | None, Expr | None, Expr | str | None]] = {
     "opaque": (both(e("like", S, "a%"), e("=", V, 1)), e("=", V, 1), e("like", S, "a%")),
     "opaque is known": (both(e("like", S, "a%"), e("=", V, 1)), e("like", S, "a%"), e("=", V, 1)),
     "shorter difference": (
-        e("<=", call("-", FROM, UNTIL), FIVE_MINUTES),
-        e("<=", call("-", FROM, UNTIL), A_DAY),
-        e("<=", call("-", FROM, UNTIL), FIVE_MINUTES),
+        e("<=", build_call("-", FROM, UNTIL), FIVE_MINUTES),
+        e("<=", build_call("-", FROM, UNTIL), A_DAY),
+        e("<=", build_call("-", FROM, UNTIL), FIVE_MINUTES),
     ),
     "branch": (
         both(e("=", V, 1), e("=", S, "a")),
@@ -669,17 +673,19 @@ def test_a_limit_of_work_is_a_no() -> None:
 
 
 def test_renaming_moves_what_is_sorted() -> None:
-    box = normalize(both(e("=", X, Y), e("<", X, Z), e("<=", FROM, call("+", UNTIL, FIVE_MINUTES))))
-    mapping: dict[Expr, Expr] = {X: Z, Z: X, FROM: UNTIL, UNTIL: FROM}
-    assert rename(box, mapping) == normalize(
-        both(e("=", Z, Y), e("<", Z, X), e("<=", UNTIL, call("+", FROM, FIVE_MINUTES)))
+    box = normalize(
+        both(e("=", X, Y), e("<", X, Z), e("<=", FROM, build_call("+", UNTIL, FIVE_MINUTES)))
     )
-    assert rename(NOTHING, mapping) == NOTHING
+    mapping: dict[Expr, Expr] = {X: Z, Z: X, FROM: UNTIL, UNTIL: FROM}
+    assert rename_columns(box, mapping) == normalize(
+        both(e("=", Z, Y), e("<", Z, X), e("<=", UNTIL, build_call("+", FROM, FIVE_MINUTES)))
+    )
+    assert rename_columns(NOTHING, mapping) == NOTHING
 
 
 def test_renaming_to_a_column_that_is_there() -> None:
     box = normalize(either_of(is_null(V), e(">", V, 5)))
-    assert rename(box, {V: N}) == normalize(e(">", N, 5))
+    assert rename_columns(box, {V: N}) == normalize(e(">", N, 5))
 
 
 def test_what_may_be_null_is_not_remembered() -> None:

@@ -37,9 +37,9 @@ from headwater.algebra.types import (
     bounded_decimal,
     common_type,
     decimal,
-    written_type,
+    parse_type,
 )
-from headwater.algebra.windows import NOW, UNBOUNDED, UNITS, Range, Rows, duration
+from headwater.algebra.windows import NOW, UNBOUNDED, UNITS, Range, Rows, format_duration
 from headwater.errors import AlgebraError
 
 # ---- types
@@ -85,7 +85,7 @@ def test_common_type(a: Type, b: Type, common: Type | None) -> None:
     ],
 )
 def test_a_type_is_read_as_it_is_written(type_: Type) -> None:
-    assert written_type(str(type_)) == type_
+    assert parse_type(str(type_)) == type_
 
 
 def test_kinds_of_types() -> None:
@@ -200,7 +200,7 @@ def test_windows_as_text(window: Range | Rows, text: str) -> None:
     ],
 )
 def test_durations(microseconds: int, text: str) -> None:
-    assert duration(microseconds) == text
+    assert format_duration(microseconds) == text
 
 
 def test_windows_refused() -> None:

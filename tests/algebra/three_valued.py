@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from headwater.algebra.conditions.predicate import Box
 from headwater.algebra.expressions import Call, Column, Expr, Literal, columns_of
-from headwater.algebra.predicate import Box
 from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP
 from strategies import UNIVERSE
 

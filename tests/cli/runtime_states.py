@@ -15,16 +15,16 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.types import Value
 from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
-from headwater.reuse import form_of, operator_of
-from headwater.reuse.member import CLASS, SHAPE
-from headwater.reuse.members import Members
-from headwater.runtime import files
+from headwater.reuse import minimal_operator, signature_of
+from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import NewSegment, members_log, stream_log, unit_log
-from headwater.runtime.push import segment
-from headwater.runtime.sharing import write_members
-from headwater.runtime.sparksql import arrow_type
-from headwater.runtime.subscribers import MEMBERS
+from headwater.runtime.catalog import NewSegment, stream_log, subscribers_log, unit_log
+from headwater.runtime.compile.unit_plans import write_subscribers
+from headwater.runtime.results.subscribers import SUBSCRIBERS
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import build_segment
+from headwater.runtime.storage.columns import arrow_type
 
 Rows = list[tuple[Value, ...]]
 
@@ -59,7 +59,7 @@ class Made:
         """Put the results of a query over these rows into its unit's log; returns how many."""
         with self.open() as headwater:
             row = headwater.query(name).row
-            (statement,) = parse(row.definition, headwater.definitions.names)
+            (statement,) = parse(row.definition, headwater.definitions.namespace)
             assert isinstance(statement, CreateQuery)
             canonical = canonicalize(statement.query)
             results = evaluate(canonical.query, streams)
@@ -74,14 +74,17 @@ class Made:
             assert unit is not None
             shared: list[NewSegment] = []
             if unit.digest != row.result_key:
-                columns |= dict.fromkeys((SHAPE, CLASS), pa.array([0] * len(results), pa.int64()))
-                form = replace(form_of(canonical), digest=row.result_key)
-                members = write_members(
-                    Members(operator_of(form), (form,)), headwater.state / "log" / "members" / "x"
+                columns |= dict.fromkeys(
+                    (SHAPE_COLUMN, ROW_CLASS_COLUMN), pa.array([0] * len(results), pa.int64())
                 )
-                shared.append(segment(members_log(row.unit_id), members, None))
+                form = replace(signature_of(canonical), digest=row.result_key)
+                members = write_subscribers(
+                    JoinSubscribers(minimal_operator(form), (form,)),
+                    headwater.state / "log" / "members" / "x",
+                )
+                shared.append(build_segment(subscribers_log(row.unit_id), members, None))
             folder = headwater.state / "log" / "units" / row.unit_id
-            written = files.write_arrow(pa.table(columns), folder, ("_tau", "_tau"))
+            written = segment_files.write_arrow(pa.table(columns), folder, ("_tau", "_tau"))
             assert written is not None
             cursors = {
                 (row.unit_id, stream_log(stream)): {
@@ -91,10 +94,10 @@ class Made:
                 for stream in streams
                 if (known := headwater.catalog.stream(stream)) is not None
             }
-            told = segment(unit_log(row.unit_id), written, None)
+            told = build_segment(unit_log(row.unit_id), written, None)
             if shared:
-                version = headwater.catalog.log_ends()[members_log(row.unit_id)].seq + 1
-                told = replace(told, keys={MEMBERS: version})
+                version = headwater.catalog.log_ends()[subscribers_log(row.unit_id)].seq + 1
+                told = replace(told, keys={SUBSCRIBERS: version})
             headwater.catalog.commit(None, segments=[*shared, told], cursors=cursors)
             return len(results)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import Run
 
-from headwater.cost.operators import DEFAULTS, read_costs
+from headwater.cost.operators import DEFAULT_COSTS, read_costs
 
 
 def test_a_state_that_cannot_be_made_is_refused(run: Run, tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_costs_are_measured_written_and_printed(run: Run, tmp_path: Path) -> Non
     done = run("calibrate", "--state", tmp_path, "--rows", "20000", "--format", "json")
     assert done.status == 0, done.err
     found = read_costs(tmp_path / "costs.toml").costs
-    assert set(found) == set(DEFAULTS)
+    assert set(found) == set(DEFAULT_COSTS)
     printed = json.loads(done.out)
     assert {kind: vars(cost) for kind, cost in found.items()} == printed
     assert "13 of 13" in done.err

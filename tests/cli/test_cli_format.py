@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import AIRLINE, MISTAKES, ROOT, STREAM, Run, Write
 
-from headwater.cli.layout import formatted, remarks_of
+from headwater.cli.formatting import collect_comments, format_statements
 from headwater.cql import parse, unparse
 
 EXAMPLES = [p for p in (ROOT / "examples").rglob("*.cql") if p != MISTAKES]
@@ -19,7 +19,7 @@ def test_examples_keep_their_meaning_and_their_comments(path: Path, run: Run) ->
     before, after = path.read_text(), done.out
     assert list(map(unparse, parse(before))) == list(map(unparse, parse(after)))
     assert comments(before) == comments(after)
-    assert formatted(after, parse(after)) == after
+    assert format_statements(after, parse(after)) == after
 
 
 def comments(text: str) -> list[str]:
@@ -29,7 +29,7 @@ def comments(text: str) -> list[str]:
 def test_lines_may_end_as_on_windows() -> None:
     text = STREAM + "-- why\nSELECT a -- what\nFROM s; -- where\n"
     windows = text.replace("\n", "\r\n")
-    assert formatted(windows, parse(windows)) == formatted(text, parse(text))
+    assert format_statements(windows, parse(windows)) == format_statements(text, parse(text))
 
 
 def test_check_changes_nothing(run: Run, write: Write) -> None:
@@ -91,14 +91,14 @@ SELECT ';' /* not -- a comment of its own */ ;
 SELECT '-- text'
 -- end
 """
-    found, rest = remarks_of(text)
+    found, rest = collect_comments(text)
     assert [r.before for r in found] == ["/* head */\n", "-- section\n\n-- of q\n", "-- lonely\n"]
     assert [r.inside for r in found] == [
         ["-- one\n  /* two */"],
         ["/* not -- a comment of its own */"],
         [],
     ]
-    assert [r.behind for r in found] == ["-- behind", "", ""]
+    assert [r.trailing for r in found] == ["-- behind", "", ""]
     assert rest == "-- end"
 
 
@@ -111,6 +111,6 @@ def test_a_comment_survives_anywhere(comment: str, place: int) -> None:
     parts = [STREAM, "select", " a from s", ";", "select b from s;", ""]
     parts.insert(place + 1, f"\n{comment}\n")
     text = "".join(parts)
-    result = formatted(text, parse(text))
+    result = format_statements(text, parse(text))
     assert result.count(comment) == 1
-    assert formatted(result, parse(result)) == result
+    assert format_statements(result, parse(result)) == result

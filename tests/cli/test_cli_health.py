@@ -12,8 +12,8 @@ from command_line import Run
 from runtime_states import Made, make
 
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.health import GOING_ON, RECENT_SECONDS, health
-from headwater.runtime.sites.deployment import present
+from headwater.runtime.catalog.deployment import alive_sites
+from headwater.runtime.inspect.health import RECENT_EVENTS, RECENT_SECONDS, check_health
 
 
 @pytest.fixture
@@ -73,29 +73,29 @@ def test_status_fails_and_queries_are_parked_with_their_unit(run: Run, made: Mad
     assert run("status", "--state", made.path).status == 0
 
 
-@pytest.mark.parametrize("kind", GOING_ON)
+@pytest.mark.parametrize("kind", RECENT_EVENTS)
 def test_what_goes_on_is_a_warning_for_a_while(kind: str, made: Made) -> None:
     running(made)
     with Catalog.open(made.path) as catalog:
         event = catalog.record_event(kind, "s", error="why", path="x", share=0.25)
-        found = health(catalog)
+        found = check_health(catalog)
         assert (len(found.warnings), found.status) == (1, 1)
         assert "stream s" in found.warnings[0]
-        assert not health(catalog, now=event.at + RECENT_SECONDS + 1).warnings
+        assert not check_health(catalog, now=event.at + RECENT_SECONDS + 1).warnings
 
 
 def test_a_site_that_is_away_is_a_reason(made: Made, tmp_path: Path) -> None:
     sites = '[[site]]\nname = "edge"\n'
     (tmp_path / "sites.toml").write_text(sites)
     from headwater.network.sites import read_deployment
-    from headwater.runtime.sites.deployment import deploy
+    from headwater.runtime.catalog.deployment import deploy
 
     with Catalog.open(made.path) as catalog:
         deploy(catalog, read_deployment(tmp_path / "sites.toml"))
-        assert not present(catalog)
-        assert "site edge is away" in health(catalog).failing
-        catalog.see_site("edge")
-        assert "site edge is away" not in health(catalog).failing
+        assert not alive_sites(catalog)
+        assert "site edge is away" in check_health(catalog).failing
+        catalog.touch_site("edge")
+        assert "site edge is away" not in check_health(catalog).failing
 
 
 # ---- events

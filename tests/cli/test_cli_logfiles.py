@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.cli.logfiles import KEPT_FILES, aside, rotate
+from headwater.cli.log_rotation import MAX_ROTATED_FILES, rotate, rotated_path
 
 
 def test_a_file_in_use_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     with path.open("ab", buffering=0) as writer:
-        for number in range(KEPT_FILES + 3):
+        for number in range(MAX_ROTATED_FILES + 3):
             writer.write(b"%d" % number * 100)
-            assert rotate(path, most=50)
-            assert not rotate(path, most=50), "there is nothing left to put aside"
+            assert rotate(path, max_bytes=50)
+            assert not rotate(path, max_bytes=50), "there is nothing left to put aside"
         writer.write(b"on")
     assert path.read_bytes() == b"on", "the writer goes on at the new end"
-    held = [aside(path, n).read_bytes()[:1] for n in range(1, KEPT_FILES + 1)]
-    assert held == [b"%d" % (KEPT_FILES + 2 - n) for n in range(KEPT_FILES)], "the newest are kept"
-    assert len(list(tmp_path.iterdir())) == KEPT_FILES + 1
+    held = [rotated_path(path, n).read_bytes()[:1] for n in range(1, MAX_ROTATED_FILES + 1)]
+    assert held == [b"%d" % (MAX_ROTATED_FILES + 2 - n) for n in range(MAX_ROTATED_FILES)], (
+        "the newest are kept"
+    )
+    assert len(list(tmp_path.iterdir())) == MAX_ROTATED_FILES + 1
 
 
 def test_small_or_missing_files_are_left(tmp_path: Path) -> None:

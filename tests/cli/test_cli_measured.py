@@ -13,11 +13,11 @@ from command_line import Run
 from rich.console import Console
 from runtime_states import ROWS, TEXT, Made, make
 
-from headwater.cli.view import View
+from headwater.cli.live_view import LiveView
 from headwater.runtime.catalog import plan_owner, stream_log
-from headwater.runtime.measure import Meter, Watch
-from headwater.runtime.overview import Observer
-from headwater.runtime.rates import WAITS
+from headwater.runtime.inspect.status import Observer
+from headwater.runtime.metrics.rates import WAITS
+from headwater.runtime.metrics.step_meter import StepMeter, Stopwatch
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def measured(tmp_path: Path) -> Made:
     with made.open() as headwater:
         headwater.push("s", ROWS, timestamp_unit="us")
         unit = headwater.query("big").row.unit_id
-        meter = Meter(headwater.catalog)
+        meter = StepMeter(headwater.catalog)
         for seconds in (0.5, 1.5):
-            steps = meter.step(unit, Watch({"run": seconds}), 3, 2)
+            steps = meter.record_step(unit, Stopwatch({"run": seconds}), 3, 2)
             position = {"seq": 1, "watermark": 0}
             headwater.catalog.commit(
                 None,
@@ -179,7 +179,12 @@ def test_following_ends_with_the_query_and_loses_nothing(run: Run, measured: Mad
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--rows-per-step", "0"), ("--at-once", "0"), ("--rows-ahead", "x"), ("--retries", "-1")],
+    [
+        ("--rows-per-step", "0"),
+        ("--max-concurrency", "0"),
+        ("--max-backlog-rows", "x"),
+        ("--retries", "-1"),
+    ],
 )
 def test_flags_are_checked(run: Run, measured: Made, flag: str, value: str) -> None:
     done = run("run", flag, value, "--state", measured.path)
@@ -188,8 +193,10 @@ def test_flags_are_checked(run: Run, measured: Made, flag: str, value: str) -> N
 
 
 def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
-    done = run("submit", "-e", "SET retries = 2; SET rows_ahead = 10", "--state", measured.path)
-    assert done.out.splitlines() == ["retries = 2", "rows_ahead = 10"]
+    done = run(
+        "submit", "-e", "SET retries = 2; SET max_backlog_rows = 10", "--state", measured.path
+    )
+    assert done.out.splitlines() == ["retries = 2", "max_backlog_rows = 10"]
     wrong = run("submit", "-e", "SET retreis = 2", "--state", measured.path)
     assert wrong.status == 1
     assert "there is no option retreis; did you mean retries?" in wrong.err
@@ -200,7 +207,7 @@ def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
 
 def test_the_view_says_who_waits_for_whom(measured: Made) -> None:
     with measured.open() as headwater:
-        view = View(Observer(headwater.catalog))
+        view = LiveView(Observer(headwater.catalog))
         assert view.line() == "3 rows in, 3 to work on, 0 rows out; s waits for total"
         out = Console(file=io.StringIO(), width=140)
         out.print(view.render(40))

@@ -11,7 +11,7 @@ from command_line import Run
 from typer.main import get_command
 
 from headwater.cli.commands import app
-from headwater.cli.parameters import Conversion
+from headwater.cli.parameters import PlainConversion
 
 TEXTS = [
     *(
@@ -72,7 +72,7 @@ def test_values_are_what_typer_makes_of_them(name: str, parameter: Any) -> None:
     for value in [None, parameter.default, *given]:
         parameter._runtime_param = None
         usual = outcome(parameter, value)
-        parameter._runtime_param = Conversion()
+        parameter._runtime_param = PlainConversion()
         assert outcome(parameter, value) == usual, f"{name} {parameter.name} of {value!r}"
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import Run
 
-from headwater.runtime import placement
 from headwater.runtime.api import open_state
+from headwater.runtime.inspect import explain
 
 TEXT = """\
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
@@ -108,8 +108,8 @@ def test_an_unknown_name(run: Run, state: Path) -> None:
 def test_of_many_queries_few_are_named_and_no_shapes_worked_out(
     run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "NAMED", 1)
-    monkeypatch.setattr(placement, "MOST_SHAPED", 2)
+    monkeypatch.setattr(explain, "MAX_NAMED", 1)
+    monkeypatch.setattr(explain, "MAX_SHAPED_QUERIES", 2)
     with open_state(state) as headwater:
         text = headwater.query("nine").explain()
     assert "shared with fifty and 1 other\n" in text

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headwater.cli.plain_tables import lines
+from headwater.cli.plain_tables import format_table
 from headwater.cli.tables import table
 
 CELLS = st.text("ab 1,.é漢-", max_size=6).map(str.strip)
@@ -26,5 +26,5 @@ def test_lines_are_those_of_rich(made: tuple[list[tuple[str, bool]], list[list[s
     columns, rows = made
     out = io.StringIO()
     Console(file=out, width=100_000, highlight=False, markup=False).print(table("", columns, rows))
-    found = "\n".join(line.rstrip() for line in lines(columns, rows))
+    found = "\n".join(line.rstrip() for line in format_table(columns, rows))
     assert found == "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -23,7 +23,7 @@ from runtime_states import ROWS, TEXT, Made, Rows, make
 from headwater.algebra.times import parse_timestamp
 from headwater.errors import CatalogError
 from headwater.runtime.api import open_state
-from headwater.runtime.delivery import delivery
+from headwater.runtime.results.sink_progress import read_delivery
 
 GATE = ROOT / "examples" / "airline" / "gate.cql"
 
@@ -258,7 +258,7 @@ def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
     with filled.open() as headwater:
         headwater.execute(f"{text} WHERE a > 1")
         row = headwater.query("sent").row
-        failed = delivery(headwater.catalog, row).failed("no room", 1, 0.0)
+        failed = read_delivery(headwater.catalog, row).cursors_after_failure("no room", 1, 0.0)
         headwater.catalog.commit(None, cursors=failed)
     (shown,) = lines(run("show", "queries", "sent", "-f", "json", "--state", filled.path).out)
     assert (shown["rows"], shown["undelivered"], shown["error"]) == (2, 2, "no room")
@@ -339,7 +339,7 @@ def every_kind(tmp_path: Path, run: Run) -> Iterator[tuple[Made, Path, Path]]:
     """A state with results of every type, and the file and folder for `headwater eval`."""
     from headwater.algebra.catalog import Stream
     from headwater.cql import parse
-    from headwater.reference.data import load
+    from headwater.reference.data import load_rows
 
     file, data = tmp_path / "kinds.cql", tmp_path / "data"
     data.mkdir()
@@ -348,7 +348,7 @@ def every_kind(tmp_path: Path, run: Run) -> Iterator[tuple[Made, Path, Path]]:
     made = make(tmp_path / "state", KINDS)
     stream = getattr(parse(KINDS)[0], "stream", None)
     assert isinstance(stream, Stream)
-    rows = load(data, "t", stream.schema)
+    rows = load_rows(data, "t", stream.schema)
     made.answer("every", {"t": rows})
     made.answer("part", {"t": rows})
     yield made, file, data
@@ -676,14 +676,14 @@ def test_a_state_is_run_by_one_process_at_a_time(run: Run, made: Made) -> None:
 
 
 def test_the_claims_of_a_dead_process_are_freed(run: Run, made: Made) -> None:
-    from headwater.cli.run import claimed
+    from headwater.cli.run import exclusive_run
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     with made.open() as headwater:
         headwater.catalog.acquire("run", f"{socket.gethostname()}:{dead.pid}", 60)
         assert "does not run" in run("status", "--state", made.path).out
-        with claimed(headwater.catalog):
+        with exclusive_run(headwater.catalog):
             (mine,) = headwater.catalog.leases()
             assert mine.holder.endswith(f":{os.getpid()}")
         assert headwater.catalog.leases() == []

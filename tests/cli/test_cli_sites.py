@@ -10,7 +10,7 @@ from command_line import STREAM, Run
 
 from headwater.network.sites import read_deployment
 from headwater.runtime.api import open_state
-from headwater.runtime.sites.deployment import deploy
+from headwater.runtime.catalog.deployment import deploy
 
 SITES = '[[site]]\nname = "one"\ncpu = 0.5\n[[site]]\nname = "two"\ncpu = 0.5\nstore = "two"\n'
 QUERY = "SELECT a, COUNT(*) AS n FROM s [RANGE {n} SECONDS] GROUP BY a UNION ALL SELECT {n} AS a, 1 AS n FROM s [NOW]"

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from runtime_states import Made, make
 
-from headwater.cli.run import _terminable, signals
+from headwater.cli.run import _interruptible_start, handle_signals
 from headwater.cli.steering import SteeredEngine
 from headwater.errors import HeadwaterError
-from headwater.runtime.engine import Engine, Limits, Unit
+from headwater.runtime.engine.engine import Engine, Settings, Unit
 
 Step = Callable[[Engine, Unit], bool]
 
@@ -35,7 +35,7 @@ def made(tmp_path: Path) -> Made:
 def engine(made: Made) -> Iterator[SteeredEngine]:
     with made.open() as headwater:
         spark: Any = None
-        limits = Limits(at_once=1, retries=2, backoff=0.01)
+        limits = Settings(max_concurrency=1, retries=2, backoff=0.01)
         yield SteeredEngine(headwater.catalog, headwater.state, spark, limits)
 
 
@@ -134,7 +134,7 @@ def test_a_signal_is_the_word_to_stop(
     engine: SteeredEngine, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with signals(engine.stop):
+    with handle_signals(engine.stop):
         os.kill(os.getpid(), number)
         assert engine.stop.wait(1)
     assert signal.getsignal(number) == before
@@ -144,8 +144,8 @@ def test_a_signal_is_the_word_to_stop(
 def test_the_second_signal_ends_at_once() -> None:
     code = """
 import os, signal, threading, types
-from headwater.cli.run import signals
-with signals(threading.Event()):
+from headwater.cli.run import handle_signals
+with handle_signals(threading.Event()):
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGINT)
     print("still here")
@@ -158,7 +158,7 @@ with signals(threading.Event()):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_a_library_passes_over_still_stops_the_start(number: int) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), _terminable(), suppress(BaseException):
+    with pytest.raises(KeyboardInterrupt), _interruptible_start(), suppress(BaseException):
         os.kill(os.getpid(), number)
         time.sleep(1)
     assert signal.getsignal(number) == before

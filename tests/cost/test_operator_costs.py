@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cost.operators import CostTable, OperatorCost, costs_text, read_costs
+from headwater.cost.operators import CostTable, OperatorCost, format_costs, read_costs
 from headwater.errors import InputError
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:
     table = CostTable()
-    costs = [table[kind].tuple for kind in ("emit", "select", "project", "join")]
+    costs = [table[kind].per_tuple for kind in ("emit", "select", "project", "join")]
     assert costs == [0, 20, 50, 800]
 
 
@@ -27,7 +27,7 @@ def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
 def test_a_table_is_written_and_read_back(tmp_path: Path) -> None:
     file = tmp_path / "costs.toml"
     table = CostTable({**CostTable().costs, "join": OperatorCost(0.1, 1e-7)})
-    file.write_text(costs_text(table))
+    file.write_text(format_costs(table))
     assert read_costs(file) == table
 
 

@@ -9,18 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.algebra.catalog import Namespace
+from headwater.algebra.conditions.predicate import (
+    ANYTHING,
+    NOTHING,
+    Box,
+    cover,
+    implies,
+    normalize,
+)
 from headwater.algebra.expressions import Column
-from headwater.algebra.predicate import ANYTHING, NOTHING, Box, cover, implies, normalize
 from headwater.algebra.types import INT, STRING
 from headwater.algebra.windows import UNBOUNDED, Range, Rows
 from headwater.cost import (
-    Input,
-    Values,
+    ColumnStatistics,
+    JoinInput,
     domain_share,
     grouped_rate,
-    held,
     join_rate,
     selectivity,
+    tuples_in_window,
 )
 from headwater.cql import CreateStream, parse, parse_query
 
@@ -31,10 +38,10 @@ CREATE STREAM t (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 NAMES = Namespace.of(one.stream for one in STREAMS if isinstance(one, CreateStream))
 V, W = Column("s", "v", INT), Column("s", "w", INT)
 KNOWN = {
-    V: Values(100, 1, 100),
-    W: Values(10),
-    Column("s", "name", STRING): Values(20),
-    Column("t", "v", INT): Values(50, 1, 50),
+    V: ColumnStatistics(100, 1, 100),
+    W: ColumnStatistics(10),
+    Column("s", "name", STRING): ColumnStatistics(20),
+    Column("t", "v", INT): ColumnStatistics(50, 1, 50),
 }
 
 
@@ -92,13 +99,13 @@ def test_a_weaker_condition_lets_no_fewer_pass(a: Box, b: Box, mode: str) -> Non
 
 def test_an_empty_domain_has_no_share() -> None:
     nothing = box("s.v = 1").constraints[0].domain.intersect(box("s.v = 2").constraints[0].domain)
-    assert domain_share(nothing, Values(10)) == 0
+    assert domain_share(nothing, ColumnStatistics(10)) == 0
 
 
 def test_windows_hold_tuples() -> None:
-    assert held(Range(60_000_000), 2.0) == 120
-    assert held(Rows(7), 2.0) == 7
-    assert held(UNBOUNDED, 2.0) == math.inf
+    assert tuples_in_window(Range(60_000_000), 2.0) == 120
+    assert tuples_in_window(Rows(7), 2.0) == 7
+    assert tuples_in_window(UNBOUNDED, 2.0) == math.inf
 
 
 def counted(periods: tuple[int, ...], sizes: tuple[int, ...], until: int) -> float:
@@ -124,12 +131,12 @@ def counted(periods: tuple[int, ...], sizes: tuple[int, ...], until: int) -> flo
 def test_the_rate_of_a_join_is_what_counting_gives(
     periods: tuple[int, ...], sizes: tuple[int, ...]
 ) -> None:
-    inputs = [Input(1 / p, size / p) for p, size in zip(periods, sizes, strict=True)]
+    inputs = [JoinInput(1 / p, size / p) for p, size in zip(periods, sizes, strict=True)]
     assert join_rate(inputs, 1.0) == pytest.approx(counted(periods, sizes, 3000), rel=0.05)
 
 
-@given(st.permutations([Input(1.0, 60.0), Input(0.5, 150.0), Input(2.0, 10.0)]))
-def test_the_order_of_a_join_does_not_matter(inputs: list[Input]) -> None:
+@given(st.permutations([JoinInput(1.0, 60.0), JoinInput(0.5, 150.0), JoinInput(2.0, 10.0)]))
+def test_the_order_of_a_join_does_not_matter(inputs: list[JoinInput]) -> None:
     wanted = 0.01 * (1 * 150 * 10 + 0.5 * 60 * 10 + 2 * 60 * 150)
     assert join_rate(inputs, 0.01) == pytest.approx(wanted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golden import FIXTURES
-from headwater.algebra.nodes import Aggregate, Join, Output, Project, Scan, Select, relations
+from headwater.algebra.nodes import Aggregate, Join, Output, Project, Scan, Select, walk_relations
 from headwater.algebra.windows import NOW, UNBOUNDED, UNITS, Range
 from headwater.cql import CreateQuery, parse, unparse
 
@@ -56,7 +56,7 @@ def test_columns_of_the_results(name: str) -> None:
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(name: str) -> None:
-    scans = [node for node in relations(QUERIES[name].root) if isinstance(node, Scan)]
+    scans = [node for node in walk_relations(QUERIES[name].root) if isinstance(node, Scan)]
     assert {scan.alias: scan.window for scan in scans} == WINDOWS[name]
 
 
@@ -67,7 +67,7 @@ def test_results_are_told_as_they_enter(name: str) -> None:
 
 def test_a_window_on_a_with_name_goes_to_its_stream() -> None:
     root = QUERIES["traderbot_3"].root
-    scans = [node for node in relations(root) if isinstance(node, Scan)]
+    scans = [node for node in walk_relations(root) if isinstance(node, Scan)]
     assert [(scan.stream, scan.window) for scan in scans] == [
         ("Quote", Range(20 * MINUTE)),
         ("Quote", NOW),

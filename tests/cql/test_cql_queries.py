@@ -8,7 +8,7 @@ from cql_texts import NAMES
 from golden import Case, cases, rewrite
 from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.expressions import Column, Expr, literal
-from headwater.algebra.functions import aggregate, call
+from headwater.algebra.functions import build_aggregate, build_call
 from headwater.algebra.nodes import (
     Aggregate,
     Distinct,
@@ -93,25 +93,25 @@ def test_a_block_from_top_to_bottom() -> None:
         " WHERE num > 5 AND num IN (SELECT flight FROM baggage)"
         " GROUP BY gate HAVING COUNT(*) > 2"
     )
-    where = Select(FLIGHTS, call(">", NUM, literal(5)))
+    where = Select(FLIGHTS, build_call(">", NUM, literal(5)))
     semi = SemiJoin(
         where,
         project(BAGGAGE, "$exists0", c0=FLIGHT),
-        call("=", NUM, Column("$exists0", "c0", INT)),
+        build_call("=", NUM, Column("$exists0", "c0", INT)),
     )
-    calls = (aggregate("sum", NUM), aggregate("count", None))
+    calls = (build_aggregate("sum", NUM), build_aggregate("count", None))
     group = Aggregate(semi, (GATE,), calls, "$agg")
-    having = Select(group, call(">", Column("$agg", "a1", BIGINT, False), literal(2)))
+    having = Select(group, build_call(">", Column("$agg", "a1", BIGINT, False), literal(2)))
     items = {
         "gate": Column("$agg", "k0", STRING),
-        "n": call("+", Column("$agg", "a0", BIGINT), literal(1)),
+        "n": build_call("+", Column("$agg", "a0", BIGINT), literal(1)),
     }
     assert root(text) == Distinct(project(having, **items))
 
 
 def test_a_subquery_gives_its_alias_to_columns_and_groups() -> None:
     found = root("SELECT d.n FROM (SELECT COUNT(*) AS n FROM flights) AS d")
-    group = Aggregate(FLIGHTS, (), (aggregate("count", None),), "d$agg")
+    group = Aggregate(FLIGHTS, (), (build_aggregate("count", None),), "d$agg")
     inner = project(group, "d", n=Column("d$agg", "a0", BIGINT, False))
     assert found == project(inner, n=Column("d", "n", BIGINT, False))
 
@@ -127,11 +127,11 @@ def test_a_join_is_flat_and_has_all_conditions() -> None:
         scan("weather", "w"),
         table("airports", "a"),
     )
-    condition = call(
+    condition = build_call(
         "and",
-        call("=", column(b, "flight"), column(f, "num")),
-        call("=", column(b, "area"), literal("X")),
-        call("=", column(a, "city"), column(w, "city")),
+        build_call("=", column(b, "flight"), column(f, "num")),
+        build_call("=", column(b, "area"), literal("X")),
+        build_call("=", column(a, "city"), column(w, "city")),
     )
     num = column(f, "num")
     assert found == project(Join((f, b, w, a), condition), num=num)
@@ -153,7 +153,9 @@ def test_columns_beside_an_outer_join_may_be_null() -> None:
 def test_not_in_is_true_to_null() -> None:
     found = root("SELECT num FROM flights WHERE num NOT IN (SELECT flight FROM baggage)")
     c0 = Column("$exists0", "c0", INT)
-    condition = call("or", call("=", NUM, c0), call("is_null", NUM), call("is_null", c0))
+    condition = build_call(
+        "or", build_call("=", NUM, c0), build_call("is_null", NUM), build_call("is_null", c0)
+    )
     semi = SemiJoin(FLIGHTS, project(BAGGAGE, "$exists0", c0=FLIGHT), condition, anti=True)
     assert found == project(semi, num=NUM)
 
@@ -163,14 +165,14 @@ def test_exists_keeps_its_own_conditions_inside() -> None:
         "SELECT num FROM flights WHERE EXISTS"
         " (SELECT 1 FROM baggage WHERE area = 'X' AND flight + 1 = num AND status = gate)"
     )
-    inner = Select(BAGGAGE, call("=", AREA, literal("X")))
+    inner = Select(BAGGAGE, build_call("=", AREA, literal("X")))
     right = project(
-        inner, "$exists0", c0=call("+", FLIGHT, literal(1)), c1=column(BAGGAGE, "status")
+        inner, "$exists0", c0=build_call("+", FLIGHT, literal(1)), c1=column(BAGGAGE, "status")
     )
-    condition = call(
+    condition = build_call(
         "and",
-        call("=", Column("$exists0", "c0", INT), NUM),
-        call("=", Column("$exists0", "c1", STRING), GATE),
+        build_call("=", Column("$exists0", "c0", INT), NUM),
+        build_call("=", Column("$exists0", "c1", STRING), GATE),
     )
     assert found == project(SemiJoin(FLIGHTS, right, condition), num=NUM)
 
@@ -184,7 +186,7 @@ def test_exists_that_shares_nothing() -> None:
 def test_the_operand_of_in_is_outside_even_if_inside_has_its_alias() -> None:
     found = root("SELECT num FROM flights WHERE num IN (SELECT num FROM flights [NOW])")
     right = project(scan("flights", window=NOW), "$exists0", c0=NUM)
-    condition = call("=", NUM, Column("$exists0", "c0", INT))
+    condition = build_call("=", NUM, Column("$exists0", "c0", INT))
     assert found == project(SemiJoin(FLIGHTS, right, condition), num=NUM)
 
 
@@ -257,7 +259,7 @@ def test_a_scan_alone() -> None:
 
 def test_conditions_below_a_join() -> None:
     f = scan("flights", "f", Range(UNITS["MINUTE"]))
-    below = Select(f, call(">", column(f, "num"), literal(5)))
+    below = Select(f, build_call(">", column(f, "num"), literal(5)))
     query = Query(Output.ISTREAM, project(Join((below, WEATHER)), num=column(f, "num")))
     again = parse_query(unparse(query), NAMES)
     assert [line.split(":")[0].strip(" │├└─") for line in tree(again)] == [
@@ -272,7 +274,7 @@ def test_conditions_below_a_join() -> None:
 
 
 def test_an_aggregate_that_nothing_names() -> None:
-    group = Aggregate(FLIGHTS, (), (aggregate("count", None),), "$agg")
+    group = Aggregate(FLIGHTS, (), (build_aggregate("count", None),), "$agg")
     query = Query(Output.ISTREAM, project(group, one=literal(1)))
     again = parse_query(unparse(query), NAMES)
     assert isinstance(again.root, Project)

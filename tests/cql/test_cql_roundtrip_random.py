@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.expressions import Expr, Literal, columns_of, literal
-from headwater.algebra.functions import call
-from headwater.algebra.nodes import Aggregate, Output, Project, Query, Select, relations
+from headwater.algebra.functions import build_call
+from headwater.algebra.nodes import Aggregate, Output, Project, Query, Select, walk_relations
 from headwater.algebra.types import DATE, INTERVAL, TIMESTAMP
 from headwater.algebra.windows import Range, Rows, Window
 from headwater.cql import expr_text, parse, parse_query, unparse
@@ -26,7 +26,7 @@ LONG = settings(QUICK, max_examples=5_000)
 
 def is_written_out(query: Query) -> bool:
     """Every aggregate is named in its SELECT list or HAVING, as one that was read from a text is."""
-    blocks = [node for node in relations(query.root) if isinstance(node, Project)]
+    blocks = [node for node in walk_relations(query.root) if isinstance(node, Project)]
     return all(map(_names_its_calls, blocks))
 
 
@@ -92,7 +92,7 @@ def flattened(expr: Expr) -> Expr:
     args = [flattened(arg) for arg in expr.args]
     if expr.name in ("and", "or"):
         args = [p for a in args for p in (a.args if getattr(a, "name", "") == expr.name else (a,))]
-        return call(expr.name, *args)
+        return build_call(expr.name, *args)
     return type(expr)(expr.name, tuple(args), expr.type)
 
 

@@ -49,7 +49,7 @@ from headwater.cql import (
     parse_query,
     unparse,
 )
-from headwater.cql.statements import EARLIEST, LATEST, NOWHERE
+from headwater.cql.statements import EARLIEST, LATEST, NO_SINK
 from headwater.errors import CqlError, CqlErrors
 
 SECOND, HOUR, DAY = UNITS["SECOND"], UNITS["HOUR"], UNITS["DAY"]
@@ -103,7 +103,7 @@ SIMPLE: list[tuple[str, Statement]] = [
     ),
     (
         "CREATE QUERY q TO NONE STARTING AT EARLIEST AS SELECT num FROM flights",
-        CreateQuery("q", NUMBERS, EARLIEST, None, NOWHERE),
+        CreateQuery("q", NUMBERS, EARLIEST, None, NO_SINK),
     ),
     (
         "CREATE QUERY q STARTING AT latest AS SELECT num FROM flights",

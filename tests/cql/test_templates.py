@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateQuery, parse, parse_query
-from headwater.cql.grammar import _one_query
-from headwater.cql.templates import _cut
+from headwater.cql.grammar import _parse_single
+from headwater.cql.templates import _extract_constants
 from headwater.errors import CqlError
 from strategies import SOURCES
 
@@ -45,7 +45,7 @@ def test_a_template_reads_as_the_text_does(shape: str, constants: list[tuple[str
     names = SOURCES.copy()
     for number, string in constants:
         text = shape.format(n=number, s=string)
-        assert outcome(text, names, parse_query) == outcome(text, names, _one_query)
+        assert outcome(text, names, parse_query) == outcome(text, names, _parse_single)
 
 
 def test_statements_of_one_shape() -> None:
@@ -54,7 +54,7 @@ def test_statements_of_one_shape() -> None:
     )
     found = [s for s in parse(text, SOURCES) if isinstance(s, CreateQuery)]
     assert [s.query for s in found] == [
-        _one_query(f"SELECT item FROM bids WHERE item = {n}", SOURCES) for n in range(5)
+        _parse_single(f"SELECT item FROM bids WHERE item = {n}", SOURCES) for n in range(5)
     ]
 
 
@@ -84,11 +84,11 @@ def test_names_that_change_their_meaning() -> None:
     ],
 )
 def test_shapes(text: str, shape: str, constants: list[object]) -> None:
-    cut = _cut(text)
+    cut = _extract_constants(text)
     assert cut is not None
     assert (cut[0], [c.value for c in cut[1]]) == (shape, constants)
 
 
 @pytest.mark.parametrize("text", ["a = b", "a = 1 -- x", "a = 'it''s'", 'a = "b" + 1', "a = '\\n'"])
 def test_texts_without_a_shape(text: str) -> None:
-    assert _cut(text) is None
+    assert _extract_constants(text) is None

@@ -9,7 +9,7 @@ import pytest
 from networks import shared
 
 from headwater.errors import InputError
-from headwater.network import load_latencies, routes
+from headwater.network import load_latencies, shortest_routes
 
 
 def test_a_link_takes_half_a_round_trip(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_a_link_takes_half_a_round_trip(tmp_path: Path) -> None:
     network = load_latencies(tmp_path / "m")
     latencies = {(link.a, link.b): link.latency for link in network.links}
     assert latencies == {(0, 1): 0.0075, (0, 2): 0.002, (1, 2): 0.003}
-    assert routes(network).distance[0, 1] == 0.005
+    assert shortest_routes(network).distance[0, 1] == 0.005
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_planet_lab() -> None:
     network = load_latencies(shared("latency") / "PlanetLabData_1")
     assert len(network.sites) == 490
     assert len(network.links) == 490 * 489 // 2
-    found = routes(network).distance
+    found = shortest_routes(network).distance
     direct = np.array([link.latency for link in network.links])
     least = np.array([found[link.a, link.b] for link in network.links])
     assert (least <= direct).all()

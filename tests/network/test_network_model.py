@@ -14,10 +14,10 @@ SITES = (Site("a"), Site("b"), Site("core", router=True))
 
 def test_sites_are_found_by_name() -> None:
     network = Network(SITES, ())
-    assert network.place("core") == 2
+    assert network.position_of("core") == 2
     assert network.hosts == (0, 1)
     with pytest.raises(NetworkError, match=r"no site cor; did you mean core\?"):
-        network.place("cor")
+        network.position_of("cor")
 
 
 def test_what_makes_no_network_is_refused() -> None:

@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from networks import networks
 
 from headwater.errors import NetworkError
-from headwater.network import COSMOS, STREAMREUSE, Link, Network, Site, routes, transit_stub, usage
-from headwater.network.paths import By, values
+from headwater.network import (
+    COSMOS,
+    STREAMREUSE,
+    Link,
+    Network,
+    Site,
+    shortest_routes,
+    transit_costs,
+    transit_stub_network,
+)
+from headwater.network.paths import RouteMetric, link_values
 
 LINE = Network(
     (Site("a"), Site("b"), Site("c"), Site("far")),
@@ -31,8 +40,8 @@ def graph_of(network: Network) -> nx.MultiGraph:
 @pytest.mark.parametrize("by", ["latency", "cost"])
 @settings(max_examples=100, deadline=None)
 @given(network=networks())
-def test_distances_are_those_of_networkx(by: By, network: Network) -> None:
-    found = routes(network, by)
+def test_distances_are_those_of_networkx(by: RouteMetric, network: Network) -> None:
+    found = shortest_routes(network, by)
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph_of(network), weight=by))
     for a in range(len(network.sites)):
         for b in range(len(network.sites)):
@@ -42,8 +51,8 @@ def test_distances_are_those_of_networkx(by: By, network: Network) -> None:
 @settings(max_examples=100, deadline=None)
 @given(network=networks())
 def test_totals_are_sums_over_the_links_of_the_way(network: Network) -> None:
-    found = routes(network)
-    latency, prices = found.total(values(network, "latency")), usage(found)
+    found = shortest_routes(network)
+    latency, prices = found.sum_along(link_values(network, "latency")), transit_costs(found)
     assert (latency == found.distance).all()
     for a, b in zip(*np.nonzero(np.isfinite(found.distance)), strict=True):
         links = [network.links[at] for at in found.links(a, b)]
@@ -51,17 +60,17 @@ def test_totals_are_sums_over_the_links_of_the_way(network: Network) -> None:
 
 
 def test_a_way_is_a_list_of_links() -> None:
-    assert routes(LINE).links(0, 2) == (0, 1)
-    assert routes(LINE, "cost").links(0, 2) == (2,)
-    assert routes(LINE, "cost").links(1, 2) == (3, 2)
-    assert routes(LINE).links(1, 1) == ()
+    assert shortest_routes(LINE).links(0, 2) == (0, 1)
+    assert shortest_routes(LINE, "cost").links(0, 2) == (2,)
+    assert shortest_routes(LINE, "cost").links(1, 2) == (3, 2)
+    assert shortest_routes(LINE).links(1, 1) == ()
     with pytest.raises(NetworkError, match="no way leads from a to far"):
-        routes(LINE).links(0, 3)
+        shortest_routes(LINE).links(0, 3)
 
 
 def test_the_network_of_streamreuse_is_that_of_networkx() -> None:
-    network = transit_stub(STREAMREUSE, 3)
-    found = routes(network).distance
+    network = transit_stub_network(STREAMREUSE, 3)
+    found = shortest_routes(network).distance
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph_of(network), weight="latency"))
     wanted = [[lengths[a][b] for b in range(len(network.sites))] for a in range(len(network.sites))]
     assert np.allclose(found, wanted)
@@ -69,8 +78,8 @@ def test_the_network_of_streamreuse_is_that_of_networkx() -> None:
 
 @pytest.mark.slow
 def test_four_thousand_sites() -> None:
-    network = transit_stub(COSMOS, 1)
-    found = routes(network).distance
+    network = transit_stub_network(COSMOS, 1)
+    found = shortest_routes(network).distance
     graph = graph_of(network)
     for site in range(0, len(network.sites), 512):
         wanted = nx.single_source_dijkstra_path_length(graph, site, weight="latency")

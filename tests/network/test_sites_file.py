@@ -9,7 +9,7 @@ import pytest
 
 from headwater.errors import InputError
 from headwater.network.model import Link, Site
-from headwater.network.sites import connected, read_sites
+from headwater.network.sites import fully_connected, read_network
 
 SITES = """\
 # two places
@@ -39,26 +39,26 @@ def file(tmp_path: Path) -> Path:
 
 def test_sites_and_links_are_read(file: Path) -> None:
     file.write_text(SITES)
-    network = read_sites(file)
+    network = read_network(file)
     assert network.sites == (
         Site("edge", cpu=2e6),
         Site("core", cpu=1e7, memory=1e6, bandwidth_in=5e5, bandwidth_out=6e5),
     )
     assert network.links == (Link(0, 1, 0.06, bandwidth=1e6),)
-    assert network.direct(1, 0) == network.direct(0, 1) == network.links[0]
-    assert network.direct(0, 0) is None
+    assert network.direct_link(1, 0) == network.direct_link(0, 1) == network.links[0]
+    assert network.direct_link(0, 0) is None
 
 
 def test_without_links_all_are_connected(file: Path) -> None:
     file.write_text(SITES.partition("[[link]]")[0])
-    assert read_sites(file) == connected(read_sites(file).sites)
-    assert read_sites(file).direct(0, 1) == Link(0, 1, 0.0, bandwidth=math.inf)
+    assert read_network(file) == fully_connected(read_network(file).sites)
+    assert read_network(file).direct_link(0, 1) == Link(0, 1, 0.0, bandwidth=math.inf)
 
 
 def test_the_widest_of_several_links_counts() -> None:
-    network = connected((Site("a"), Site("b")), bandwidth=5.0)
+    network = fully_connected((Site("a"), Site("b")), bandwidth=5.0)
     wide = Link(1, 0, 0.0, bandwidth=9.0)
-    assert type(network)(network.sites, (wide, *network.links)).direct(0, 1) == wide
+    assert type(network)(network.sites, (wide, *network.links)).direct_link(0, 1) == wide
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_mistake_is_told_with_its_line(
 ) -> None:
     file.write_text(SITES.replace(old, new, 1))
     with pytest.raises(InputError) as refused:
-        read_sites(file)
+        read_network(file)
     assert str(refused.value).startswith(f"{file}:{line}: ")
     assert says in str(refused.value)
 
@@ -91,6 +91,6 @@ def test_a_mistake_is_told_with_its_line(
 def test_a_file_without_sites_is_refused(file: Path) -> None:
     file.write_text("")
     with pytest.raises(InputError, match="no \\[\\[site\\]\\]"):
-        read_sites(file)
+        read_network(file)
     with pytest.raises(InputError, match="no such file"):
-        read_sites(file.parent / "other.toml")
+        read_network(file.parent / "other.toml")

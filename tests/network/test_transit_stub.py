@@ -6,7 +6,14 @@ import networkx as nx
 import pytest
 
 from headwater.errors import NetworkError
-from headwater.network import COSMOS, COSMOS_DISSEMINATION, STREAMREUSE, Shape, Tier, transit_stub
+from headwater.network import (
+    COSMOS,
+    COSMOS_DISSEMINATION,
+    STREAMREUSE,
+    Tier,
+    TransitStubShape,
+    transit_stub_network,
+)
 from headwater.network.transit_stubs import ACCESS, BACKBONE, LOCAL
 
 
@@ -14,8 +21,8 @@ from headwater.network.transit_stubs import ACCESS, BACKBONE, LOCAL
     ("shape", "nodes", "hosts"),
     [(STREAMREUSE, 132, 128), (COSMOS, 4096, 4032), (COSMOS_DISSEMINATION, 1500, 1440)],
 )
-def test_the_networks_of_the_papers(shape: Shape, nodes: int, hosts: int) -> None:
-    network = transit_stub(shape, seed=1)
+def test_the_networks_of_the_papers(shape: TransitStubShape, nodes: int, hosts: int) -> None:
+    network = transit_stub_network(shape, seed=1)
     assert (len(network.sites), len(network.hosts)) == (nodes, hosts)
     graph = nx.Graph((link.a, link.b) for link in network.links)
     assert nx.is_connected(graph)
@@ -23,13 +30,13 @@ def test_the_networks_of_the_papers(shape: Shape, nodes: int, hosts: int) -> Non
 
 
 def test_the_seed_decides() -> None:
-    assert transit_stub(STREAMREUSE, 7) == transit_stub(STREAMREUSE, 7)
-    assert transit_stub(STREAMREUSE, 7) != transit_stub(STREAMREUSE, 8)
+    assert transit_stub_network(STREAMREUSE, 7) == transit_stub_network(STREAMREUSE, 7)
+    assert transit_stub_network(STREAMREUSE, 7) != transit_stub_network(STREAMREUSE, 8)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_stub_is_left_only_through_its_transit_node(seed: int) -> None:
-    network = transit_stub(STREAMREUSE, seed)
+    network = transit_stub_network(STREAMREUSE, seed)
     for link in network.links:
         a, b = network.sites[link.a], network.sites[link.b]
         tier = BACKBONE if a.router and b.router else ACCESS if a.router or b.router else LOCAL
@@ -46,13 +53,13 @@ def test_a_stub_is_left_only_through_its_transit_node(seed: int) -> None:
 
 
 def test_a_network_of_routers_alone() -> None:
-    assert transit_stub(Shape(2, 3, 0, 0), 1).hosts == ()
+    assert transit_stub_network(TransitStubShape(2, 3, 0, 0), 1).hosts == ()
 
 
 def test_impossible_shapes_are_refused() -> None:
     with pytest.raises(NetworkError, match="at least one transit node"):
-        Shape(0, 1, 1, 1)
+        TransitStubShape(0, 1, 1, 1)
     with pytest.raises(NetworkError, match="probability"):
-        Shape(1, 1, 1, 1, density=2.0)
+        TransitStubShape(1, 1, 1, 1, density=2.0)
     with pytest.raises(NetworkError, match="least to a largest"):
         Tier((2.0, 1.0), 1.0, 1.0)

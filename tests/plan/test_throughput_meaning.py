@@ -16,32 +16,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.nodes import Output, Query, Scan
-from headwater.algebra.nodes import relations as below
+from headwater.algebra.nodes import walk_relations as below
 from headwater.cost.operators import CostTable
 from headwater.cql import parse_query
 from headwater.network.model import Site
-from headwater.network.sites import connected
-from headwater.plan.throughput.model import EXTENDED, TABLE_6, Kind, Problem
-from headwater.plan.throughput.moves import Place, Swap, allowed, apply, neighbours, swaps
-from headwater.plan.throughput.written import Statistics, Written, relations, write
+from headwater.network.sites import fully_connected
+from headwater.plan.throughput.from_cql import (
+    OperatorGraph,
+    Statistics,
+    build_operator_graph,
+    rebuild_queries,
+)
+from headwater.plan.throughput.model import EXTENDED_RULES, TABLE_6, OperatorKind, ThroughputProblem
+from headwater.plan.throughput.moves import (
+    Relocation,
+    Swap,
+    apply_move,
+    is_swap_allowed,
+    neighbours,
+    swaps,
+)
 from headwater.reference import evaluate
 from strategies import SECOND, SOURCES, Features, queries, streams, tables
 
 KNOWN = Statistics(
     share=lambda condition, sources: 0.25, groups=lambda keys: 4.0, rows=lambda table: 3.0
 )
-SITES = connected((Site("a", cpu=1e6), Site("b", cpu=2e6)))
+SITES = fully_connected((Site("a", cpu=1e6), Site("b", cpu=2e6)))
 
 
-def problem_of(written: Written, rules: Any = EXTENDED) -> Problem:
+def problem_of(written: OperatorGraph, rules: Any = EXTENDED_RULES) -> ThroughputProblem:
     """The problem with two sites for every operator, both together where it can be split."""
     singles = ((0,), (1,))
     options = tuple(
-        (*singles, (0, 1)) if written.clonable(place) else singles
+        (*singles, (0, 1)) if written.is_clonable(place) else singles
         for place in range(len(written.operators))
     )
     rates = {o.stream: 1.0 for o in written.operators if o.stream}
-    return Problem(
+    return ThroughputProblem(
         written.operators,
         written.inputs,
         written.outputs,
@@ -57,25 +69,27 @@ def answer(query: Query, given_streams: Any, given_tables: Any) -> Counter[Any]:
     return Counter((r.tau, repr(r.values)) for r in evaluate(query, given_streams, given_tables))
 
 
-def walked(problem: Problem, data: st.DataObject, steps: int) -> Any:
+def walked(problem: ThroughputProblem, data: st.DataObject, steps: int) -> Any:
     """The configuration after some random moves, logical ones first where there are any."""
-    configuration = problem.start()
+    configuration = problem.initial_configuration()
     for _ in range(steps):
         logical: Sequence[Any] = swaps(problem, configuration)
         moves = logical or [m for m, _ in neighbours(problem, configuration)]
         if not moves:
             break
         move = data.draw(st.sampled_from(list(moves)))
-        configuration = apply(configuration, move)
+        configuration = apply_move(configuration, move)
     for place, options in enumerate(problem.options):
-        configuration = apply(configuration, Place(place, data.draw(st.sampled_from(options))))
+        configuration = apply_move(
+            configuration, Relocation(place, data.draw(st.sampled_from(options)))
+        )
     return configuration
 
 
-def check(query: Query, data: st.DataObject, rules: Any = EXTENDED) -> None:
-    written = write([query], KNOWN, CostTable())
+def check(query: Query, data: st.DataObject, rules: Any = EXTENDED_RULES) -> None:
+    written = build_operator_graph([query], KNOWN, CostTable())
     configuration = walked(problem_of(written, rules), data, data.draw(st.integers(0, 6)))
-    (moved,) = relations(written, configuration)
+    (moved,) = rebuild_queries(written, configuration)
     assert [c.name for c in moved.columns] == [c.name for c in query.columns]
     rows, stored = data.draw(streams()), data.draw(tables())
     assert answer(moved, rows, stored) == answer(query, rows, stored)
@@ -119,25 +133,25 @@ def test_long_random_moves_keep_the_answer(query: Query, data: Any) -> None:
 @given(st.lists(queries(Features(scans=2)), min_size=2, max_size=3), st.data())
 def test_queries_that_share_operators_keep_their_answers(several: list[Query], data: Any) -> None:
     several = [*several, several[0]]
-    written = write(several, KNOWN, CostTable())
+    written = build_operator_graph(several, KNOWN, CostTable())
     assert written.outputs[0] == written.outputs[-1]
     configuration = walked(problem_of(written), data, 4)
     rows, stored = data.draw(streams()), data.draw(tables())
-    for query, moved in zip(several, relations(written, configuration), strict=True):
+    for query, moved in zip(several, rebuild_queries(written, configuration), strict=True):
         assert answer(moved, rows, stored) == answer(query, rows, stored)
 
 
 @pytest.mark.slow
 def test_every_rule_is_met_by_random_queries() -> None:
     """The random tests say something about each rule: none is always refused."""
-    met: set[tuple[Kind, Kind]] = set()
+    met: set[tuple[OperatorKind, OperatorKind]] = set()
 
     @settings(max_examples=400, deadline=None, database=None, derandomize=True)
     @given(queries(Features(scans=4, nesting=2)))
     def collect(query: Query) -> None:
-        written = write([query], KNOWN, CostTable())
+        written = build_operator_graph([query], KNOWN, CostTable())
         problem = problem_of(written)
-        configuration = problem.start()
+        configuration = problem.initial_configuration()
         for _ in range(4):
             found = swaps(problem, configuration)
             met.update(
@@ -145,10 +159,10 @@ def test_every_rule_is_met_by_random_queries() -> None:
             )
             if not found:
                 break
-            configuration = apply(configuration, found[-1])
+            configuration = apply_move(configuration, found[-1])
 
     collect()
-    assert EXTENDED - met == set()
+    assert EXTENDED_RULES - met == set()
 
 
 def test_inputs_of_a_join_commute() -> None:
@@ -157,13 +171,13 @@ def test_inputs_of_a_join_commute() -> None:
         queries(Features(scans=3, outer_joins=False)).filter(lambda q: joins_of(q) > 1), st.data()
     )
     def commuted(query: Query, data: Any) -> None:
-        written = write([query], KNOWN, CostTable())
-        start = problem_of(written).start()
+        written = build_operator_graph([query], KNOWN, CostTable())
+        start = problem_of(written).initial_configuration()
         inputs = tuple(
-            reads[::-1] if operator.kind is Kind.JOIN else reads
+            reads[::-1] if operator.kind is OperatorKind.JOIN else reads
             for operator, reads in zip(written.operators, start.inputs, strict=True)
         )
-        (moved,) = relations(written, replace(start, inputs=inputs))
+        (moved,) = rebuild_queries(written, replace(start, inputs=inputs))
         rows, stored = data.draw(streams()), data.draw(tables())
         assert answer(moved, rows, stored) == answer(query, rows, stored)
 
@@ -212,10 +226,10 @@ NO = [
 
 @pytest.mark.parametrize(("text", "swap"), NO)
 def test_moves_that_would_change_the_meaning_are_refused(text: str, swap: Swap) -> None:
-    problem = problem_of(write([parse_query(text, SOURCES)], KNOWN, CostTable()))
-    start = problem.start()
+    problem = problem_of(build_operator_graph([parse_query(text, SOURCES)], KNOWN, CostTable()))
+    start = problem.initial_configuration()
     assert swap.bottom in start.inputs[swap.top], problem.operators
-    assert not allowed(problem, start, swap)
+    assert not is_swap_allowed(problem, start, swap)
 
 
 def test_both_zeros_go_to_the_same_copy_of_a_join() -> None:
@@ -224,12 +238,12 @@ def test_both_zeros_go_to_the_same_copy_of_a_join() -> None:
         " WHERE l.price = r.price",
         SOURCES,
     )
-    written = write([query], KNOWN, CostTable())
+    written = build_operator_graph([query], KNOWN, CostTable())
     problem = problem_of(written)
-    cloned = problem.start()
+    cloned = problem.initial_configuration()
     for place, options in enumerate(problem.options):
-        cloned = apply(cloned, Place(place, options[-1]))
-    (moved,) = relations(written, cloned)
+        cloned = apply_move(cloned, Relocation(place, options[-1]))
+    (moved,) = rebuild_queries(written, cloned)
     rows = {"Bids": [(1, 1, 0.0, "x", SECOND), (2, 1, -0.0, "y", SECOND)]}
     assert answer(moved, rows, {}) == answer(query, rows, {})
     assert sum(answer(moved, rows, {}).values()) == 4
@@ -238,8 +252,10 @@ def test_both_zeros_go_to_the_same_copy_of_a_join() -> None:
 def test_a_refused_move_does_change_the_answer() -> None:
     (text, swap), *_ = [case.values for case in NO]
     query = parse_query(str(text), SOURCES)
-    written = write([query], KNOWN, CostTable())
+    written = build_operator_graph([query], KNOWN, CostTable())
     assert isinstance(swap, Swap)
-    (moved,) = relations(written, apply(problem_of(written).start(), swap))
+    (moved,) = rebuild_queries(
+        written, apply_move(problem_of(written).initial_configuration(), swap)
+    )
     rows = {"Bids": [(1, 1, 1.0, "x", SECOND)], "Asks": [(1, True, None, "y", SECOND)]}
     assert answer(moved, rows, {}) != answer(query, rows, {})

@@ -11,9 +11,9 @@ from headwater.cql import parse
 from headwater.cql.statements import CreateQuery
 from headwater.errors import InputError
 from headwater.network.model import Site
-from headwater.network.sites import connected
-from headwater.plan.throughput.model import Kind, Problem
-from headwater.plan.throughput.profile import problem_of, read_profile
+from headwater.network.sites import fully_connected
+from headwater.plan.throughput.model import OperatorKind, ThroughputProblem
+from headwater.plan.throughput.profile import build_problem, read_profile
 
 TEXT = """\
 CREATE STREAM ab (a INT, b INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -36,14 +36,14 @@ distinct = { b = 40 }
 [[point]]
 bc = 90
 """
-SITES = connected((Site("edge"), Site("core")))
+SITES = fully_connected((Site("edge"), Site("core")))
 
 
-def problem(tmp_path: Path, profile: str = PROFILE, copies: int = 1) -> Problem:
+def problem(tmp_path: Path, profile: str = PROFILE, copies: int = 1) -> ThroughputProblem:
     file = tmp_path / "profile.toml"
     file.write_text(profile)
     queries = [s.query for s in parse(TEXT) if isinstance(s, CreateQuery)]
-    return problem_of(queries, read_profile(file), SITES, CostTable(), copies)[0]
+    return build_problem(queries, read_profile(file), SITES, CostTable(), copies)[0]
 
 
 def test_queries_become_operators_with_what_is_known(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_queries_become_operators_with_what_is_known(tmp_path: Path) -> None:
     assert known["r.c > 5"].selectivity == 0.25
     assert known["l"].window == 5.0
     assert (known["r"].rows, known["r"].window) == (7.0, None)
-    (count,) = (o for o in made.operators if o.kind is Kind.AGGREGATE)
+    (count,) = (o for o in made.operators if o.kind is OperatorKind.AGGREGATE)
     assert (count.rows, count.period) == (40.0, 10.0)
     assert made.points == ({"ab": 100.0, "bc": 10.0}, {"ab": 100.0, "bc": 90.0})
     assert made.latency == 1.5

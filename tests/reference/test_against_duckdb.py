@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from duckdb_oracle import Unsupported, duckdb_evaluate, supports
-from headwater.algebra.functions import aggregate
+from headwater.algebra.functions import build_aggregate
 from headwater.algebra.nodes import Aggregate, Item, Output, Project, Query
 from headwater.algebra.windows import UNBOUNDED
 from headwater.reference import Result, evaluate
-from headwater.reference.values import normal_row, row_order
+from headwater.reference.values import normalize_row, row_order_key
 from strategies import BIDS, SECOND, queries, streams, tables
 
 EXAMPLES = settings(
@@ -23,8 +23,8 @@ Rows = dict[str, list[Any]]
 
 
 def ordered(results: list[Result]) -> list[tuple[Any, ...]]:
-    rows = [(result.tau, *normal_row(result.values)) for result in results]
-    return sorted(rows, key=row_order)
+    rows = [(result.tau, *normalize_row(result.values)) for result in results]
+    return sorted(rows, key=row_order_key)
 
 
 def check_equal(query: Query, streams: Rows, tables: Rows, **bounds: Any) -> None:
@@ -60,7 +60,7 @@ def test_both_oracles_agree_from_a_start_to_an_end(
 
 def test_the_second_oracle_says_what_it_cannot_do() -> None:
     scan = BIDS.scan(UNBOUNDED)
-    node = Aggregate(scan, (), (aggregate("stddev_pop", scan.columns[2]),), "$agg")
+    node = Aggregate(scan, (), (build_aggregate("stddev_pop", scan.columns[2]),), "$agg")
     query = Query(Output.RSTREAM, Project(node, (Item("v", node.columns[0]),)))
     assert not supports(query)
     with pytest.raises(Unsupported, match="stddev_pop"):

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from headwater.algebra.expressions import Column, Expr, literal
-from headwater.algebra.functions import AGGREGATES, AggregateCall, aggregate, call
+from headwater.algebra.functions import AGGREGATES, AggregateCall, build_aggregate, build_call
 from headwater.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -22,7 +22,7 @@ from headwater.algebra.types import (
     decimal,
 )
 from headwater.errors import EvaluationError
-from headwater.reference.aggregates import compile_aggregate, implemented
+from headwater.reference.aggregates import compile_aggregate, supported_aggregates
 
 INF, NAN = math.inf, math.nan
 CASES: list[tuple[str, Type, list[Value], Value]] = [
@@ -83,7 +83,7 @@ CASES: list[tuple[str, Type, list[Value], Value]] = [
 def test_value(what: str, type_: Type, values: list[Value], expected: Value) -> None:
     name, _, distinct = what.partition(" ")
     column = Column("r", "v", type_)
-    compute = compile_aggregate(aggregate(name, column, bool(distinct)), (column,))
+    compute = compile_aggregate(build_aggregate(name, column, bool(distinct)), (column,))
     for rows in ([(v,) for v in values], [(v,) for v in reversed(values)]):
         value = compute(rows)
         assert value == expected or (value != value and expected != expected)
@@ -95,17 +95,17 @@ def test_count_star_and_filter() -> None:
     rows = [(1,), (None,), (5,)]
 
     def counted(arg: Expr | None, filter: Expr | None) -> Value:
-        return compile_aggregate(aggregate("count", arg, filter=filter), (column,))(rows)
+        return compile_aggregate(build_aggregate("count", arg, filter=filter), (column,))(rows)
 
-    large = call(">", column, literal(1))
+    large = build_call(">", column, literal(1))
     assert counted(None, None) == 3
     assert counted(None, large) == 1
-    assert counted(None, call("is_null", column)) == 1
-    assert counted(column, call("is_null", column)) == 0
+    assert counted(None, build_call("is_null", column)) == 1
+    assert counted(column, build_call("is_null", column)) == 0
 
 
 def test_every_aggregate_has_a_meaning_and_a_case() -> None:
-    assert implemented() == set(AGGREGATES)
+    assert supported_aggregates() == set(AGGREGATES)
     assert {what.split()[0] for what, *_ in CASES} == set(AGGREGATES)
 
 

@@ -31,8 +31,8 @@ from headwater.algebra.types import (
     decimal,
 )
 from headwater.errors import InputError
-from headwater.reference.data import load
-from headwater.reference.written import to_json, to_text
+from headwater.reference.data import load_rows
+from headwater.reference.formatting import to_json, to_text
 
 MONEY = decimal(6, 2)
 SCHEMA = Schema(
@@ -70,11 +70,11 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def test_csv(tmp_path: Path) -> None:
-    assert load(write(tmp_path, Trips_csv=CSV), "trips", SCHEMA) == ROWS
+    assert load_rows(write(tmp_path, Trips_csv=CSV), "trips", SCHEMA) == ROWS
 
 
 def test_jsonl(tmp_path: Path) -> None:
-    assert load(write(tmp_path, trips_jsonl=JSONL), "TRIPS", SCHEMA) == ROWS
+    assert load_rows(write(tmp_path, trips_jsonl=JSONL), "TRIPS", SCHEMA) == ROWS
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
@@ -94,7 +94,7 @@ def test_parquet(tmp_path: Path, unit: str, zone: str | None) -> None:
         }
     )
     pq.write_table(table, tmp_path / "trips.parquet", coerce_timestamps=None)
-    assert load(tmp_path, "trips", SCHEMA) == ROWS
+    assert load_rows(tmp_path, "trips", SCHEMA) == ROWS
 
 
 def test_special_numbers(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_special_numbers(tmp_path: Path) -> None:
     write(tmp_path, a_csv="x,f\nNaN,0.1\n-Infinity,1e3\n")
     write(tmp_path, b_jsonl='{"x": "NaN", "f": 0.1}\n{"x": "-Infinity", "f": "1e3"}\n')
     for name in "ab":
-        rows = load(tmp_path, name, schema)
+        rows = load_rows(tmp_path, name, schema)
         assert math.isnan(rows[0][0])  # type: ignore[arg-type]
         assert rows[0][1] == 0.10000000149011612
         assert rows[1] == (-math.inf, 1000.0)
@@ -110,16 +110,16 @@ def test_special_numbers(tmp_path: Path) -> None:
 
 def test_missing_keys_are_null_and_others_are_passed_over(tmp_path: Path) -> None:
     write(tmp_path, trips_jsonl='{"name": "a", "id": 1, "other": [1]}')
-    assert load(tmp_path, "trips", SCHEMA) == [(1, None, None, None, "a", None, None)]
+    assert load_rows(tmp_path, "trips", SCHEMA) == [(1, None, None, None, "a", None, None)]
 
 
 def test_columns_are_found_by_the_header(tmp_path: Path) -> None:
     write(tmp_path, trips_csv="other,NAME, id\n,a,1\n")
-    assert load(tmp_path, "trips", only("id", "name")) == [(1, "a")]
+    assert load_rows(tmp_path, "trips", only("id", "name")) == [(1, "a")]
     with pytest.raises(
         InputError, match=r"trips\.csv has no column ok, x, .*; its header is: other"
     ):
-        load(tmp_path, "trips", SCHEMA)
+        load_rows(tmp_path, "trips", SCHEMA)
 
 
 def only(*names: str) -> Schema:
@@ -163,13 +163,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, suffix: str, text: str, me
     (tmp_path / f"trips.{suffix}").write_text(text, encoding="utf-8")
     schema = only(*text.splitlines()[0].split(",")) if suffix == "csv" else SCHEMA
     with pytest.raises(InputError, match=rf"trips\.{suffix}, {message}"):
-        load(tmp_path, "trips", schema)
+        load_rows(tmp_path, "trips", schema)
 
 
 def test_an_event_time_is_never_null(tmp_path: Path) -> None:
     write(tmp_path, trips_csv=CSV)
     with pytest.raises(InputError, match=r"line 4, column ts: NULL is not allowed"):
-        load(tmp_path, "trips", SCHEMA, time="TS")
+        load_rows(tmp_path, "trips", SCHEMA, time="TS")
 
 
 @pytest.mark.parametrize(
@@ -187,26 +187,26 @@ def test_parquet_that_does_not_fit_is_refused(
 ) -> None:
     pq.write_table(pa.table({column: values}), tmp_path / "trips.parquet")
     with pytest.raises(InputError, match=message):
-        load(tmp_path, "trips", only(column))
+        load_rows(tmp_path, "trips", only(column))
 
 
 def test_files_that_are_missing_double_or_broken(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it holds no files"):
-        load(tmp_path, "trips", SCHEMA)
+        load_rows(tmp_path, "trips", SCHEMA)
     write(tmp_path, other_csv="", notes_txt="")
     with pytest.raises(InputError, match=r"has no trips\.csv, .*; it holds notes\.txt, other\.csv"):
-        load(tmp_path, "trips", SCHEMA)
+        load_rows(tmp_path, "trips", SCHEMA)
     with pytest.raises(InputError, match="cannot be read"):
-        load(tmp_path / "nowhere", "trips", SCHEMA)
+        load_rows(tmp_path / "nowhere", "trips", SCHEMA)
     write(tmp_path, trips_csv=CSV, Trips_jsonl=JSONL)
     with pytest.raises(InputError, match=r"has Trips\.jsonl and trips\.csv: which is trips"):
-        load(tmp_path, "trips", SCHEMA)
+        load_rows(tmp_path, "trips", SCHEMA)
     (tmp_path / "broken.parquet").write_bytes(b"no parquet")
     with pytest.raises(InputError, match=r"broken\.parquet cannot be read"):
-        load(tmp_path, "broken", SCHEMA)
+        load_rows(tmp_path, "broken", SCHEMA)
     (tmp_path / "latin.csv").write_bytes(b"id,name\n1,\xe9\n")
     with pytest.raises(InputError, match=r"latin\.csv, line 2: not UTF-8: byte 0xe9 at 2"):
-        load(tmp_path, "latin", only("id", "name"))
+        load_rows(tmp_path, "latin", only("id", "name"))
 
 
 TEXTS: list[tuple[Value, Type, str, object]] = [
@@ -257,4 +257,4 @@ def test_what_is_written_can_be_read(tmp_path: Path, suffix: str) -> None:
         ),
     }  # fmt: skip
     (tmp_path / f"trips.{suffix}").write_text(written[suffix](), encoding="utf-8")
-    assert load(tmp_path, "trips", SCHEMA) == ROWS
+    assert load_rows(tmp_path, "trips", SCHEMA) == ROWS

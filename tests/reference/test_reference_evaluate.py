@@ -9,7 +9,7 @@ import pytest
 
 from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.expressions import Column, Expr, literal
-from headwater.algebra.functions import AggregateCall, aggregate, call
+from headwater.algebra.functions import AggregateCall, build_aggregate, build_call
 from headwater.algebra.nodes import (
     Aggregate,
     Distinct,
@@ -93,7 +93,7 @@ def grouped(relation: Relation, keys: tuple[Expr, ...], *calls: AggregateCall) -
     return Project(node, tuple(Item(c.name, c) for c in node.columns))
 
 
-COUNT = aggregate("count", None)
+COUNT = build_aggregate("count", None)
 
 
 # ---- windows
@@ -220,7 +220,7 @@ def test_aggregates_are_compared_by_value() -> None:
 def test_aggregates_are_compared_by_what_is_selected() -> None:
     scan = R.scan(UNBOUNDED)
     node = Aggregate(scan, (col(scan, "a"),), (COUNT,), "$agg")
-    having = Select(node, call(">", node.columns[1], literal(1)))
+    having = Select(node, build_call(">", node.columns[1], literal(1)))
     rows = r((1, 7, None), (2, 7, None), (3, 7, None), (4, 8, None), (5, 8, None))
     # the count goes on, but SELECT a shows the same row
     assert run(ISTREAM, Project(having, (Item("a", node.columns[0]),)), R=rows) == [(2, 7), (5, 8)]
@@ -242,14 +242,14 @@ def test_before_the_first_instant_there_is_nothing() -> None:
 
 def test_select_keeps_what_is_true() -> None:
     scan = R.scan(NOW)
-    root = project(Select(scan, call(">", col(scan, "x"), literal(1.0))), "a")
+    root = project(Select(scan, build_call(">", col(scan, "x"), literal(1.0))), "a")
     rows = r((1, 1, 0.5), (2, 2, None), (3, 3, 1.5), (4, 4, float("nan")))
     assert run(ISTREAM, root, R=rows) == [(3, 3), (4, 4)]
 
 
 def test_join_finds_pairs_while_both_are_there() -> None:
     left, right = R.scan(seconds(5)), Q.scan(seconds(1))
-    same = call("=", Column("R", "a", INT), Column("Q", "b", INT))
+    same = build_call("=", Column("R", "a", INT), Column("Q", "b", INT))
     for root in (Join((left, right), same), Select(Join((left, right)), same)):
         found = run(
             ISTREAM,
@@ -262,11 +262,11 @@ def test_join_finds_pairs_while_both_are_there() -> None:
 
 def test_join_of_three_in_any_order_of_conditions() -> None:
     a, b, c = R.scan(UNBOUNDED, "a"), R.scan(UNBOUNDED, "b"), Q.scan(UNBOUNDED, "c")
-    on = call(
+    on = build_call(
         "and",
-        call("=", Column("a", "a", INT), Column("c", "b", INT)),
-        call("=", Column("b", "x", DOUBLE), Column("c", "b", INT)),
-        call("<", Column("a", "ts", TIMESTAMP), Column("b", "ts", TIMESTAMP)),
+        build_call("=", Column("a", "a", INT), Column("c", "b", INT)),
+        build_call("=", Column("b", "x", DOUBLE), Column("c", "b", INT)),
+        build_call("<", Column("a", "ts", TIMESTAMP), Column("b", "ts", TIMESTAMP)),
     )
     root = Join((a, b, c), on)
     items = tuple(Item(f"c{i}", column) for i, column in enumerate(root.columns))
@@ -289,14 +289,14 @@ def test_self_join_has_each_pair_of_tuples() -> None:
 
 def test_join_with_a_table() -> None:
     scan, names = R.scan(NOW), NAMES.scan()
-    join = Join((scan, names), call("=", col(scan, "a"), col(names, "k")))
+    join = Join((scan, names), build_call("=", col(scan, "a"), col(names, "k")))
     found = run(ISTREAM, project(join, "name"), R=times(1, 2), names=[(2, "two"), (2, "deux")])
     assert found == [(2, "deux"), (2, "two")]
 
 
 def test_equality_of_an_integer_and_a_double_joins_as_doubles() -> None:
     left, right = R.scan(UNBOUNDED, "l"), R.scan(UNBOUNDED, "r")
-    on = call("=", col(left, "a"), col(right, "x"))
+    on = build_call("=", col(left, "a"), col(right, "x"))
     root = Project(Join((left, right), on), (Item("a", col(left, "a")),))
     assert run(RSTREAM, root, R=r((1, 3, 3.0), (1, 4, float("nan")))) == [(1, 3)]
 
@@ -304,7 +304,7 @@ def test_equality_of_an_integer_and_a_double_joins_as_doubles() -> None:
 @pytest.mark.parametrize("full", [False, True])
 def test_outer_join(full: bool) -> None:
     left, right = R.scan(UNBOUNDED), Q.scan(seconds(3))
-    join = OuterJoin(left, right, call("=", col(left, "a"), col(right, "b")), full)
+    join = OuterJoin(left, right, build_call("=", col(left, "a"), col(right, "b")), full)
     rows, others = r((1, 1, None), (2, None, None)), q((3, 1, "one"), (4, 5, "five"), (9, 6, "six"))
     lonely = [(4, None, "five"), (9, None, "six")] if full else []
     assert run(ISTREAM, project(join, "a", "n"), R=rows, Q=others) == sorted(
@@ -321,7 +321,7 @@ def test_outer_join(full: bool) -> None:
 
 def test_a_condition_on_the_left_of_an_outer_join_keeps_the_row() -> None:
     left, right = R.scan(UNBOUNDED), Q.scan(UNBOUNDED)
-    join = OuterJoin(left, right, call(">", col(left, "a"), literal(1)))
+    join = OuterJoin(left, right, build_call(">", col(left, "a"), literal(1)))
     found = run(RSTREAM, project(join, "a", "n"), R=r((1, 1, None), (1, 2, None)), Q=q((1, 0, "n")))
     assert found == [(1, 1, None), (1, 2, "n")]
 
@@ -335,8 +335,8 @@ def test_semi_and_anti_join() -> None:
     a, b = Column("R", "a", INT), Column("$exists0", "c0", INT)
     rows, others = r((1, 1, None), (2, 2, None), (2, None, None)), q((3, 1, "x"), (3, 1, "y"))
     right = Q.scan(UNBOUNDED)
-    assert run(ISTREAM, exists(False, right, call("=", a, b)), R=rows, Q=others) == [(3, 1)]
-    anti = exists(True, right, call("=", a, b))
+    assert run(ISTREAM, exists(False, right, build_call("=", a, b)), R=rows, Q=others) == [(3, 1)]
+    anti = exists(True, right, build_call("=", a, b))
     assert run(RSTREAM, anti, R=rows, Q=others)[-2:] == [(3, 2), (3, None)]
     assert run(DSTREAM, anti, R=rows, Q=others) == [(3, 1)]
     assert run(ISTREAM, exists(False, right, None), R=rows, Q=others) == [(3, 1), (3, 2), (3, None)]
@@ -344,7 +344,9 @@ def test_semi_and_anti_join() -> None:
 
 def test_not_in_with_nulls() -> None:
     a, b = Column("R", "a", INT), Column("$exists0", "c0", INT)
-    not_in = call("or", call("=", a, b), call("is_null", a), call("is_null", b))
+    not_in = build_call(
+        "or", build_call("=", a, b), build_call("is_null", a), build_call("is_null", b)
+    )
     root = exists(True, Q.scan(NOW), not_in)
     rows = r((1, 1, None), (1, 2, None), (1, None, None))
     found = run(RSTREAM, root, R=rows, Q=q((1, 1, "x"), (2, None, "null"), (3, 2, "y")))
@@ -355,7 +357,7 @@ def test_not_in_with_nulls() -> None:
 def test_groups_and_having() -> None:
     scan = R.scan(seconds(10))
     keys = (col(scan, "a"),)
-    total = aggregate("sum", col(scan, "x"))
+    total = build_aggregate("sum", col(scan, "x"))
     rows = r((1, 1, 0.5), (2, None, 1.0), (3, None, 2.0), (4, 1, None))
     assert run(RSTREAM, grouped(scan, keys, COUNT, total), R=rows)[-2:] == [
         (4, 1, 2, 0.5),
@@ -374,11 +376,11 @@ def test_groups_take_nan_and_zeros_as_equal() -> None:
 def test_a_global_aggregate_over_nothing_is_one_row() -> None:
     scan = Q.scan(NOW)
     root = Project(
-        Join((R.scan(NOW), grouped(scan, (), COUNT, aggregate("max", col(scan, "n"))))),
+        Join((R.scan(NOW), grouped(scan, (), COUNT, build_aggregate("max", col(scan, "n"))))),
         (Item("a", Column("R", "a", INT)), Item("n", Column("", "a0", COUNT.type))),
     )
     assert run(ISTREAM, root, R=times(1, 2), Q=q((2, 1, "x"))) == [(1, 1, 0), (2, 2, 1)]
-    counts = grouped(scan, (), COUNT, aggregate("max", col(scan, "n")))
+    counts = grouped(scan, (), COUNT, build_aggregate("max", col(scan, "n")))
     root = Project(Join((R.scan(NOW), counts)), tuple(Item(c.name, c) for c in counts.columns))
     assert run(RSTREAM, root, R=times(1), Q=q((2, 1, "x"))) == [(1, 0, None)]
 
@@ -395,7 +397,7 @@ def test_union_all_tells_its_branches_apart() -> None:
         (2, None),
     ]
     counts = UnionAll(
-        (grouped(R.scan(NOW), (), COUNT), grouped(Q.scan(NOW), (), aggregate("count", None)))
+        (grouped(R.scan(NOW), (), COUNT), grouped(Q.scan(NOW), (), build_aggregate("count", None)))
     )
     # 1 and 0, then 0 and 1: in each branch another row
     assert run(ISTREAM, counts, R=times(1), Q=q((2, 1, "x"))) == [(1, 0), (1, 1), (2, 0), (2, 1)]
@@ -403,7 +405,7 @@ def test_union_all_tells_its_branches_apart() -> None:
 
 def test_rows_of_a_subquery_keep_their_identity() -> None:
     inner = project(R.scan(seconds(2)), "a", alias="s")
-    outer = project(Select(inner, call(">", col(inner, "a"), literal(0))), "a")
+    outer = project(Select(inner, build_call(">", col(inner, "a"), literal(0))), "a")
     rows = r((1, 7, None), (4, 7, None))
     assert run(ISTREAM, outer, R=rows) == [(1, 7), (4, 7)]
     distinct = project(Distinct(inner), "a")

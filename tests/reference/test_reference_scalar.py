@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from headwater.algebra.expressions import Column, Expr, Literal, literal
-from headwater.algebra.functions import FUNCTIONS, AggregateCall, aggregate, call, cast
+from headwater.algebra.functions import FUNCTIONS, AggregateCall, build_aggregate, build_call, cast
 from headwater.algebra.times import parse_date, parse_timestamp
 from headwater.algebra.types import (
     BIGINT,
@@ -28,7 +28,7 @@ from headwater.algebra.types import (
     decimal,
 )
 from headwater.errors import EvaluationError
-from headwater.reference.scalar import compile_expr, implemented
+from headwater.reference.scalar import compile_expr, supported_functions
 
 INF, NAN = math.inf, math.nan
 HOUR, DAY = 3_600_000_000, 86_400_000_000
@@ -58,7 +58,7 @@ def dec(text: str, precision: int, scale: int) -> Literal:
 
 
 def f(name: str, *args: Value | Expr) -> Expr:
-    return call(
+    return build_call(
         name,
         *(a if isinstance(a, Column | Literal) or hasattr(a, "args") else literal(a) for a in args),
     )
@@ -286,9 +286,9 @@ TYPES: list[tuple[Expr | AggregateCall, Type]] = [
     (f("/", null(MONEY), null(MONEY)), decimal(23, 13)),
     (f("%", null(MONEY), 3), decimal(3, 2)),
     (f("round", null(decimal(38, 10)), 10), decimal(38, 10)),
-    (aggregate("sum", null(decimal(38, 30))), decimal(38, 30)),
-    (aggregate("avg", null(decimal(38, 30))), decimal(38, 34)),
-    (aggregate("avg", null(decimal(38, 2))), decimal(38, 6)),
+    (build_aggregate("sum", null(decimal(38, 30))), decimal(38, 30)),
+    (build_aggregate("avg", null(decimal(38, 30))), decimal(38, 34)),
+    (build_aggregate("avg", null(decimal(38, 2))), decimal(38, 6)),
 ]
 
 
@@ -298,13 +298,15 @@ def test_type(expr: Expr | AggregateCall, expected: Type) -> None:
 
 
 def test_every_function_has_a_meaning_and_a_case() -> None:
-    assert implemented() - {"cast"} == set(FUNCTIONS)
+    assert supported_functions() - {"cast"} == set(FUNCTIONS)
     assert {expr.name for expr, _ in ALL if hasattr(expr, "name")} >= set(FUNCTIONS)
 
 
 def test_columns_are_found_whatever_their_case() -> None:
     columns = (Column("r", "A", INT), Column("s", "a", INT))
-    difference = compile_expr(call("-", Column("S", "a", INT), Column("R", "a", INT)), columns)
+    difference = compile_expr(
+        build_call("-", Column("S", "a", INT), Column("R", "a", INT)), columns
+    )
     assert difference((1, 5)) == 4
 
 

@@ -12,11 +12,11 @@ from headwater.cost.operators import CostTable, OperatorCost
 from headwater.reproduce.on_spark import (
     OPTIMISED,
     WRITTEN,
-    predicted,
-    predictions,
+    compare_predictions,
+    predict_rate,
     random_query,
     rank_correlation,
-    three_streams,
+    run_three_streams,
 )
 
 COSTS = CostTable(
@@ -38,22 +38,22 @@ def test_rank_correlation() -> None:
 
 def test_more_work_is_predicted_to_run_slower() -> None:
     window = "[RANGE 10 SECONDS]"
-    one = predicted(f"SELECT a.k FROM a {window}", COSTS, 2)
-    few = predicted(f"SELECT a.k FROM a {window}, b {window} WHERE a.k = b.k", COSTS, 2)
-    many = predicted(f"SELECT a.k FROM a {window}, b {window} WHERE a.m = b.m", COSTS, 2)
+    one = predict_rate(f"SELECT a.k FROM a {window}", COSTS, 2)
+    few = predict_rate(f"SELECT a.k FROM a {window}, b {window} WHERE a.k = b.k", COSTS, 2)
+    many = predict_rate(f"SELECT a.k FROM a {window}, b {window} WHERE a.m = b.m", COSTS, 2)
     assert one > few > many
-    assert predicted(f"SELECT a.k FROM a {window}", COSTS, 4) == pytest.approx(2 * one)
+    assert predict_rate(f"SELECT a.k FROM a {window}", COSTS, 4) == pytest.approx(2 * one)
 
 
 def test_every_random_query_has_a_prediction() -> None:
     rng = random.Random(3)
-    assert all(predicted(random_query(rng), COSTS, 2) > 0 for _ in range(20))
+    assert all(predict_rate(random_query(rng), COSTS, 2) > 0 for _ in range(20))
 
 
 @pytest.mark.spark
 def test_three_streams_in_every_order(spark: Any, tmp_path: Path) -> None:
     """Results are compared by the run itself, which fails if they differ."""
-    found = three_streams(spark, tmp_path, rows=40_000, files=2, rate=200)
+    found = run_three_streams(spark, tmp_path, rows=40_000, files=2, rate=200)
     assert [one.name for one in found][::2] == [WRITTEN, OPTIMISED]
     assert len({one.results for one in found}) == pytest.approx(1)
     assert found[0].results > 0
@@ -61,6 +61,6 @@ def test_three_streams_in_every_order(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_rates_are_measured(spark: Any, tmp_path: Path) -> None:
-    ((text, wanted, rate),) = predictions(spark, tmp_path, 1, 2_000, 1, COSTS, 2)
-    assert wanted == predicted(text, COSTS, 2)
+    ((text, wanted, rate),) = compare_predictions(spark, tmp_path, 1, 2_000, 1, COSTS, 2)
+    assert wanted == predict_rate(text, COSTS, 2)
     assert rate > 0

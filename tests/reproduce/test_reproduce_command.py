@@ -9,14 +9,24 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.cli import app
-from headwater.reproduce import FIGURES, Claim, Figure, Line, Plot, Report, Settings, Table, spread
+from headwater.reproduce import (
+    FIGURES,
+    Claim,
+    Figure,
+    FigureSettings,
+    Plot,
+    PlotLine,
+    Report,
+    ReportTable,
+    format_spread,
+)
 
 
-def squares(settings: Settings) -> Report:
+def squares(settings: FigureSettings) -> Report:
     numbers = tuple(float(n) for n in range(settings.seeds + 1))
-    line = Line("n²", numbers, tuple(n * n for n in numbers), low=numbers, high=numbers)
+    line = PlotLine("n²", numbers, tuple(n * n for n in numbers), low=numbers, high=numbers)
     return Report(
-        (Table("squares", ("n", "square"), tuple((n, n * n) for n in numbers)),),
+        (ReportTable("squares", ("n", "square"), tuple((n, n * n) for n in numbers)),),
         (Claim("four is a square", "yes", "2 x 2", True),),
         (Plot("squares", "squares", "n", "square", (line,)),),
     )
@@ -79,9 +89,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_rows_have_to_fit_their_columns() -> None:
     with pytest.raises(ValueError, match="2 columns"):
-        Table("t", ("a", "b"), ((1,),))
+        ReportTable("t", ("a", "b"), ((1,),))
 
 
 def test_a_mean_is_told_with_its_range() -> None:
-    assert spread([1.0, 3.0], unit=" %") == "2.0 % (1.0 .. 3.0)"
-    assert spread([1.25], digits=2) == "1.25"
+    assert format_spread([1.0, 3.0], unit=" %") == "2.0 % (1.0 .. 3.0)"
+    assert format_spread([1.25], digits=2) == "1.25"

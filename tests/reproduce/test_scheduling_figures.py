@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import SimulationError
-from headwater.reproduce import FIGURES, Settings
+from headwater.reproduce import FIGURES, FigureSettings
 from headwater.reproduce.scheduling import PARTS
 
 NAMES = (
@@ -20,7 +20,7 @@ def test_every_figure_has_a_name() -> None:
 
 
 def test_table_1_is_exact() -> None:
-    report = FIGURES["scheduling-table1"].run(Settings(1))
+    report = FIGURES["scheduling-table1"].run(FigureSettings(1))
     assert report.tables[0].rows == (
         ("hr", 12.25, 3.875),
         ("hnr", 13.0, pytest.approx(2.9, rel=1e-15)),
@@ -30,13 +30,13 @@ def test_table_1_is_exact() -> None:
 
 def test_the_trace_is_asked_for_where_it_is_missing() -> None:
     with pytest.raises(SimulationError, match="--data"):
-        FIGURES["scheduling-trace"].run(Settings(1))
+        FIGURES["scheduling-trace"].run(FigureSettings(1))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(PARTS) - {"scheduling-trace"}))
 def test_claims_hold_on_short_runs(name: str) -> None:
-    report = FIGURES[name].run(Settings(2, quick=True))
+    report = FIGURES[name].run(FigureSettings(2, quick=True))
     assert report.tables
     for claim in report.claims:
         if KNOWN_NOT_TO_HOLD not in claim.what:

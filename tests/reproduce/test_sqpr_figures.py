@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.plan.placement.samples import TIGHT, sample
-from headwater.reproduce import FIGURES, Settings
+from headwater.plan.placement.samples import TIGHT, sample_problem
+from headwater.reproduce import FIGURES, FigureSettings
 from headwater.reproduce.sqpr import SQPR
-from headwater.reproduce.sqpr.runs import scaled, submit
+from headwater.reproduce.sqpr.runs import scale_setting, submit_queries
 
 
 def test_submitted_and_admitted_are_counted() -> None:
-    problem = sample(scaled(TIGHT, 10), 1)
-    one = submit("dynamic", problem, 60)
+    problem = sample_problem(scale_setting(TIGHT, 10), 1)
+    one = submit_queries("dynamic", problem, 60)
     assert len(one.decisions) == 60
-    assert one.admitted() == len(one.plan.admitted)
+    assert one.admitted_count() == len(one.plan.admitted)
     assert one.first_refusal is None or not one.decisions[one.first_refusal].admitted
-    assert sum(of for _, of in one.by_ways().values()) == 60
-    assert sum(yes for yes, _ in one.by_ways(30).values()) == one.admitted(30)
+    assert sum(of for _, of in one.admitted_by_ways().values()) == 60
+    assert sum(yes for yes, _ in one.admitted_by_ways(30).values()) == one.admitted_count(30)
 
 
 def test_every_figure_of_the_paper_has_a_name() -> None:
@@ -31,6 +31,6 @@ def test_every_figure_of_the_paper_has_a_name() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SQPR))
 def test_a_figure_has_tables_and_claims(name: str) -> None:
-    report = FIGURES[name].run(Settings(1, quick=True))
+    report = FIGURES[name].run(FigureSettings(1, quick=True))
     assert report.tables
     assert report.claims

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.cli import app
-from headwater.reproduce import FIGURES, Settings
+from headwater.reproduce import FIGURES, FigureSettings
 
 
 def reproduced(name: str, out: Path) -> list[dict[str, object]]:
@@ -52,7 +52,7 @@ def test_tracking_briefly(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sensitivity_briefly() -> None:
-    (table,) = FIGURES["streamreuse-sensitivity"].run(Settings(seeds=1, quick=True)).tables
+    (table,) = FIGURES["streamreuse-sensitivity"].run(FigureSettings(seeds=1, quick=True)).tables
     assert {row[0] for row in table.rows} == {"EW", "RW"}
     assert len({row[:3] for row in table.rows}) == len(table.rows)
 
@@ -60,6 +60,6 @@ def test_sensitivity_briefly() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["streamreuse-ew", "streamreuse-rw"])
 def test_the_claims_on_usage_and_latency_hold(name: str) -> None:
-    claims = {claim.what: claim for claim in FIGURES[name].run(Settings(seeds=1)).claims}
+    claims = {claim.what: claim for claim in FIGURES[name].run(FigureSettings(seeds=1)).claims}
     assert claims["network usage below NO REUSE"].holds
     assert claims["latency added"].holds

@@ -10,51 +10,55 @@ import pytest
 
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
-from headwater.network import Shape
-from headwater.reproduce.streamreuse.deployment import Deployment, Prices, Running
+from headwater.network import TransitStubShape
+from headwater.reproduce.streamreuse.deployment import (
+    JoinPrices,
+    RunningOperator,
+    SimulatedDeployment,
+)
 from headwater.reproduce.streamreuse.planner import (
     HEADWATER,
     NO_REUSE,
     NO_REWRITING,
     STRATEGIES,
     VARIANTS,
-    Stay,
-    Step,
+    PlanNode,
     Strategy,
-    deploy,
-    nothing,
-    plan,
+    Submission,
+    deploy_plan,
+    offer_nothing,
+    plan_query,
 )
-from headwater.reproduce.streamreuse.question import Question, question
-from headwater.reproduce.streamreuse.simulate import read, simulate
+from headwater.reproduce.streamreuse.question import PreparedQuery, prepare_query
+from headwater.reproduce.streamreuse.simulate import prepare_submissions, simulate
 from headwater.reproduce.streamreuse.workload import (
     AIRLINE_STREAMS,
     Airline,
-    airline,
+    airline_workload,
     gate_query,
-    rfid,
+    rfid_workload,
     terminal_query,
 )
-from headwater.reproduce.streamreuse.world import World, world
-from headwater.reuse import relaxed
+from headwater.reproduce.streamreuse.world import World, build_world
+from headwater.reuse import relax
 
 STATISTICS = Airline().statistics
-SMALL = Shape(domains=1, transit=2, stubs=2, hosts=4)
+SMALL = TransitStubShape(domains=1, transit=2, stubs=2, hosts=4)
 
 
 @cache
 def small() -> World:
-    return world(list(STATISTICS), 1, SMALL)
+    return build_world(list(STATISTICS), 1, SMALL)
 
 
-def ask(text: str, infer: bool = False) -> Question:
+def ask(text: str, infer: bool = False) -> PreparedQuery:
     declared = parse(AIRLINE_STREAMS)
     names = Namespace.of(one.stream for one in declared if isinstance(one, CreateStream))
-    return question(parse_query(text, names), STATISTICS, infer)
+    return prepare_query(parse_query(text, names), STATISTICS, infer)
 
 
-def empty(place: World, prices: Prices | None = None) -> Deployment:
-    return Deployment(place, STATISTICS, prices or Prices())
+def empty(place: World, prices: JoinPrices | None = None) -> SimulatedDeployment:
+    return SimulatedDeployment(place, STATISTICS, prices or JoinPrices())
 
 
 # ---- what is asked for
@@ -86,7 +90,7 @@ def test_a_part_keeps_the_bounds_on_its_streams() -> None:
 # ---- the cheapest plan
 
 
-def cost(state: Deployment, stay: Stay) -> float:
+def cost(state: SimulatedDeployment, stay: Submission) -> float:
     """What all that runs costs, with the way to the sink, in a second."""
     running = {one.name: one for query in state.queries.values() for one in query.source.tree}
     query = state.queries[0]
@@ -94,64 +98,69 @@ def cost(state: Deployment, stay: Stay) -> float:
     return sum(one.price for one in running.values()) + float(to_sink)
 
 
-def left_deep(asked: Question, order: tuple[str, ...], sites: tuple[int, ...]) -> Step | None:
+def left_deep(
+    asked: PreparedQuery, order: tuple[str, ...], sites: tuple[int, ...]
+) -> PlanNode | None:
     """The plan that joins the streams in that order at those sites; None if one has no condition."""
-    step = Step(frozenset({order[0]}), sites[0])
+    step = PlanNode(frozenset({order[0]}), sites[0])
     for stream, site in zip(order[1:], sites, strict=True):
         streams = step.streams | {stream}
         if streams not in asked.parts:
             return None
-        step = Step(streams, site, inputs=(step, Step(frozenset({stream}), site)))
+        step = PlanNode(streams, site, inputs=(step, PlanNode(frozenset({stream}), site)))
     return step
 
 
-def cheapest(stay: Stay, prices: Prices) -> float:
+def cheapest(stay: Submission, prices: JoinPrices) -> float:
     found = []
-    for order in permutations(sorted(stay.asked.streams)):
-        for sites in product(small().places.tolist(), repeat=len(order) - 1):
-            step = left_deep(stay.asked, order, sites)
+    for order in permutations(sorted(stay.query.streams)):
+        for sites in product(small().join_sites.tolist(), repeat=len(order) - 1):
+            step = left_deep(stay.query, order, sites)
             if step is not None:
                 state = empty(small(), prices)
-                deploy(state, 0, stay, step)
+                deploy_plan(state, 0, stay, step)
                 found.append(cost(state, stay))
     return min(found)
 
 
 @pytest.mark.parametrize(("sink", "join"), [(4, 0.0), (13, 1.5)])
 def test_without_reuse_no_left_deep_plan_is_cheaper(sink: int, join: float) -> None:
-    prices = Prices(join)
-    stay = Stay(ask(gate_query(7)), sink, 0.0, 7200.0)
+    prices = JoinPrices(join)
+    stay = Submission(ask(gate_query(7)), sink, 0.0, 7200.0)
     state = empty(small(), prices)
-    deploy(state, 0, stay, plan(state, stay, STRATEGIES[NO_REUSE]))
+    deploy_plan(state, 0, stay, plan_query(state, stay, STRATEGIES[NO_REUSE]))
     assert cost(state, stay) == pytest.approx(cheapest(stay, prices))
 
 
 @pytest.mark.parametrize("other", ["baggage", "check_ins"])
 def test_with_foresight_a_join_that_others_ask_for_comes_first(other: str) -> None:
     """All three streams of the query could be joined with flights first."""
-    foresight = Strategy(nothing, nothing, foresight=1e6)
+    foresight = Strategy(offer_nothing, offer_nothing, foresight=1e6)
     pair = f"""SELECT fl.gate FROM flights [RANGE 5 MIN] AS fl, {other} [RANGE 1 MIN] AS x
         WHERE fl.num = x.flight AND fl.num = 9"""
     state = empty(small())
     for number in range(4):
-        stay = Stay(ask(pair), 4, 0.0, 7200.0)
-        deploy(state, number, stay, plan(state, stay, foresight))
+        stay = Submission(ask(pair), 4, 0.0, 7200.0)
+        deploy_plan(state, number, stay, plan_query(state, stay, foresight))
     joined = frozenset({"flights", other})
-    assert state.likely(joined) == 4 and state.likely(frozenset({"flights", "weather"})) == 0
-    state.leave(0)
-    assert state.likely(joined) == 3
-    step = plan(state, Stay(ask(gate_query(7)), 4, 0.0, 7200.0), foresight)
+    assert (
+        state.expected_requests(joined) == 4
+        and state.expected_requests(frozenset({"flights", "weather"})) == 0
+    )
+    state.remove_query(0)
+    assert state.expected_requests(joined) == 3
+    step = plan_query(state, Submission(ask(gate_query(7)), 4, 0.0, 7200.0), foresight)
     assert joined in {one.streams for one in step.inputs}
 
 
 # ---- what is shared
 
 
-def covered(one: Running) -> bool:
+def covered(one: RunningOperator) -> bool:
     """Whether an operator serves all its members, and its inputs serve them too."""
     return all(
-        relaxed(one.operator, form) is one.operator for form in one.members.values()
-    ) and all(set(one.members) <= set(feeder.members) for feeder in one.inputs)
+        relax(one.operator, form) is one.operator for form in one.subscribers.values()
+    ) and all(set(one.subscribers) <= set(feeder.subscribers) for feeder in one.inputs)
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, *VARIANTS])
@@ -166,19 +175,19 @@ def covered(one: Running) -> bool:
 def test_operators_cover_whom_they_serve_until_nobody_is_left(
     name: str, hours: float, every: int, strategy: str
 ) -> None:
-    workload = (airline if name == "EW" else rfid)(5, hours)
-    place = world(list(workload.statistics), 1)
-    state = Deployment(place, workload.statistics, Prices())
+    workload = (airline_workload if name == "EW" else rfid_workload)(5, hours)
+    place = build_world(list(workload.statistics), 1)
+    state = SimulatedDeployment(place, workload.statistics, JoinPrices())
     random = Random(1)
-    for number, stay in enumerate(read(workload, place, 1)):
-        deploy(state, number, stay, plan(state, stay, (STRATEGIES | VARIANTS)[strategy]))
+    for number, stay in enumerate(prepare_submissions(workload, place, 1)):
+        deploy_plan(state, number, stay, plan_query(state, stay, (STRATEGIES | VARIANTS)[strategy]))
         if random.random() < 0.3:
-            state.leave(random.choice(list(state.queries)))
+            state.remove_query(random.choice(list(state.queries)))
         running = {id(one): one for q in state.queries.values() for one in q.source.tree}
         assert number % every or all(covered(one) for one in running.values())
         assert state.joins == sum(bool(one.inputs) for one in running.values())
     for number in list(state.queries):
-        state.leave(number)
+        state.remove_query(number)
     assert (state.joins, state.selections, state.usage()) == (0, 0, 0)
 
 
@@ -186,31 +195,31 @@ def test_the_second_gate_shares_all_and_the_same_one_is_found_without_rewriting(
     for strategy, joins in ((NO_REUSE, 6), (NO_REWRITING, 4), (HEADWATER, 2)):
         state = empty(small())
         for number, flight in enumerate((7, 8, 7)):
-            stay = Stay(ask(gate_query(flight)), 4, 0.0, 7200.0)
-            deploy(state, number, stay, plan(state, stay, STRATEGIES[strategy]))
+            stay = Submission(ask(gate_query(flight)), 4, 0.0, 7200.0)
+            deploy_plan(state, number, stay, plan_query(state, stay, STRATEGIES[strategy]))
         assert state.joins == joins
 
 
 def test_what_was_relaxed_is_tightened_when_queries_leave() -> None:
     state = empty(small())
     for number, flight in enumerate((7, 8)):
-        stay = Stay(ask(gate_query(flight)), 4, 0.0, 7200.0)
-        deploy(state, number, stay, plan(state, stay, STRATEGIES[HEADWATER]))
+        stay = Submission(ask(gate_query(flight)), 4, 0.0, 7200.0)
+        deploy_plan(state, number, stay, plan_query(state, stay, STRATEGIES[HEADWATER]))
     both = state.usage()
-    state.leave(1)
+    state.remove_query(1)
     alone = empty(small())
-    stay = Stay(ask(gate_query(7)), 4, 0.0, 7200.0)
-    deploy(alone, 0, stay, plan(alone, stay, STRATEGIES[NO_REUSE]))
+    stay = Submission(ask(gate_query(7)), 4, 0.0, 7200.0)
+    deploy_plan(alone, 0, stay, plan_query(alone, stay, STRATEGIES[NO_REUSE]))
     assert state.usage() == pytest.approx(alone.usage())
     assert state.usage() < both
 
 
 def test_a_run_repeats_itself() -> None:
-    workload = airline(2, hours=0.3)
-    place = world(list(workload.statistics), 2)
-    stays = read(workload, place, 2)
+    workload = airline_workload(2, hours=0.3)
+    place = build_world(list(workload.statistics), 2)
+    stays = prepare_submissions(workload, place, 2)
     runs = [
-        simulate(STRATEGIES[HEADWATER], stays, workload, place, 0.3, Prices()) for _ in range(2)
+        simulate(STRATEGIES[HEADWATER], stays, workload, place, 0.3, JoinPrices()) for _ in range(2)
     ]
     assert runs[0].samples == runs[1].samples
-    assert [one.latency for one in runs[0].planned] == [one.latency for one in runs[1].planned]
+    assert [one.latency for one in runs[0].timings] == [one.latency for one in runs[1].timings]

@@ -10,13 +10,13 @@ import pytest
 
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
-from headwater.reproduce.streamreuse.question import question
-from headwater.reproduce.streamreuse.workload import HOUR, Workload, airline, rfid
+from headwater.reproduce.streamreuse.question import prepare_query
+from headwater.reproduce.streamreuse.workload import HOUR, Workload, airline_workload, rfid_workload
 
 
 @cache
 def workload(name: str) -> Workload:
-    return (airline if name == "EW" else rfid)(1)
+    return (airline_workload if name == "EW" else rfid_workload)(1)
 
 
 def streams(workload: Workload) -> Namespace:
@@ -37,7 +37,7 @@ def test_arrivals(name: str, per_hour: int) -> None:
 
 @pytest.mark.parametrize("name", ["EW", "RW"])
 def test_the_seed_decides(name: str) -> None:
-    make = airline if name == "EW" else rfid
+    make = airline_workload if name == "EW" else rfid_workload
     assert make(3) == make(3)
     assert make(3).arrivals != make(4).arrivals
 
@@ -59,7 +59,7 @@ def test_queries_are_cql_whose_parts_have_rates(name: str) -> None:
     made = workload(name)
     names = streams(made)
     for arrival in made.arrivals[:8]:
-        asked = question(parse_query(arrival.text, names), made.statistics)
+        asked = prepare_query(parse_query(arrival.text, names), made.statistics)
         assert asked.streams <= set(made.statistics)
         assert asked.joins[-1] == asked.streams
         assert all(rate > 0 for rate in asked.rates.values())

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.reproduce import FIGURES, Settings
+from headwater.reproduce import FIGURES, FigureSettings
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_examples_hold() -> None:
-    report = FIGURES["whitewater-example"].run(Settings(1))
+    report = FIGURES["whitewater-example"].run(FigureSettings(1))
     assert all(claim.holds for claim in report.claims), report.claims
 
 
 @pytest.mark.parametrize("name", ["whitewater-fig6", "whitewater-fig7", "whitewater-fig8"])
 def test_a_figure_has_tables_claims_and_a_plot(name: str) -> None:
-    report = FIGURES[name].run(Settings(1, quick=True))
+    report = FIGURES[name].run(FigureSettings(1, quick=True))
     assert report.tables
     assert report.claims
     assert [plot.name for plot in report.plots] == [name]

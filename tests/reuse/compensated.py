@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from headwater.algebra.canonical import Block, Canonical, canonicalize
-from headwater.algebra.canonical.relation import Rebuilding
+from headwater.algebra.canonical import Block, CanonicalQuery, canonicalize
+from headwater.algebra.canonical.relation import RelationBuilder
+from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import Output, Query, Scan
-from headwater.algebra.simplify import text
 from headwater.cql import parse_query
 from headwater.reference import evaluate
 from headwater.reference.scalar import compile_expr
-from headwater.reference.values import Row, normal_row, row_order
-from headwater.reuse import Form, Operator, form_of, operator_of, relaxed
-from headwater.reuse.members import Members, held
+from headwater.reference.values import Row, normalize_row, row_order_key
+from headwater.reuse import Operator, QuerySignature, minimal_operator, relax, signature_of
+from headwater.reuse.join_subscribers import JoinSubscribers, age_column
 from strategies import SOURCES
 
 Slides = Sequence[int | None]
@@ -29,16 +29,16 @@ class Asked:
     """A query in the forms that it goes through."""
 
     query: Query
-    canonical: Canonical
-    form: Form
+    canonical: CanonicalQuery
+    form: QuerySignature
 
 
 def asked(query: Query) -> Asked:
     canonical = canonicalize(query)
-    return Asked(query, canonical, form_of(canonical))
+    return Asked(query, canonical, signature_of(canonical))
 
 
-def form(text: str) -> Form:
+def form(text: str) -> QuerySignature:
     """The form of a query over the streams and tables of `strategies`."""
     return asked(parse_query(text, SOURCES)).form
 
@@ -47,13 +47,13 @@ def by_base(queries: Iterable[Asked]) -> list[list[Asked]]:
     """The queries in groups that could share."""
     found: dict[str, list[Asked]] = {}
     for one in queries:
-        found.setdefault(one.form.base, []).append(one)
+        found.setdefault(one.form.sharing_key, []).append(one)
     return list(found.values())
 
 
-def serving(forms: Sequence[Form]) -> Operator:
+def serving(forms: Sequence[QuerySignature]) -> Operator:
     """The operator that was made for the first and relaxed for the others."""
-    return reduce(relaxed, forms[1:], operator_of(forms[0]))
+    return reduce(relax, forms[1:], minimal_operator(forms[0]))
 
 
 def alone(one: Asked, streams: Any, tables: Any) -> list[Row]:
@@ -65,16 +65,18 @@ def shared(
     queries: Sequence[Asked], operator: Operator, streams: Any, tables: Any
 ) -> list[list[Row]]:
     """The rows of each query, of those that an operator tells."""
-    members = Members(operator, tuple({one.form.digest: one.form for one in queries}.values()))
+    members = JoinSubscribers(
+        operator, tuple({one.form.digest: one.form for one in queries}.values())
+    )
     columns, rows = _told(operator, streams, tables)
     return [_part(members, one, columns, rows) for one in queries]
 
 
 def _told(operator: Operator, streams: Any, tables: Any) -> tuple[list[Column], list[Row]]:
     """The columns that an operator tells, the times of its tuples behind them; and its rows."""
-    columns = [*sorted(operator.columns, key=text), *map(_time, operator.scans)]
+    columns = [*sorted(operator.columns, key=canonical_text), *map(_time, operator.scans)]
     block = Block(operator.sources, operator.where, (), None, tuple(columns), False)
-    query = Query(Output.ISTREAM, Rebuilding().relation(block))
+    query = Query(Output.ISTREAM, RelationBuilder().build(block))
     return columns, [r.values for r in evaluate(query, streams, tables)]
 
 
@@ -83,22 +85,22 @@ def _time(scan: Scan) -> Column:
 
 
 def _part(
-    members: Members, one: Asked, columns: Sequence[Column], rows: Sequence[Row]
+    members: JoinSubscribers, one: Asked, columns: Sequence[Column], rows: Sequence[Row]
 ) -> list[Row]:
-    member = members.members[one.form.digest]
+    member = members.subscribers[one.form.digest]
     shape = members.shapes[member.shape]
     scans = members.operator.scans
-    known = [*columns, *map(held, scans)]
+    known = [*columns, *map(age_column, scans)]
     terms = [compile_expr(term, known) for term in shape.terms]
-    exprs: list[Expr] = [members.items[at] for at in member.items]
+    exprs: list[Expr] = [members.items[at] for at in member.item_columns]
     items = [compile_expr(exprs[at], known) for _, at in one.canonical.columns]
     found = []
     for row in rows:
         times: Any = row[len(row) - len(scans) :]
         tau = entry(times, shape.slides)
         wide = (*row, *(_held(t, tau, s) for t, s in zip(times, shape.slides, strict=True)))
-        number = shape.table.class_of([term(wide) for term in terms])
-        if number is not None and any(low <= number <= high for low, high in member.classes):
+        number = shape.table.row_class_of([term(wide) for term in terms])
+        if number is not None and any(low <= number <= high for low, high in member.row_classes):
             found.append((tau, *(item(wide) for item in items)))
     return _in_order(found)
 
@@ -125,4 +127,4 @@ def _held(time: int, tau: int, slide: int | None) -> int:
 
 
 def _in_order(rows: Iterable[Row]) -> list[Row]:
-    return sorted(map(normal_row, rows), key=row_order)
+    return sorted(map(normalize_row, rows), key=row_order_key)

@@ -7,34 +7,36 @@ from functools import reduce
 
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import parse_query
-from headwater.reuse import Form, Kind, form_of, operator_of, relaxed
-from headwater.reuse.definition import defined_operator, definition
+from headwater.reuse import QuerySignature, SharingKind, minimal_operator, relax, signature_of
+from headwater.reuse.definition import operator_definition, operator_from_definition
 from overlapping import random_query
 from strategies import SOURCES
 
 
 def test_what_is_written_is_read() -> None:
     rng = random.Random(7)
-    by_base: dict[str, list[Form]] = {}
+    by_base: dict[str, list[QuerySignature]] = {}
     for _ in range(150):
-        form = form_of(canonicalize(random_query(rng)))
-        if form.kind is not Kind.WHOLE:
-            by_base.setdefault(form.base, []).append(form)
+        form = signature_of(canonicalize(random_query(rng)))
+        if form.kind is not SharingKind.EXACT:
+            by_base.setdefault(form.sharing_key, []).append(form)
     assert len(by_base) > 5
     for forms in by_base.values():
         for size in (1, 2, len(forms)):
             first, *others = rng.sample(forms, min(size, len(forms)))
-            operator = reduce(relaxed, others, operator_of(first))
-            read = defined_operator(parse_query(definition(operator, first.output), SOURCES))
+            operator = reduce(relax, others, minimal_operator(first))
+            read = operator_from_definition(
+                parse_query(operator_definition(operator, first.output), SOURCES)
+            )
             assert read == operator
 
 
 def test_queries_that_share_whole_have_no_operator() -> None:
-    assert defined_operator(parse_query("SELECT item FROM Bids [ROWS 3]", SOURCES)) is None
+    assert operator_from_definition(parse_query("SELECT item FROM Bids [ROWS 3]", SOURCES)) is None
 
 
 def test_a_text_in_another_order_still_has_its_operator() -> None:
     """As states have it that were written before."""
     text = "SELECT a.cost, b.price FROM Bids [NOW] b, Asks [NOW] a WHERE a.item = b.item"
     query = parse_query(text, SOURCES)
-    assert defined_operator(query) == operator_of(form_of(canonicalize(query)))
+    assert operator_from_definition(query) == minimal_operator(signature_of(canonicalize(query)))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.algebra.canonical import canonicalize
+from headwater.algebra.conditions.predicate import implies, normalize, to_expr
 from headwater.algebra.expressions import columns_of
-from headwater.algebra.predicate import implies, normalize, to_expr
-from headwater.reuse import Kind, form_of, prefixes
-from headwater.reuse.form import leaves_of, restricted, scans_of, source_name
+from headwater.reuse import SharingKind, partial_join_queries, signature_of
+from headwater.reuse.signature import leaves_of, restrict_to_sources, scans_of, source_name
 from overlapping import random_join
 
 JOIN = "FROM Bids [RANGE 2 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
@@ -48,7 +48,7 @@ JOIN = "FROM Bids [RANGE 2 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"
     ],
 )
 def test_the_same_base(one: str, other: str) -> None:
-    assert form(one).base == form(other).base
+    assert form(one).sharing_key == form(other).sharing_key
 
 
 @pytest.mark.parametrize(
@@ -76,24 +76,24 @@ def test_the_same_base(one: str, other: str) -> None:
     ],
 )
 def test_not_the_same_base(one: str, other: str) -> None:
-    assert form(one).base != form(other).base
+    assert form(one).sharing_key != form(other).sharing_key
 
 
 @pytest.mark.parametrize(
     "text, kind",
     [
-        (f"SELECT b.price {JOIN}", Kind.JOIN),
-        ("SELECT item FROM Bids", Kind.JOIN),
-        ("SELECT count(*) FROM Bids [RANGE 2 SEC]", Kind.GROUP),
-        ("SELECT DISTINCT item FROM Bids [RANGE 2 SEC]", Kind.GROUP),
-        ("RSTREAM(SELECT item FROM Bids [RANGE 2 SEC])", Kind.GROUP),
-        ("SELECT item FROM Bids [ROWS 2]", Kind.WHOLE),
-        ("SELECT item FROM Bids WHERE item > 1 AND item < 1", Kind.WHOLE),
-        ("SELECT item FROM Bids b WHERE item IN (SELECT item FROM Asks [NOW])", Kind.WHOLE),
-        ("SELECT item FROM Bids UNION ALL SELECT item FROM Asks", Kind.WHOLE),
+        (f"SELECT b.price {JOIN}", SharingKind.JOIN),
+        ("SELECT item FROM Bids", SharingKind.JOIN),
+        ("SELECT count(*) FROM Bids [RANGE 2 SEC]", SharingKind.GROUP),
+        ("SELECT DISTINCT item FROM Bids [RANGE 2 SEC]", SharingKind.GROUP),
+        ("RSTREAM(SELECT item FROM Bids [RANGE 2 SEC])", SharingKind.GROUP),
+        ("SELECT item FROM Bids [ROWS 2]", SharingKind.EXACT),
+        ("SELECT item FROM Bids WHERE item > 1 AND item < 1", SharingKind.EXACT),
+        ("SELECT item FROM Bids b WHERE item IN (SELECT item FROM Asks [NOW])", SharingKind.EXACT),
+        ("SELECT item FROM Bids UNION ALL SELECT item FROM Asks", SharingKind.EXACT),
     ],
 )
-def test_kinds(text: str, kind: Kind) -> None:
+def test_kinds(text: str, kind: SharingKind) -> None:
     assert form(text).kind is kind
 
 
@@ -101,7 +101,7 @@ def test_kinds(text: str, kind: Kind) -> None:
 @given(st.integers(0, 2**32))
 def test_bounds_follow_from_the_condition(seed: int) -> None:
     one = asked(random_join(random.Random(seed))).form
-    if one.kind is Kind.WHOLE:
+    if one.kind is SharingKind.EXACT:
         return
     for bound in one.bounds:
         wanted = bound.domain.as_expr(bound.term)
@@ -132,24 +132,29 @@ THREE = (
 
 
 def test_prefixes_are_the_connected_parts_larger_first() -> None:
-    found = [form_of(canonicalize(part)) for part in prefixes(form(THREE))]
+    found = [signature_of(canonicalize(part)) for part in partial_join_queries(form(THREE))]
     names = [
         [s.table if hasattr(s, "table") else s.stream for s in leaves_of(p.content)] for p in found
     ]
     assert names == [["Asks", "Bids"], ["Asks", "Items"]]
-    assert found[0].base == form("SELECT b.price FROM Bids b, Asks a WHERE a.item = b.item").base
+    assert (
+        found[0].sharing_key
+        == form("SELECT b.price FROM Bids b, Asks a WHERE a.item = b.item").sharing_key
+    )
 
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32))
 def test_a_query_implies_its_prefixes(seed: int) -> None:
     one = form(THREE) if seed % 2 else asked(random_join(random.Random(seed))).form
-    parts = list(prefixes(one))
+    parts = list(partial_join_queries(one))
     here = {source_name(source): source.alias for source in leaves_of(one.content)} if parts else {}
     for part in parts:
-        theirs = form_of(canonicalize(part)).content
+        theirs = signature_of(canonicalize(part)).content
         names = {source.alias: here[source_name(source)] for source in leaves_of(theirs)}
-        assert implies(one.content.where, restricted(one.content.where, set(names.values())))
+        assert implies(
+            one.content.where, restrict_to_sources(one.content.where, set(names.values()))
+        )
         told = {(names[c.relation], c.name) for item in theirs.items for c in columns_of(item)}
         needed = {c for e in one.content.items for c in columns_of(e)}
         assert {(c.relation, c.name) for c in needed if c.relation in names.values()} <= told
@@ -158,7 +163,7 @@ def test_a_query_implies_its_prefixes(seed: int) -> None:
 
 def test_what_a_condition_says_of_some_sources() -> None:
     where = form(THREE).content.where
-    found = restricted(where, {"s1"})
+    found = restrict_to_sources(where, {"s1"})
     assert to_expr(found) is not None
     assert implies(where, found)
-    assert restricted(where, set()) == normalize(None)
+    assert restrict_to_sources(where, set()) == normalize(None)

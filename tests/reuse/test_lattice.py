@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from headwater.algebra.canonical import canonicalize
 from headwater.reuse import (
-    Form,
-    Kind,
     Lattice,
     Operator,
-    form_of,
-    operator_of,
-    prefixes,
-    relaxed,
+    QuerySignature,
+    SharingKind,
+    minimal_operator,
+    partial_join_queries,
+    relax,
+    signature_of,
 )
-from headwater.reuse.lattice import MOST_TRIED
+from headwater.reuse.lattice import MAX_RELAXATIONS_TRIED
 from overlapping import random_join, window
 
 SEEDS = st.integers(0, 2**32)
 REGIONS = 4
 
 
-def grouped(rng: random.Random) -> Form:
+def grouped(rng: random.Random) -> QuerySignature:
     """Groups of bids; how they are grouped and what is told of them differs."""
     keys = rng.sample(["item", "bidder", "note"], rng.randint(0, 2))
     calls = rng.sample(["count(*)", "sum(price)", "max(item)"], rng.randint(1, 2))
@@ -37,11 +37,11 @@ def grouped(rng: random.Random) -> Form:
     return form(f"SELECT {told} FROM Bids {window(rng, rng.random() < 0.5)}{where}{by}")
 
 
-def drawn(rng: random.Random, size: int) -> list[Form]:
+def drawn(rng: random.Random, size: int) -> list[QuerySignature]:
     found = [
         asked(random_join(rng)).form if rng.random() < 0.7 else grouped(rng) for _ in range(size)
     ]
-    return [one for one in found if one.kind is not Kind.WHOLE]
+    return [one for one in found if one.kind is not SharingKind.EXACT]
 
 
 def some_regions(rng: random.Random) -> int:
@@ -54,34 +54,34 @@ class Plain:
 
     known: dict[str, tuple[Operator, int]] = field(default_factory=dict)
 
-    def candidates(self, one: Form, regions: int) -> list[str]:
+    def candidates(self, one: QuerySignature, regions: int) -> list[str]:
         return sorted(
             name
             for name, (operator, where) in self.known.items()
-            if operator.base == one.base and where & regions
+            if operator.sharing_key == one.sharing_key and where & regions
         )
 
-    def serving(self, one: Form, regions: int) -> list[str]:
+    def serving(self, one: QuerySignature, regions: int) -> list[str]:
         found = self.candidates(one, regions)
-        return [n for n in found if relaxed(self.known[n][0], one) is self.known[n][0]]
+        return [n for n in found if relax(self.known[n][0], one) is self.known[n][0]]
 
-    def parts(self, one: Form, regions: int) -> list[tuple[str, list[str]]]:
-        forms = [form_of(canonicalize(part)) for part in prefixes(one)]
-        found = [(part.base, self.candidates(part, regions)) for part in forms]
+    def parts(self, one: QuerySignature, regions: int) -> list[tuple[str, list[str]]]:
+        forms = [signature_of(canonicalize(part)) for part in partial_join_queries(one)]
+        found = [(part.sharing_key, self.candidates(part, regions)) for part in forms]
         return [(base, names) for base, names in found if names]
 
 
-def check(lattice: Lattice, plain: Plain, one: Form, regions: int) -> None:
+def check(lattice: Lattice, plain: Plain, one: QuerySignature, regions: int) -> None:
     assert sorted(lattice.candidates(one, regions)) == plain.candidates(one, regions)
     assert sorted(lattice.serving(one, regions)) == plain.serving(one, regions)
     nearest = list(lattice.nearest(one, regions))
     assert len(nearest) == len(set(nearest)) and set(nearest) <= set(plain.candidates(one, regions))
     more = len(plain.candidates(one, regions)) - len(plain.serving(one, regions))
-    assert len(nearest) == len(plain.serving(one, regions)) + min(more, MOST_TRIED)
+    assert len(nearest) == len(plain.serving(one, regions)) + min(more, MAX_RELAXATIONS_TRIED)
     assert sorted(nearest[: len(plain.serving(one, regions))]) == plain.serving(one, regions)
     parts = [
-        (form_of(canonicalize(part)).base, sorted(names))
-        for part, names in lattice.parts(one, regions)
+        (signature_of(canonicalize(part)).sharing_key, sorted(names))
+        for part, names in lattice.partial_joins(one, regions)
     ]
     assert parts == plain.parts(one, regions)
 
@@ -99,8 +99,8 @@ def test_finds_what_trying_all_finds(seed: int) -> None:
             lattice.remove(name)
             del plain.known[name]
         else:
-            alike = known is not None and known[0].base == one.base
-            operator = relaxed(known[0], one) if known and alike else operator_of(one)
+            alike = known is not None and known[0].sharing_key == one.sharing_key
+            operator = relax(known[0], one) if known and alike else minimal_operator(one)
             plain.known[name] = (operator, some_regions(rng))
             lattice.insert(name, *plain.known[name])
         check(lattice, plain, forms[rng.randrange(number + 1)], some_regions(rng))
@@ -114,7 +114,7 @@ def test_what_was_removed_leaves_nothing(seed: int) -> None:
     rng = random.Random(seed)
     forms = drawn(rng, 20)
     lattice, fresh = Lattice(), Lattice()
-    operators = {f"o{n}": (operator_of(one), some_regions(rng)) for n, one in enumerate(forms)}
+    operators = {f"o{n}": (minimal_operator(one), some_regions(rng)) for n, one in enumerate(forms)}
     for name, (operator, regions) in operators.items():
         lattice.insert(name, operator, regions)
     for name in rng.sample(sorted(operators), len(operators) // 2):
@@ -132,18 +132,18 @@ JOIN = "FROM Bids [RANGE 2 SEC] b, Asks [RANGE 4 SEC] a"
 def test_by_hand() -> None:
     lattice = Lattice()
     wide = form(f"SELECT b.price, b.item {JOIN} WHERE b.item = a.item AND b.price > 5")
-    lattice.insert("wide", operator_of(wide), 0b01)
+    lattice.insert("wide", minimal_operator(wide), 0b01)
     narrow = form(f"SELECT b.price {JOIN} WHERE b.item = a.item AND b.price > 9")
     assert lattice.candidates(narrow) == list(lattice.serving(narrow)) == ["wide"]
     assert lattice.candidates(narrow, 0b10) == []
-    lattice.insert("narrow", operator_of(narrow), 0b10)
+    lattice.insert("narrow", minimal_operator(narrow), 0b10)
     assert list(lattice.serving(wide)) == ["wide"]
     assert sorted(lattice.candidates(wide)) == ["narrow", "wide"]
     three = form(
         f"SELECT b.price, i.label {JOIN}, Items i WHERE b.item = a.item AND a.note = i.label"
     )
-    ((part, names),) = lattice.parts(three)
-    assert form_of(canonicalize(part)).base == wide.base
+    ((part, names),) = lattice.partial_joins(three)
+    assert signature_of(canonicalize(part)).sharing_key == wide.sharing_key
     assert sorted(names) == ["narrow", "wide"]
     assert list(lattice.nearest(wide)) == ["wide", "narrow"]
     lattice.remove("wide")
@@ -153,12 +153,15 @@ def test_by_hand() -> None:
 
 def test_the_newest_that_could_be_relaxed() -> None:
     lattice = Lattice()
-    forms = [form(f"SELECT item FROM Bids [NOW] WHERE item = {n}") for n in range(2 * MOST_TRIED)]
+    forms = [
+        form(f"SELECT item FROM Bids [NOW] WHERE item = {n}")
+        for n in range(2 * MAX_RELAXATIONS_TRIED)
+    ]
     wide = form("SELECT item FROM Bids [NOW] WHERE item BETWEEN 500 AND 600")
-    lattice.insert("wide", operator_of(wide))
+    lattice.insert("wide", minimal_operator(wide))
     for number, one in enumerate(forms):
-        lattice.insert(f"o{number}", operator_of(one))
+        lattice.insert(f"o{number}", minimal_operator(one))
     new = form("SELECT item FROM Bids [NOW] WHERE item = 77")
-    newest = [f"o{n}" for n in range(2 * MOST_TRIED - 1, MOST_TRIED, -1)]
+    newest = [f"o{n}" for n in range(2 * MAX_RELAXATIONS_TRIED - 1, MAX_RELAXATIONS_TRIED, -1)]
     assert list(lattice.nearest(new)) == ["wide", *newest]
     assert next(lattice.nearest(forms[0])) == "o0"

@@ -11,11 +11,18 @@ from compensated import Asked, alone, asked, by_base, form, serving, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.algebra.predicate import implies
+from headwater.algebra.conditions.predicate import implies
 from headwater.algebra.windows import Range
-from headwater.reuse import Form, Kind, Relation, operator_of, relation, relaxed
-from headwater.reuse.members import Members
-from headwater.reuse.operator import MOST_PIECES
+from headwater.reuse import (
+    Containment,
+    QuerySignature,
+    SharingKind,
+    classify_containment,
+    minimal_operator,
+    relax,
+)
+from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.operator import MAX_PIECES
 from overlapping import random_join
 from strategies import SECOND, streams, tables
 
@@ -27,7 +34,7 @@ def drawn(seed: int, size: int) -> list[list[Asked]]:
     """Random joins in groups that could share."""
     rng = random.Random(seed)
     groups = by_base(asked(random_join(rng)) for _ in range(size))
-    return [group for group in groups if group[0].form.kind is Kind.JOIN]
+    return [group for group in groups if group[0].form.kind is SharingKind.JOIN]
 
 
 # ---- never a wrong row
@@ -58,9 +65,9 @@ def test_a_part_of_the_operator_is_the_query_at_length(seed: int, data: Any, row
 def test_a_query_said_to_be_contained_is(seed: int, data: Any, rows: Any) -> None:
     """An operator that was made for others serves it as it is."""
     for first, *others in drawn(seed, 24):
-        operator = operator_of(first.form)
+        operator = minimal_operator(first.form)
         for one in others:
-            if relation(one.form, operator) is Relation.CONTAINED:
+            if classify_containment(one.form, operator) is Containment.CONTAINED:
                 (part,) = shared([one], operator, data, rows)
                 assert part == alone(one, data, rows), str(one.query)
 
@@ -75,8 +82,8 @@ def test_relaxing_serves_all_and_again_changes_nothing(seed: int) -> None:
         forms = [one.form for one in group]
         operator = serving(forms)
         for one in forms:
-            assert relaxed(operator, one) is operator
-            assert relation(one, operator) in (Relation.EQUAL, Relation.CONTAINED)
+            assert relax(operator, one) is operator
+            assert classify_containment(one, operator) in (Containment.EQUAL, Containment.CONTAINED)
             assert implies(one.content.where, operator.where)
 
 
@@ -95,7 +102,7 @@ def test_two_queries_make_the_same_operator_in_either_order(seed: int) -> None:
 JOIN = "FROM Bids {} b, Asks {} a WHERE b.item = a.item"
 
 
-def joined(windows: tuple[str, str], more: str = "", told: str = "b.item") -> Form:
+def joined(windows: tuple[str, str], more: str = "", told: str = "b.item") -> QuerySignature:
     return form(f"SELECT {told} {JOIN.format(*windows)}{more}")
 
 
@@ -134,20 +141,31 @@ def test_conditions_are_covered_term_by_term() -> None:
 
 def test_many_values_become_one_stretch() -> None:
     now = "[NOW]", "[NOW]"
-    forms = [joined(now, f" AND b.item = {3 * n}") for n in range(MOST_PIECES + 1)]
+    forms = [joined(now, f" AND b.item = {3 * n}") for n in range(MAX_PIECES + 1)]
     found = serving(forms)
-    assert found.where == joined(now, f" AND b.item BETWEEN 0 AND {3 * MOST_PIECES}").content.where
-    assert all(relation(one, found) is Relation.CONTAINED for one in forms)
+    assert found.where == joined(now, f" AND b.item BETWEEN 0 AND {3 * MAX_PIECES}").content.where
+    assert all(classify_containment(one, found) is Containment.CONTAINED for one in forms)
 
 
 def test_relations() -> None:
     now = "[NOW]", "[NOW]"
-    operator = operator_of(joined(now, " AND b.price > 5", "b.item, b.price"))
-    assert relation(joined(now, " AND 5 < b.price", "b.price, b.item"), operator) is Relation.EQUAL
-    assert relation(joined(now, " AND b.price > 9", "b.item"), operator) is Relation.CONTAINED
-    assert relation(joined(now, " AND b.price > 4"), operator) is Relation.OVERLAPPING
-    assert relation(joined(now, " AND b.price > 9", "a.cost"), operator) is Relation.OVERLAPPING
-    assert relation(form("SELECT item FROM Bids [NOW]"), operator) is None
+    operator = minimal_operator(joined(now, " AND b.price > 5", "b.item, b.price"))
+    assert (
+        classify_containment(joined(now, " AND 5 < b.price", "b.price, b.item"), operator)
+        is Containment.EQUAL
+    )
+    assert (
+        classify_containment(joined(now, " AND b.price > 9", "b.item"), operator)
+        is Containment.CONTAINED
+    )
+    assert (
+        classify_containment(joined(now, " AND b.price > 4"), operator) is Containment.OVERLAPPING
+    )
+    assert (
+        classify_containment(joined(now, " AND b.price > 9", "a.cost"), operator)
+        is Containment.OVERLAPPING
+    )
+    assert classify_containment(form("SELECT item FROM Bids [NOW]"), operator) is None
 
 
 # ---- members
@@ -157,7 +175,7 @@ def test_what_the_operator_sees_to_is_no_bound_of_its_queries() -> None:
     now = "[NOW]", "[NOW]"
     liked = " AND b.note LIKE 'a%' AND b.price > 1"
     forms = [joined(now, liked), joined(now, liked + " AND a.cost > 2")]
-    (first, second) = Members(serving(forms), tuple(forms)).shapes
+    (first, second) = JoinSubscribers(serving(forms), tuple(forms)).shapes
     assert [str(term) for term in first.terms] == []
     assert [str(term) for term in second.terms] == ["s0.cost"]
 
@@ -166,16 +184,16 @@ def test_queries_of_one_template_have_one_shape() -> None:
     forms = [
         joined(("[RANGE 4 SEC]", f"[RANGE {n % 3} SEC]"), f" AND b.price > {n}") for n in range(50)
     ]
-    members = Members(serving(forms), tuple(forms))
+    members = JoinSubscribers(serving(forms), tuple(forms))
     assert {shape.slides for shape in members.shapes} == {(None, None)}
     assert len(members.shapes) <= 4
-    assert set(members.members) == {one.digest for one in forms}
+    assert set(members.subscribers) == {one.digest for one in forms}
 
 
 def test_an_item_is_told_once_for_all() -> None:
     now = "[NOW]", "[NOW]"
     forms = [joined(now, told="b.item + 1 AS x, a.cost"), joined(now, told="1 + b.item AS y")]
-    members = Members(serving(forms), tuple(forms))
+    members = JoinSubscribers(serving(forms), tuple(forms))
     assert len(members.items) == 2
-    places = [members.members[one.digest].items for one in forms]
+    places = [members.subscribers[one.digest].item_columns for one in forms]
     assert set(places[1]) <= set(places[0])

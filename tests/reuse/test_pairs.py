@@ -9,9 +9,22 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse, parse_query
 from headwater.cql.statements import CreateStream
-from headwater.reuse import Form, Kind, Lattice, form_of, operator_of, relation, relaxed
-from headwater.reuse.members import Members
-from headwater.reuse.words import changes, described, told_apart, wish
+from headwater.reuse import (
+    Lattice,
+    QuerySignature,
+    SharingKind,
+    classify_containment,
+    minimal_operator,
+    relax,
+    signature_of,
+)
+from headwater.reuse.describe import (
+    describe_bounds,
+    describe_changes,
+    describe_operator,
+    describe_shape,
+)
+from headwater.reuse.join_subscribers import JoinSubscribers
 from strategies import ASKS, BIDS, ITEMS
 
 FILE = "reuse/pairs.txt"
@@ -28,42 +41,47 @@ STREAMS = [s.stream for s in parse(AIRLINE) if isinstance(s, CreateStream)]
 NAMES = Namespace.of([BIDS, ASKS, ITEMS, *STREAMS])
 
 
-def forms(case: Case) -> tuple[Form, Form]:
-    one, other = (form_of(canonicalize(parse_query(t, NAMES))) for t in case.input.split(";"))
+def forms(case: Case) -> tuple[QuerySignature, QuerySignature]:
+    one, other = (signature_of(canonicalize(parse_query(t, NAMES))) for t in case.input.split(";"))
     return one, other
 
 
 def plan(case: Case) -> str:
     """What becomes of the second query while the operator of the first runs."""
     one, other = forms(case)
-    if one.kind is Kind.WHOLE:
-        return "equal" if one.base == other.base else "nothing in common"
-    running = operator_of(one)
-    found = relation(other, running)
+    if one.kind is SharingKind.EXACT:
+        return "equal" if one.sharing_key == other.sharing_key else "nothing in common"
+    running = minimal_operator(one)
+    found = classify_containment(other, running)
     if found is None:
         return _of_a_part(one, other)
-    after = relaxed(running, other)
-    lines = [found.value, *_titled("operator", described(after))]
-    lines += _titled("relaxed", changes(running, after))
-    if one.kind is Kind.JOIN:
-        members = Members(after, (one, other))
-        lines += _titled("shapes", [told_apart(shape, after.sources) for shape in members.shapes])
-        lines += _titled("wanted", [wish(members.bounds(f), after.sources) for f in (one, other)])
+    after = relax(running, other)
+    lines = [found.value, *_titled("operator", describe_operator(after))]
+    lines += _titled("relaxed", describe_changes(running, after))
+    if one.kind is SharingKind.JOIN:
+        members = JoinSubscribers(after, (one, other))
+        lines += _titled(
+            "shapes", [describe_shape(shape, after.sources) for shape in members.shapes]
+        )
+        lines += _titled(
+            "wanted",
+            [describe_bounds(members.residual_bounds(f), after.sources) for f in (one, other)],
+        )
     return "\n".join(lines)
 
 
-def _of_a_part(one: Form, other: Form) -> str:
+def _of_a_part(one: QuerySignature, other: QuerySignature) -> str:
     """A join of some of the query's sources that runs."""
     lattice = Lattice()
-    lattice.insert("running", operator_of(one))
-    for query, _ in lattice.parts(other):
-        part = form_of(canonicalize(query))
+    lattice.insert("running", minimal_operator(one))
+    for query, _ in lattice.partial_joins(other):
+        part = signature_of(canonicalize(query))
         before = lattice.operator("running")
-        after = relaxed(before, part)
-        found = relation(part, before)
+        after = relax(before, part)
+        found = classify_containment(part, before)
         assert found is not None
-        lines = [f"a part of it: {found.value}", *_titled("operator", described(after))]
-        return "\n".join([*lines, *_titled("relaxed", changes(before, after))])
+        lines = [f"a part of it: {found.value}", *_titled("operator", describe_operator(after))]
+        return "\n".join([*lines, *_titled("relaxed", describe_changes(before, after))])
     return "nothing in common"
 
 

@@ -9,33 +9,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.algebra.domain import Domain, compare, everything, nothing, of, only_null
+from headwater.algebra.conditions.domain import (
+    Domain,
+    comparison_domain,
+    domain_of,
+    empty_domain,
+    full_domain,
+    null_domain,
+)
 from headwater.algebra.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Type, Value
 from headwater.reuse import shapes
-from headwater.reuse.shapes import Axis, Table, merged, tables
+from headwater.reuse.shapes import Axis, ShapeTable, build_tables, merge_ranges
 from strategies import MONEY, UNIVERSE, domains_of
 
 TYPES = [BOOLEAN, INT, BIGINT, DOUBLE, STRING, MONEY]
 
 
 def holds(domain: Domain, value: Value) -> bool:
-    return of(domain.type, [value]) <= domain
+    return domain_of(domain.type, [value]) <= domain
 
 
-def wanting(found: list[Table[int]], row: tuple[Value, ...]) -> list[int]:
+def wanting(found: list[ShapeTable[int]], row: tuple[Value, ...]) -> list[int]:
     """The queries that want a row, by its class in each table."""
     result = []
     for table in found:
-        number = table.class_of(row)
-        for key, ranges in table.classes.items():
+        number = table.row_class_of(row)
+        for key, ranges in table.row_classes.items():
             if number is not None and any(low <= number <= high for low, high in ranges):
                 result.append(key)
     return sorted(result)
 
 
 def check(types: list[Type], wanted: dict[int, list[Domain]], rows: list[Any]) -> None:
-    found = tables(types, wanted)
-    assert sorted(key for table in found for key in table.classes) == sorted(wanted)
+    found = build_tables(types, wanted)
+    assert sorted(key for table in found for key in table.row_classes) == sorted(wanted)
     for row in rows:
         brute = [k for k, domains in wanted.items() if all(map(holds, domains, row))]
         assert wanting(found, row) == brute
@@ -67,62 +74,65 @@ def test_the_same_with_tables_of_few_cells(
     values = st.tuples(*(st.sampled_from(UNIVERSE[type_]) for type_ in types))
     rows = data.draw(st.lists(values, max_size=12))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "MOST_CELLS", most)
+        patch.setattr(shapes, "MAX_CELLS", most)
         check(types, wanted, rows)
 
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_null_and_the_ends_of_types(type_: Type) -> None:
     wanted = {
-        0: [everything(type_)],
-        1: [everything(type_, null=False)],
-        2: [only_null(type_)],
-        3: [nothing(type_)],
-        4: [of(type_, UNIVERSE[type_][1:2])],
-        5: [of(type_, UNIVERSE[type_][-1:])],
+        0: [full_domain(type_)],
+        1: [full_domain(type_, null=False)],
+        2: [null_domain(type_)],
+        3: [empty_domain(type_)],
+        4: [domain_of(type_, UNIVERSE[type_][1:2])],
+        5: [domain_of(type_, UNIVERSE[type_][-1:])],
     }
     check([type_], wanted, [(value,) for value in UNIVERSE[type_]])
 
 
 def test_nan_is_the_largest_number() -> None:
-    above = compare(DOUBLE, ">", 2.0)
-    (table,) = tables([DOUBLE], {0: [above], 1: [of(DOUBLE, [float("nan")])]})
+    above = comparison_domain(DOUBLE, ">", 2.0)
+    (table,) = build_tables([DOUBLE], {0: [above], 1: [domain_of(DOUBLE, [float("nan")])]})
     assert wanting([table], (float("nan"),)) == [0, 1]
     assert wanting([table], (float("inf"),)) == [0]
 
 
 def test_no_terms_make_one_class() -> None:
-    (table,) = tables([], {0: [], 1: []})
-    assert table.class_of(()) == 0
-    assert table.classes == {0: ((0, 0),), 1: ((0, 0),)}
+    (table,) = build_tables([], {0: [], 1: []})
+    assert table.row_class_of(()) == 0
+    assert table.row_classes == {0: ((0, 0),), 1: ((0, 0),)}
 
 
 def test_no_queries_make_no_table() -> None:
-    assert tables([INT], {}) == []
+    assert build_tables([INT], {}) == []
 
 
 def test_equal_queries_have_equal_classes_and_cost_no_cells() -> None:
-    box = [compare(INT, ">", 5), compare(INT, "<", 3)]
-    (one,) = tables([INT, INT], {0: box})
-    (many,) = tables([INT, INT], dict.fromkeys(range(100), box))
+    box = [comparison_domain(INT, ">", 5), comparison_domain(INT, "<", 3)]
+    (one,) = build_tables([INT, INT], {0: box})
+    (many,) = build_tables([INT, INT], dict.fromkeys(range(100), box))
     assert many.cells == one.cells
-    assert len(set(many.classes.values())) == 1
+    assert len(set(many.row_classes.values())) == 1
 
 
 def test_one_term_is_one_table_whatever_the_number_of_queries() -> None:
-    wanted = {n: [compare(INT, ">", n)] for n in range(2_000)}
-    (table,) = tables([INT], wanted)
+    wanted = {n: [comparison_domain(INT, ">", n)] for n in range(2_000)}
+    (table,) = build_tables([INT], wanted)
     assert len(table.cells) == 2_000
     assert wanting([table], (1_000,)) == list(range(1_000))
     assert wanting([table], (0,)) == []
 
 
 def test_stretches_of_several_terms_are_told_apart_in_several_tables() -> None:
-    sides = [compare(INT, ">", n).intersect(compare(INT, "<", n + 500)) for n in range(60)]
+    sides = [
+        comparison_domain(INT, ">", n).intersect(comparison_domain(INT, "<", n + 500))
+        for n in range(60)
+    ]
     wanted = {n: [side, side, side, side] for n, side in enumerate(sides)}
-    found = tables([INT] * 4, wanted)
+    found = build_tables([INT] * 4, wanted)
     assert len(found) > 1
-    assert all(len(table.cells) <= shapes.MOST_CELLS for table in found)
+    assert all(len(table.cells) <= shapes.MAX_CELLS for table in found)
     for value in (0, 1, 30, 59, 300, 520, 560):
         brute = [n for n, side in enumerate(sides) if holds(side, value)]
         assert wanting(found, (value,) * 4) == brute
@@ -141,22 +151,22 @@ def test_an_axis_finds_the_interval_of_every_value() -> None:
         4,
         4,
     ]
-    assert axis.intervals(of(INT, [None, 3, 4, 5])) == [range(1), range(2, 3)]
-    assert axis.intervals(compare(INT, "<", 6)) == [range(1, 3)]
+    assert axis.intervals(domain_of(INT, [None, 3, 4, 5])) == [range(1), range(2, 3)]
+    assert axis.intervals(comparison_domain(INT, "<", 6)) == [range(1, 3)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4))))
 def test_merged_stretches_hold_the_same_numbers(given: list[tuple[int, int]]) -> None:
     runs = sorted((first, first + more) for first, more in given)
-    found = merged(runs)
+    found = merge_ranges(runs)
     numbers = {n for first, last in runs for n in range(first, last + 1)}
     assert {n for first, last in found for n in range(first, last + 1)} == numbers
     assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
 
 
 def test_classes_of_two_terms_by_hand() -> None:
-    low, high = compare(INT, "<=", 1), compare(INT, ">=", 2)
-    (table,) = tables([INT, INT], {"a": [low, low], "b": [high, everything(INT)]})
-    rows = {row: table.class_of(row) for row in product((1, 2, None), repeat=2)}
+    low, high = comparison_domain(INT, "<=", 1), comparison_domain(INT, ">=", 2)
+    (table,) = build_tables([INT, INT], {"a": [low, low], "b": [high, full_domain(INT)]})
+    rows = {row: table.row_class_of(row) for row in product((1, 2, None), repeat=2)}
     assert rows[1, 1] is not None and rows[2, 1] is not None and rows[2, None] is not None
     assert rows[1, 2] is None and rows[1, None] is None and rows[None, 1] is None

@@ -14,13 +14,13 @@ from sqlalchemy import Engine, event
 
 from headwater.errors import CatalogError, LeaseLost
 from headwater.runtime.catalog import (
+    BatchRejects,
     Catalog,
     Lease,
     NewQuery,
     NewSegment,
     NewUnit,
     QueryRow,
-    Rejects,
     stream_log,
 )
 
@@ -95,7 +95,7 @@ def replay_all(where: str, batches: int) -> list[int]:
             catalog.commit(
                 None,
                 segments=[segment(n, key=str(n))],
-                rejects=[Rejects("s", malformed=1, records=(("bad", str(n)),))],
+                rejects=[BatchRejects("s", malformed=1, records=(("bad", str(n)),))],
             )
             for n in range(batches)
         ]
@@ -176,7 +176,7 @@ def _commit_and_die(where: str, point: int) -> None:
             cursors={("ingest:s", "files"): step},
             statistics={("s", "rate"): float(step)},
             stream_progress=("s", step),
-            rejects=[Rejects("s", malformed=1, records=(("bad", "x"),))],
+            rejects=[BatchRejects("s", malformed=1, records=(("bad", "x"),))],
         )
         event.remove(Engine, "after_cursor_execute", die)
         event.remove(Engine, "commit", die)

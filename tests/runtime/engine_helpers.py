@@ -19,10 +19,10 @@ from headwater.algebra.nodes import Query
 from headwater.algebra.times import to_days, to_micros
 from headwater.cql import Connector, CreateQuery, CreateStream, CreateTable, unparse
 from headwater.reference import evaluate
-from headwater.reference.values import normal_row, row_order
-from headwater.reference.written import to_json
+from headwater.reference.formatting import to_json
+from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.engine import Engine
+from headwater.runtime.engine.engine import Engine
 from strategies import ASKS, BIDS, ITEMS
 
 Rows = dict[str, list[Any]]
@@ -99,15 +99,15 @@ def told(headwater: Headwater, name: str, query: Query) -> list[tuple[Any, ...]]
     """The rows of a query's result, as the reference evaluator has them."""
     names = [column.name for column in query.columns]
     rows = (
-        (_micros(row["_tau"]), *normal_row(tuple(_micros(row[n]) for n in names)))
+        (_micros(row["_tau"]), *normalize_row(tuple(_micros(row[n]) for n in names)))
         for row in headwater.query(name).results()
     )
-    return sorted(rows, key=row_order)
+    return sorted(rows, key=row_order_key)
 
 
 def expected(query: Query, streams: Rows, tables: Rows, **bounds: Any) -> list[tuple[Any, ...]]:
     found = evaluate(query, streams, tables, **bounds)
-    return sorted(((r.tau, *normal_row(r.values)) for r in found), key=row_order)
+    return sorted(((r.tau, *normalize_row(r.values)) for r in found), key=row_order_key)
 
 
 def _micros(value: Any) -> Any:

@@ -20,11 +20,11 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
 from headwater.cql import Connector, CreateQuery, CreateStream, Start, parse_query, unparse
 from headwater.cql.statements import EARLIEST
-from headwater.runtime import files
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import stream_log
-from headwater.runtime.compile import ARRIVAL
-from headwater.runtime.results import typed
+from headwater.runtime.results.reader import typed_results
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.columns import ARRIVAL
 from overlapping import random_query
 from strategies import ASKS, BIDS, SOURCES
 
@@ -255,12 +255,12 @@ class History:
 def tuples_in_log(headwater: Headwater, stream: Stream) -> list[Any]:
     """The tuples of a stream that were ingested, in order of arrival."""
     segments = headwater.catalog.segments(stream_log(stream.name))
-    tables = [files.read_arrow(s) for s in segments if s.rows]
+    tables = [segment_files.read_arrow(s) for s in segments if s.rows]
     if not tables:
         return []
     table = pa.concat_tables(tables).sort_by(ARRIVAL)
     shown = table.append_column("_tau", table[ARRIVAL].cast(pa.timestamp("us", tz="UTC")))
-    return [row.values for row in typed(shown, stream.scan("s").columns)]
+    return [row.values for row in typed_results(shown, stream.scan("s").columns)]
 
 
 def check_history(

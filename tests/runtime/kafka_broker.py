@@ -164,13 +164,15 @@ def java() -> list[str]:
 @contextmanager
 def broker() -> Iterator[Broker]:
     """Start one, stop it at the end; raises Missing."""
-    from headwater.runtime.jars import folder, jars
+    from headwater.runtime.spark.jars import jar_folder, list_jars
 
     for kind in ("connector", "broker"):
-        if not jars(kind):
-            raise Missing(f"no {kind} of Kafka in {folder(kind)} (scripts/ensure kafka fetches it)")
+        if not list_jars(kind):
+            raise Missing(
+                f"no {kind} of Kafka in {jar_folder(kind)} (scripts/ensure kafka fetches it)"
+            )
     directory = Path(tempfile.mkdtemp(prefix="headwater-kafka-"))
-    started = Broker(directory, f"{folder('broker')}/*")
+    started = Broker(directory, f"{jar_folder('broker')}/*")
     try:
         started.start()
         yield started

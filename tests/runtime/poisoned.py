@@ -18,7 +18,7 @@ from typing import Any
 
 import headwater
 from headwater.algebra.expressions import Column, Expr, Literal
-from headwater.algebra.functions import FUNCTIONS, call
+from headwater.algebra.functions import FUNCTIONS, build_call
 from headwater.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -110,12 +110,12 @@ def extreme(rng: random.Random, name: str, depth: int = 1) -> Expr:
     """A call of a function with arguments that it takes, as extreme as can be."""
     function = FUNCTIONS[name]
     for _ in range(10_000):
-        size = rng.randint(function.least, function.most or function.least + 2)
+        size = rng.randint(function.min_args, function.max_args or function.min_args + 2)
         args = [rng.choice(EXTREMES if rng.random() < 0.6 else COLUMNS) for _ in range(size)]
         if depth and rng.random() < 0.3:
             args[0] = extreme(rng, rng.choice(["repeat", "concat", "lpad", "*", "+"]), 0)
         try:
-            found = call(name, *args)
+            found = build_call(name, *args)
         except AlgebraError:
             continue
         if any(isinstance(arg, Column) for arg in args):
@@ -132,10 +132,10 @@ def poison(rng: random.Random, name: str) -> str:
 
 
 def work(state: str, deadly: bool) -> None:
-    from headwater.runtime import sparksql
+    from headwater.runtime.spark import sql
 
     if deadly:
-        sparksql._SPECIAL["reverse"] = lambda _, args: (
+        sql._SPECIAL["reverse"] = lambda _, args: (
             f"IF({args[0]} = 'b', repeat({args[0]}, 2000000000), reverse({args[0]}))"
         )
     with headwater.open(state, master="local[2]", memory=MEMORY) as opened:

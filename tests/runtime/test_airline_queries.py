@@ -12,7 +12,7 @@ import pytest
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, CreateStream, parse
 from headwater.reference import evaluate
-from headwater.reference.data import load
+from headwater.reference.data import load_rows
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -35,7 +35,9 @@ def test_sql_says_what_cql_says(airline: ModuleType, tmp_path: Path) -> None:
     text = airline.declarations(tmp_path) + "\n".join(airline.cql(one) for one in asked)
     statements = parse(text)
     streams = {
-        s.stream.name: load(tmp_path / s.stream.name, "000000", s.stream.schema, time=s.stream.time)
+        s.stream.name: load_rows(
+            tmp_path / s.stream.name, "000000", s.stream.schema, time=s.stream.time
+        )
         for s in statements
         if isinstance(s, CreateStream)
     }

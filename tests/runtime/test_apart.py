@@ -27,9 +27,9 @@ from test_sharing import TABLES
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
-from headwater.runtime import sparksql
-from headwater.runtime.apart import culprits
-from headwater.runtime.limits import Limits
+from headwater.runtime.engine.isolation import bisect_culprits
+from headwater.runtime.settings import Settings
+from headwater.runtime.spark import sql
 from overlapping import random_group, random_join, random_nested
 from strategies import SOURCES
 
@@ -47,7 +47,7 @@ def test_those_that_fail_by_themselves_are_found(names: list[str], data: st.Data
         trials.append(some)
         return "poison" if bad & set(some) else None
 
-    assert culprits(names, fails, most=1_000) == dict.fromkeys(bad, "poison")
+    assert bisect_culprits(names, fails, max_trials=1_000) == dict.fromkeys(bad, "poison")
     if len(bad) == 1:
         assert len(trials) <= 2 * len(names).bit_length() + 1
 
@@ -64,7 +64,7 @@ def test_after_many_trials_more_are_blamed_never_fewer(
         trials.append(some)
         return "poison" if bad & set(some) else None
 
-    assert bad <= set(culprits(names, fails, most))
+    assert bad <= set(bisect_culprits(names, fails, most))
     assert len(trials) <= most + 2
 
 
@@ -73,7 +73,9 @@ def test_none_is_to_blame_for_what_fails_only_together(
     names: list[str], data: st.DataObject
 ) -> None:
     pair = set(data.draw(st.lists(st.sampled_from(names), min_size=2, max_size=2, unique=True)))
-    found = culprits(names, lambda some: "both" if pair <= set(some) else None, most=1_000)
+    found = bisect_culprits(
+        names, lambda some: "both" if pair <= set(some) else None, max_trials=1_000
+    )
     assert found == {}
 
 
@@ -94,7 +96,7 @@ class Poison:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.works = False
-        monkeypatch.setitem(sparksql._SPECIAL, "reverse", lambda _, args: self._sql(args[0]))
+        monkeypatch.setitem(sql._SPECIAL, "reverse", lambda _, args: self._sql(args[0]))
 
     def _sql(self, arg: str) -> str:
         if not self.works:
@@ -120,14 +122,14 @@ def test_neighbours_go_on_and_the_culprit_waits(
     }
     streams, tables = sample(seed), as_csv_keeps(TABLES)
     poison = Poison(monkeypatch)
-    limits = Limits(backoff=0.01, retries=2)
+    limits = Settings(backoff=0.01, retries=2)
     with opened(tmp_path / "state", spark, limits=limits) as headwater:
         declare(headwater, tmp_path / "items", tables)
         for name, asked in queries.items():
             submit(headwater, name, asked)
-        neighbours = headwater.catalog.members(headwater.query("bad").row.unit_id)
+        neighbours = headwater.catalog.subscribers(headwater.query("bad").row.unit_id)
         assert {one.name for one in neighbours} > {"bad", "twin"}
-        assert any(one.hidden for one in neighbours) == (query is random_nested)
+        assert any(one.is_hidden for one in neighbours) == (query is random_nested)
 
         def push(part: int) -> None:
             for name, rows in streams.items():

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 import pytest
 from engine_helpers import catalog_trouble, opened, settle
 
-from headwater.runtime import files
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.engine import Engine, Limits
+from headwater.runtime.engine.engine import Engine, Settings
+from headwater.runtime.storage import segment_files
 
 pytestmark = pytest.mark.spark
 
-NO_WAIT = Limits(backoff=0.01)
+NO_WAIT = Settings(backoff=0.01)
 
 
 def declare(headwater: Headwater, inbox: Path, format_: str) -> None:
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
         ((reason, record),) = rejects(headwater)
         assert reason.startswith("unreadable file: ") and said in reason
         assert record == str(bad)
-        (trouble,) = headwater.engine.intake.troubles()
+        (trouble,) = headwater.engine.ingestion.problems()
         assert f"stream s stays open: {bad} cannot be read; repair or remove it" in trouble
         headwater.run(until_idle=True, interval=0.01)
         assert len(rejects(headwater)) == 1, "it is tried once as it is"
@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
         bad.write_bytes(gzip.compress(good) if name.endswith(".gz") else good)
         headwater.run(until_idle=True, interval=0.01)
         assert items(headwater) == [1, 2, 3]
-        assert headwater.engine.intake.troubles() == []
+        assert headwater.engine.ingestion.problems() == []
         stream = headwater.catalog.stream("s")
         assert stream is not None and stream.ended
 
@@ -114,10 +114,10 @@ def test_a_file_that_was_set_aside_may_be_removed(spark: Any, tmp_path: Path) ->
         declare(headwater, inbox, "parquet")
         (inbox / "1.parquet").write_bytes(b"nothing")
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.intake.troubles()
+        assert headwater.engine.ingestion.problems()
         (inbox / "1.parquet").unlink()
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.intake.troubles() == []
+        assert headwater.engine.ingestion.problems() == []
         stream = headwater.catalog.stream("s")
         assert stream is not None and stream.ended
 
@@ -173,7 +173,7 @@ def test_a_table_that_is_gone_or_lost_a_column(
     table = tmp_path / "items" / "items.csv"
     table.parent.mkdir()
     table.write_text("item,label\n1,one\n")
-    with opened(tmp_path / "state", spark, limits=Limits(backoff=0.01, retries=2)) as headwater:
+    with opened(tmp_path / "state", spark, limits=Settings(backoff=0.01, retries=2)) as headwater:
         headwater.execute(f"""
             CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
             CREATE TABLE items (item INT, label STRING)
@@ -224,16 +224,16 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> None:
     """First in taking in, then in a step: nothing is lost, nothing parked, nothing left behind."""
     inbox, state = tmp_path / "in", tmp_path / "state"
-    limits = Limits(backoff=0.01, retries=1)
+    limits = Settings(backoff=0.01, retries=1)
     with small_disk(state / "log", "2m"), opened(state, spark, limits=limits) as headwater:
         declare(headwater, inbox, "json")
         ballast = fill(state / "log")
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         headwater.run(until_idle=True, interval=0.01)
-        assert "the disk is full: free some space" in headwater.engine.intake.troubles()[0]
+        assert "the disk is full: free some space" in headwater.engine.ingestion.problems()[0]
         assert rejects(headwater) == [], "the file is not to blame"
         ballast.unlink()
-        assert headwater.engine.intake.take("s")
+        assert headwater.engine.ingestion.ingest("s")
 
         ballast = fill(state / "log")
         headwater.run(until_idle=True, interval=0.01)
@@ -258,7 +258,7 @@ def test_a_catalog_on_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> N
         ballast = fill(state)
         (inbox / "1.json").write_bytes(content("json", *range(50)))
         with running(headwater):
-            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.intake.troubles()))
+            until(lambda: bool(catalog_trouble(headwater) or headwater.engine.ingestion.problems()))
             ballast.unlink()
             until(lambda: len(items(headwater)) == 50)
         assert items(headwater) == list(range(50))
@@ -315,7 +315,7 @@ def test_a_step_whose_file_was_swept_is_taken_again(spark: Any, tmp_path: Path) 
         if point == "unit: written" and not swept:
             swept.extend((state / "log" / "units").glob("*/*"))
             for path in swept:
-                files.remove(str(path))
+                segment_files.remove(str(path))
 
     with opened(state, spark, at_point=at_point, limits=NO_WAIT) as headwater:
         declare(headwater, inbox, "json")
@@ -336,10 +336,10 @@ def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path)
     with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
         headwater.execute(text.format(tmp_path / "in", "csv"))
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.intake.troubles()
+        assert headwater.engine.ingestion.problems()
         headwater.execute("DROP QUERY q; DROP STREAM s")
         headwater.run(until_idle=True, interval=0.01)
-        assert headwater.engine.intake.troubles() == []
+        assert headwater.engine.ingestion.problems() == []
         headwater.execute(text.format(tmp_path / "in", "json"))
         headwater.run(until_idle=True, interval=0.01)
         assert items(headwater) == [1]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.cost.operators import CostTable, OperatorCost, costs_text, read_costs
+from headwater.cost.operators import CostTable, OperatorCost, format_costs, read_costs
 from headwater.errors import InputError
-from headwater.runtime.calibrate import TRIALS, calibrate, fitted
-from headwater.runtime.engine import COSTS, costs_of
-from headwater.runtime.trials import task_seconds
+from headwater.runtime.calibration.calibrate import TRIALS, calibrate, fit_costs
+from headwater.runtime.calibration.trials import task_seconds
+from headwater.runtime.engine.engine import COSTS_FILE, read_state_costs
 
 prices = st.floats(1e-7, 1e-3)
 
@@ -32,11 +32,12 @@ def test_costs_are_found_from_what_trials_take(
     }
     features = [trial.counts(100_000) for trial in TRIALS[:7]]
     seconds = [
-        sum(true[k].tuple * n + true[k].result * r for k, (n, r) in one.items()) for one in features
+        sum(true[k].per_tuple * n + true[k].per_result * r for k, (n, r) in one.items())
+        for one in features
     ]
-    found = fitted(features, seconds)
+    found = fit_costs(features, seconds)
     again = [
-        sum(found[k].tuple * n + found[k].result * r for k, (n, r) in one.items())
+        sum(found[k].per_tuple * n + found[k].per_result * r for k, (n, r) in one.items())
         for one in features
     ]
     assert again == pytest.approx(seconds, rel=1e-6)
@@ -49,13 +50,13 @@ def test_every_kind_of_operator_is_tried() -> None:
 
 
 def test_a_state_has_the_costs_of_its_file(tmp_path: Path) -> None:
-    assert costs_of(tmp_path) == CostTable()
+    assert read_state_costs(tmp_path) == CostTable()
     table = CostTable({**CostTable().costs, "join": OperatorCost(2e-6, 3e-7)})
-    (tmp_path / COSTS).write_text(costs_text(table))
-    assert costs_of(tmp_path) == read_costs(tmp_path / COSTS) == table
-    (tmp_path / COSTS).write_text("[join]\ntuple = -1\n")
+    (tmp_path / COSTS_FILE).write_text(format_costs(table))
+    assert read_state_costs(tmp_path) == read_costs(tmp_path / COSTS_FILE) == table
+    (tmp_path / COSTS_FILE).write_text("[join]\ntuple = -1\n")
     with pytest.raises(InputError, match=r"costs.toml:2: tuple is -1"):
-        costs_of(tmp_path)
+        read_state_costs(tmp_path)
 
 
 @pytest.mark.spark
@@ -67,4 +68,4 @@ def test_a_join_is_measured_on_spark(spark: Any) -> None:
     assert found["aggregate"] == CostTable()["aggregate"]
     assert task_seconds(spark) > before
     for kind in ("emit", "select", "join", "project"):
-        assert 0 <= found[kind].tuple + found[kind].result < 1
+        assert 0 <= found[kind].per_tuple + found[kind].per_result < 1

@@ -8,20 +8,20 @@ from dataclasses import fields, replace
 import pytest
 from catalog_helpers import Clock, S, accept, segment
 
-from headwater.errors import CatalogError, LeaseLost, Overtaken
+from headwater.errors import CatalogError, CommitConflict, LeaseLost
 from headwater.runtime.catalog import (
-    LONGEST_LEASE,
+    MAX_LEASE_SECONDS,
+    BatchRejects,
     Catalog,
-    Event,
+    EventRow,
     Lease,
     LogEnd,
     NewQuery,
     NewUnit,
     QueryRow,
-    Reject,
-    Rejects,
+    RejectRow,
     Segment,
-    Site,
+    SiteRow,
     Statistic,
     TableRow,
     UnitRow,
@@ -66,7 +66,7 @@ class TestSources:
 
     def test_dropping_a_stream_leaves_nothing_of_it(self, catalog: Catalog) -> None:
         catalog.declare_stream("s", "")
-        batch = Rejects("s", malformed=1, records=(("bad", "{"),))
+        batch = BatchRejects("s", malformed=1, records=(("bad", "{"),))
         cursors = {("ingest:s", "files"): 7, ("sink:q", S): 1, ("ingest:t", "files"): 3}
         catalog.commit(None, segments=[segment(key="1")], cursors=cursors, rejects=[batch])
         catalog.drop_stream("S")
@@ -122,7 +122,9 @@ class TestQueries:
         new = NewQuery("Gate_A7", "SELECT g", "d1", [["g", "STRING"]], {"to": "files"}, 5, 9)
         unit = NewUnit("d1", "SELECT canonical", (S,), id="u1")
         row = catalog.accept_query(new, unit, {("u1", S): {"seq": 0}})
-        assert row == catalog.query("gate_a7") == catalog.queries()[0] == catalog.members("u1")[0]
+        assert (
+            row == catalog.query("gate_a7") == catalog.queries()[0] == catalog.subscribers("u1")[0]
+        )
         assert (row.spelled, row.state, row.unit_id) == ("Gate_A7", "running", "u1")
         assert (row.columns, row.sink) == ([["g", "STRING"]], {"to": "files"})
         assert (row.start_at, row.end_at, row.accepted_at) == (5, 9, 1_000)
@@ -141,8 +143,8 @@ class TestQueries:
 
     def test_a_query_joins_the_version_of_a_unit_that_it_has_seen(self, catalog: Catalog) -> None:
         accept(catalog, "q", "u")
-        new = NewQuery("r", "SELECT", "d", noted={"why": "near"})
-        with pytest.raises(Overtaken, match="unit u has version 1, not 2"):
+        new = NewQuery("r", "SELECT", "d", placement_note={"why": "near"})
+        with pytest.raises(CommitConflict, match="unit u has version 1, not 2"):
             catalog.accept_query(new, "u", definition="wider", version=2)
         unit = catalog.unit("u")
         assert unit is not None and (unit.version, unit.definition) == (1, "SELECT")
@@ -150,7 +152,7 @@ class TestQueries:
         catalog.accept_query(new, "u", definition="wider", version=1)
         unit = catalog.unit("u")
         assert unit is not None and (unit.version, unit.definition) == (2, "wider")
-        assert catalog.events() == [Event(1, 1_000, "query placed", "r", {"why": "near"})]
+        assert catalog.events() == [EventRow(1, 1_000, "query placed", "r", {"why": "near"})]
 
     def test_a_new_unit_is_made_only_if_no_newer_one_is_there(
         self, catalog: Catalog, clock: Clock
@@ -160,8 +162,8 @@ class TestQueries:
         for newest, made in ((999.0, False), (1_000.0, True), (1_000.5, False), (None, True)):
             unit = NewUnit("d", "SELECT")
             try:
-                catalog.accept_query(NewQuery(unit.id, "", "d"), unit, newest=newest)
-            except Overtaken as error:
+                catalog.accept_query(NewQuery(unit.id, "", "d"), unit, newest_unit=newest)
+            except CommitConflict as error:
                 assert str(error) == "a unit was made meanwhile" and not made
             assert (catalog.unit(unit.id) is not None) == made
 
@@ -207,9 +209,11 @@ class TestQueries:
             statistics={("u", "cost"): 1.0},
         )
         assert catalog.drop_query("A") == []
-        assert [q.name for q in catalog.members("u")] == ["b"] and catalog.cursors("sink:a") == {}
+        assert [q.name for q in catalog.subscribers("u")] == ["b"] and catalog.cursors(
+            "sink:a"
+        ) == {}
         assert catalog.drop_query("b") == ["u"]
-        assert catalog.units() == catalog.queries() == catalog.members("u") == []
+        assert catalog.units() == catalog.queries() == catalog.subscribers("u") == []
         assert [q.state for q in catalog.queries(dropped=True)] == ["dropped", "dropped"]
         assert [u.state for u in catalog.units(dropped=True)] == ["dropped"]
         assert catalog.all_paths() == set() and catalog.cursors("u") == {}
@@ -326,7 +330,7 @@ class TestLeases:
                 stream.commit(gone)
 
     @pytest.mark.parametrize(
-        ("holder", "ttl"), [("", 1.0), ("a", 0.0), ("a", -1.0), ("a", LONGEST_LEASE + 1)]
+        ("holder", "ttl"), [("", 1.0), ("a", 0.0), ("a", -1.0), ("a", MAX_LEASE_SECONDS + 1)]
     )
     def test_a_claim_of_nobody_or_for_no_time_or_too_long(
         self, catalog: Catalog, holder: str, ttl: float
@@ -350,52 +354,52 @@ class TestJournal:
     def test_events(self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
         made = [catalog.record_event("parked", f"u{n % 2}", n=n) for n in range(4)]
         other = catalog.record_event("dropped", "u0")
-        assert made[3] == Event(made[3].id, 1_000.0, "parked", "u1", {"n": 3})
+        assert made[3] == EventRow(made[3].id, 1_000.0, "parked", "u1", {"n": 3})
         assert catalog.events() == [*made, other]
         assert catalog.events(limit=2) == [made[3], other]
         assert catalog.events(made[1].id, limit=2) == made[2:]
         assert catalog.events(kind="parked", subject="u0") == [made[0], made[2]]
-        monkeypatch.setattr(journal, "KEPT_EVENTS", 3)
+        monkeypatch.setattr(journal, "MAX_EVENTS", 3)
         last = catalog.record_event("started", "u2")
         assert catalog.events() == [made[3], other, last]
 
     def test_rejects_are_all_counted_and_the_newest_kept(
         self, stream: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(journal, "KEPT_REJECTS", 5)
+        monkeypatch.setattr(journal, "MAX_REJECTS", 5)
         stream.declare_stream("other", "")
-        stream.commit(None, rejects=[Rejects("other", 1, records=(("bad", "o"),))])
+        stream.commit(None, rejects=[BatchRejects("other", 1, records=(("bad", "o"),))])
         for batch in range(3):
             records = tuple(("bad", f"{batch}{n}") for n in range(3))
-            stream.commit(None, rejects=[Rejects("S", 3, 2, records)])
-        stream.commit(None, rejects=[Rejects("s", malformed=1_000_000)])
+            stream.commit(None, rejects=[BatchRejects("S", 3, 2, records)])
+        stream.commit(None, rejects=[BatchRejects("s", malformed=1_000_000)])
         found = stream.stream("s")
         assert found is not None and (found.malformed, found.late) == (1_000_009, 6)
         assert [r.record for r in stream.rejects("s")] == ["22", "21", "20", "12", "11"]
         assert [r.record for r in stream.rejects("S", limit=1)] == ["22"]
         assert [r.record for r in stream.rejects("other")] == ["o"]
         many = tuple(("bad", str(n)) for n in range(7))
-        stream.commit(None, rejects=[Rejects("s", 7, records=many)])
+        stream.commit(None, rejects=[BatchRejects("s", 7, records=many)])
         assert [r.record for r in stream.rejects("s")] == ["6", "5", "4", "3", "2"]
 
     def test_a_record_may_hold_anything(self, stream: Catalog) -> None:
         records = (("nul \x00", "a\x00b\ud800c"), ("long", "é" * 20_000))
-        stream.commit(None, rejects=[Rejects("s", 2, records=records)])
+        stream.commit(None, rejects=[BatchRejects("s", 2, records=records)])
         long, nul = stream.rejects("s")
-        assert isinstance(nul, Reject)
+        assert isinstance(nul, RejectRow)
         assert (nul.reason, nul.record) == ("nul \ufffd", "a\ufffdb?c")
-        assert long.record == "é" * journal.KEPT_CHARACTERS
+        assert long.record == "é" * journal.MAX_REJECT_CHARACTERS
 
     def test_sites(self, catalog: Catalog, clock: Clock) -> None:
         catalog.record_site("north", {"master": "local[2]"})
         clock.now += 5
-        catalog.see_site("north")
-        assert catalog.sites() == [Site("north", {"master": "local[2]"}, 1_005.0)]
+        catalog.touch_site("north")
+        assert catalog.sites() == [SiteRow("north", {"master": "local[2]"}, 1_005.0)]
         catalog.record_site("north", {})
         assert catalog.sites()[0].definition == {}
         assert catalog.forget_site("north") and not catalog.forget_site("north")
         with pytest.raises(CatalogError, match="there is no site north"):
-            catalog.see_site("north")
+            catalog.touch_site("north")
 
     def test_options(self, catalog: Catalog) -> None:
         assert catalog.option("trigger") is None
@@ -408,36 +412,36 @@ class TestJournal:
 
 class TestChanges:
     def test_a_change_by_anyone_is_seen(self, catalog: Catalog, where: str) -> None:
-        before = catalog.changes()
+        before = catalog.change_count()
         with Catalog.open(where) as other:
-            assert catalog.changes() == other.changes() == before
+            assert catalog.change_count() == other.change_count() == before
             other.declare_stream("s", "")
-        assert catalog.changes() > before
-        assert catalog.watch(before, timeout=10) > before
+        assert catalog.change_count() > before
+        assert catalog.wait_for_change(before, timeout=10) > before
 
     def test_without_a_change_watching_ends(self, catalog: Catalog) -> None:
-        seen = catalog.changes()
-        assert catalog.watch(seen, timeout=0.02, poll=0.01) == seen
+        seen = catalog.change_count()
+        assert catalog.wait_for_change(seen, timeout=0.02, poll=0.01) == seen
 
     def test_signs_of_life_wake_nobody(self, catalog: Catalog) -> None:
         catalog.record_site("north", {})
-        seen = catalog.changes()
+        seen = catalog.change_count()
         lease = catalog.acquire("x", "a", ttl=10)
         assert lease
         catalog.renew(lease, ttl=10)
-        catalog.see_site("north")
+        catalog.touch_site("north")
         catalog.set_statistics({("u", "cost"): 1.0})
         catalog.record_event("started", "u")
         catalog.segments(S)
-        assert catalog.changes() == seen
+        assert catalog.change_count() == seen
         catalog.release(lease)
-        assert catalog.changes() > seen
+        assert catalog.change_count() > seen
 
     def test_a_refused_change_is_none(self, catalog: Catalog) -> None:
-        seen = catalog.changes()
+        seen = catalog.change_count()
         with pytest.raises(CatalogError):
             catalog.drop_stream("none")
-        assert catalog.changes() == seen
+        assert catalog.change_count() == seen
 
 
 @pytest.mark.parametrize(
@@ -448,9 +452,9 @@ class TestChanges:
         (schema.queries, QueryRow),
         (schema.segments, Segment),
         (schema.leases, Lease),
-        (schema.sites, Site),
-        (schema.events, Event),
-        (schema.rejects, Reject),
+        (schema.sites, SiteRow),
+        (schema.events, EventRow),
+        (schema.rejects, RejectRow),
     ],
 )
 def test_a_row_has_the_columns_of_its_table_in_order(table: object, row: type) -> None:

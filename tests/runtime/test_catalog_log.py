@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from headwater.errors import CatalogError, LeaseLost
 from headwater.runtime.catalog import (
+    BatchRejects,
     Catalog,
     Lease,
     LogEnd,
     LogStats,
     NewSegment,
-    Rejects,
     Segment,
     Statistic,
     first_segments,
@@ -47,8 +47,8 @@ class TestCommit:
             cursors={("ingest:s", "files"): {"batch": 1}},
             statistics={("s", "rate"): 3.5},
             stream_progress=("S", 9),
-            rejects=[Rejects("s", malformed=2, late=1, records=(("bad", "{"),))],
-            ended="S",
+            rejects=[BatchRejects("s", malformed=2, late=1, records=(("bad", "{"),))],
+            ended_stream="S",
         )
         assert (
             kept
@@ -76,7 +76,7 @@ class TestCommit:
         assert seqs(stream.commit(None, segments=[segment()])) == [(4, 4)]
 
     def test_a_replayed_batch_changes_nothing(self, stream: Catalog) -> None:
-        rejects = [Rejects("s", malformed=1, records=(("bad", "x"),))]
+        rejects = [BatchRejects("s", malformed=1, records=(("bad", "x"),))]
         batch = [segment(2, key="1"), segment(3, key="1b")]
         kept = stream.commit(None, segments=batch, cursors={("a", "b"): 1}, rejects=rejects)
         again = [replace(new, path="/log/other") for new in batch]
@@ -98,7 +98,7 @@ class TestCommit:
     def test_old_batches_are_forgotten_in_the_end(
         self, stream: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(log, "KEPT_BATCHES", 40)
+        monkeypatch.setattr(log, "MAX_BATCH_KEYS", 40)
         stream.commit(None, segments=[segment(key=str(n)) for n in range(1, 101)])
         assert stream.commit(None, segments=[segment(key="61")])[0].seq == 61
         assert stream.commit(None, segments=[segment(key="60")])[0].seq == 101
@@ -134,8 +134,8 @@ class TestCommit:
         }
         for bad in (
             {"stream_progress": ("none", 1)},
-            {"ended": "none"},
-            {"rejects": [Rejects("none", 1)]},
+            {"ended_stream": "none"},
+            {"rejects": [BatchRejects("none", 1)]},
             {"cursors": {("a", "b"): 1, ("a", "c"): None}},
         ):
             with pytest.raises(CatalogError):
@@ -186,7 +186,7 @@ class TestSegments:
         assert seqs(stream.segments(S, after_seq=1)) == [(2, 3), (4, 4), (5, 5)]
         assert seqs(stream.segments(S, after_seq=2)) == [(3, 3), (4, 4), (5, 5)]
         assert seqs(stream.segments(S, up_to=2)) == [(1, 1), (2, 2)]
-        assert seqs(stream.pieces(S)) == [(2, 2), (3, 3)]
+        assert seqs(stream.compacted_pieces(S)) == [(2, 2), (3, 3)]
         assert stream.log_stats(S) == LogStats(4, 15, 150, 1, 5, 15, 150)
         assert len(stream.all_paths()) == 6
 
@@ -276,13 +276,13 @@ class TestFiles:
         file = tmp_path / "step.parquet"
         file.touch()
         written = NewSegment(S, str(file), 1, 1, 0, 0, on_disk=True)
-        assert stream.unnamed([str(file)], os.remove) == [str(file)]
+        assert stream.remove_unreferenced([str(file)], os.remove) == [str(file)]
         with pytest.raises(CatalogError, match="was removed before it could be registered"):
             stream.commit(None, segments=[written])
         assert stream.segments(S) == []
         file.touch()
         stream.commit(None, segments=[written])
-        assert stream.unnamed([str(file)], os.remove) == [] and file.exists()
+        assert stream.remove_unreferenced([str(file)], os.remove) == [] and file.exists()
 
 
 @given(

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.errors import LeaseLost, Overtaken
+from headwater.errors import CommitConflict, LeaseLost
 from headwater.runtime.catalog import (
-    ORIGIN,
+    ORIGIN_KEY,
     Catalog,
     Lease,
     NewQuery,
     NewSegment,
     NewUnit,
     UnitRow,
-    members_log,
     panes_log,
-    part_name,
+    partial_join_name,
     stream_log,
+    subscribers_log,
     unit_log,
 )
 
@@ -47,7 +47,7 @@ def shared(stream: Catalog) -> tuple[Catalog, Lease]:
             segments=[
                 NewSegment(unit_log(OLD), f"/r{seq}", 1, 1, 5, 6, keys={"members": 1}),
                 NewSegment(panes_log(OLD), f"/p{seq}", 1, 1, keys={"scan": None}),
-                NewSegment(members_log(OLD), f"/m{seq}", 1, 1),
+                NewSegment(subscribers_log(OLD), f"/m{seq}", 1, 1),
             ],
             cursors={(OLD, stream_log("s")): {"seq": seq}, ("sink:bad", unit_log(OLD)): {"seq": 1}},
         )
@@ -70,15 +70,15 @@ def test_a_moved_query_has_all_of_its_unit(shared: tuple[Catalog, Lease]) -> Non
         before, version=new.version
     )
     assert catalog.cursors(NEW) == catalog.cursors(OLD)
-    for log in (unit_log, panes_log, members_log):
+    for log in (unit_log, panes_log, subscribers_log):
         ours, theirs = catalog.segments(log(NEW)), catalog.segments(log(OLD))
         assert [s.seq for s in ours] == [s.seq for s in theirs] == [1, 2]
         assert [s.path for s in ours] == [f"{s.path}.{NEW}" for s in theirs]
         assert catalog.log_ends()[log(NEW)] == catalog.log_ends()[log(OLD)]
-    assert catalog.segments(unit_log(NEW))[0].keys == {"members": 1, ORIGIN: OLD}
+    assert catalog.segments(unit_log(NEW))[0].keys == {"members": 1, ORIGIN_KEY: OLD}
     assert catalog.segments(panes_log(NEW))[0].keys == {"scan": None}
-    assert [q.name for q in catalog.members(NEW)] == ["bad"]
-    assert [q.name for q in catalog.members(OLD)] == ["good"]
+    assert [q.name for q in catalog.subscribers(NEW)] == ["bad"]
+    assert [q.name for q in catalog.subscribers(OLD)] == ["good"]
     assert catalog.cursors("sink:bad") == {unit_log(NEW): {"seq": 1}}
     assert unit_of(catalog, OLD).version > before.version
 
@@ -87,10 +87,10 @@ def test_a_part_moves_with_the_unit_that_reads_it(shared: tuple[Catalog, Lease])
     """A unit that has another one join something reads the unit to which that was moved."""
     catalog, lease = shared
     reader = NewUnit("f", "", (unit_log(OLD),), id="reader")
-    catalog.accept_query(NewQuery(part_name("reader"), "", "g"), OLD)
+    catalog.accept_query(NewQuery(partial_join_name("reader"), "", "g"), OLD)
     catalog.accept_query(NewQuery("q", "", "f"), reader, {("reader", unit_log(OLD)): {"seq": 2}})
     version = unit_of(catalog, "reader").version
-    moved(catalog, lease, part_name("reader"))
+    moved(catalog, lease, partial_join_name("reader"))
     found = unit_of(catalog, "reader")
     assert found.inputs == (unit_log(NEW),) and found.version > version
     assert catalog.cursors("reader") == {unit_log(NEW): {"seq": 2}}
@@ -102,34 +102,34 @@ def test_a_part_moves_with_the_unit_that_reads_it(shared: tuple[Catalog, Lease])
 def test_a_unit_that_reads_another_is_copied_with_its_part(shared: tuple[Catalog, Lease]) -> None:
     catalog, _ = shared
     reader = NewUnit("f", "", (unit_log(OLD),), id="reader")
-    catalog.accept_query(NewQuery(part_name("reader"), "", "g"), OLD)
+    catalog.accept_query(NewQuery(partial_join_name("reader"), "", "g"), OLD)
     catalog.accept_query(NewQuery("q", "", "f"), reader)
     catalog.accept_query(NewQuery("r", "", "h"), "reader")
     known = unit_of(catalog, "reader")
     new = NewUnit(known.digest, "", known.inputs, known.version + 1, NEW)
     catalog.move_queries(None, known, new, ["r"], {})
-    names = {query.name for query in catalog.members(OLD)}
-    assert {part_name("reader"), part_name(NEW)} <= names
+    names = {query.name for query in catalog.subscribers(OLD)}
+    assert {partial_join_name("reader"), partial_join_name(NEW)} <= names
     catalog.drop_query("r")
     assert unit_of(catalog, NEW).state == "dropped"
-    names = {query.name for query in catalog.members(OLD)}
-    assert part_name("reader") in names and part_name(NEW) not in names
+    names = {query.name for query in catalog.subscribers(OLD)}
+    assert partial_join_name("reader") in names and partial_join_name(NEW) not in names
 
 
 def test_nothing_moves_if_something_came_first(shared: tuple[Catalog, Lease]) -> None:
     catalog, lease = shared
     old = unit_of(catalog, OLD)
     new = NewUnit(old.digest, old.definition, old.inputs, old.version + 1, NEW)
-    with pytest.raises(Overtaken, match="segments"):
+    with pytest.raises(CommitConflict, match="segments"):
         catalog.move_queries(lease, old, new, ["bad"], {})
     paths = {s.id: s.path for s in catalog.segments_of_unit(OLD)}
-    with pytest.raises(Overtaken, match="queries"):
+    with pytest.raises(CommitConflict, match="queries"):
         catalog.move_queries(lease, replace(old, version=old.version + 1), new, ["bad"], paths)
-    with pytest.raises(Overtaken, match="no longer"):
+    with pytest.raises(CommitConflict, match="no longer"):
         catalog.move_queries(lease, old, new, ["gone"], paths)
     with pytest.raises(LeaseLost):
         catalog.move_queries(replace(lease, token=99), old, new, ["bad"], paths)
-    assert catalog.unit(NEW) is None and len(catalog.members(OLD)) == 2
+    assert catalog.unit(NEW) is None and len(catalog.subscribers(OLD)) == 2
 
 
 def test_a_unit_is_parked_with_its_queries(shared: tuple[Catalog, Lease]) -> None:
@@ -137,5 +137,5 @@ def test_a_unit_is_parked_with_its_queries(shared: tuple[Catalog, Lease]) -> Non
     catalog.set_query_state("good", "paused")
     catalog.park_unit(OLD, "broken", 3)
     assert (unit_of(catalog, OLD).state, unit_of(catalog, OLD).retries) == ("parked", 3)
-    states = {q.name: (q.state, q.error) for q in catalog.members(OLD)}
+    states = {q.name: (q.state, q.error) for q in catalog.subscribers(OLD)}
     assert states == {"good": ("paused", ""), "bad": ("parked", "broken")}

@@ -21,8 +21,8 @@ from catalog_helpers import S, segment
 from sqlalchemy import Engine, event, exc
 
 from headwater.errors import CatalogError, CatalogUnavailable
-from headwater.runtime.catalog import Catalog, Rejects, migrations, schema
-from headwater.runtime.catalog.faults import translated
+from headwater.runtime.catalog import BatchRejects, Catalog, migrations, schema
+from headwater.runtime.catalog.errors import translate_error
 
 SECOND = ("ALTER TABLE streams ADD COLUMN owner TEXT NOT NULL DEFAULT 'us'",)
 
@@ -227,7 +227,7 @@ class TestFiles:
     def test_a_full_disk_keeps_what_was_there(self, tmp_path: Path) -> None:
         with Catalog.open(tmp_path) as catalog:
             catalog.declare_stream("s", "")
-        many = Rejects("s", 1, records=tuple(("bad", "x" * 8_000) for _ in range(500)))
+        many = BatchRejects("s", 1, records=tuple(("bad", "x" * 8_000) for _ in range(500)))
 
         def limit(connection: Any, _record: object) -> None:
             connection.execute("PRAGMA max_page_count = 100")
@@ -304,7 +304,7 @@ class TestPostgresql:
     def test_catalogs_share_a_database(self, postgresql: postgres.Server) -> None:
         with Catalog.open(postgresql.url()) as one, Catalog.open(postgresql.url()) as other:
             one.declare_stream("s", "")
-            assert other.streams() == [] and other.changes() == 0
+            assert other.streams() == [] and other.change_count() == 0
 
     def test_a_connection_that_broke_is_replaced(self, postgresql: postgres.Server) -> None:
         with Catalog.open(postgresql.url()) as catalog, postgresql.connect() as connection:
@@ -353,7 +353,7 @@ class TestPostgresql:
 
 def test_other_faults_keep_their_first_line() -> None:
     fault = exc.InternalError("SELECT", {}, Exception("odd\nmore"))
-    error = translated(fault, "catalog.sqlite", 1.0)
+    error = translate_error(fault, "catalog.sqlite", 1.0)
     assert type(error) is CatalogError and str(error) == "the catalog catalog.sqlite failed: odd"
-    busy = translated(exc.TimeoutError("pool"), "catalog.sqlite", 1.0)
+    busy = translate_error(exc.TimeoutError("pool"), "catalog.sqlite", 1.0)
     assert isinstance(busy, CatalogUnavailable) and "no free connection" in str(busy)

@@ -48,7 +48,7 @@ def everywhere(
 def test_a_new_catalog_is_made_once(pool: ProcessPoolExecutor, where: str) -> None:
     assert results(everywhere(pool, open_together, where)) == [0] * PROCESSES
     with Catalog.open(where) as catalog:
-        assert catalog.changes() == 0
+        assert catalog.change_count() == 0
 
 
 def test_a_name_is_given_to_one_of_many(pool: ProcessPoolExecutor, where: str) -> None:

@@ -13,7 +13,7 @@ import headwater
 from headwater.cli.commands import app
 from headwater.errors import CatalogError
 from headwater.runtime.api import open_state
-from headwater.runtime.catalog.database import without_password
+from headwater.runtime.catalog.database import redact_password
 
 STREAM = "CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
 QUERY = "CREATE QUERY q AS SELECT item FROM s;"
@@ -131,7 +131,7 @@ def test_files_are_only_touched_where_they_are(where: str, state: Path, tmp_path
     ],
 )  # fmt: skip
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+    assert redact_password(url) == shown
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -12,24 +12,32 @@ from catalog_helpers import Clock
 
 from headwater.errors import LeaseLost
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import LONGEST_LEASE, Catalog, Lease, NewSegment, Statistic, unit_log
-from headwater.runtime.claims import Claims
-from headwater.runtime.connectors import RateOptions
-from headwater.runtime.delivery import delivery, sink_owner
-from headwater.runtime.engine import LONGEST_BACKOFF, Engine, Limits
-from headwater.runtime.overview import holders
-from headwater.runtime.rates import decayed
-from headwater.runtime.scheduling import Expected, Pending, Scheduler
-from headwater.runtime.sinks import LONGEST_WAIT
-from headwater.runtime.sources.rate import Rate
-from headwater.schedule import policy_named
+from headwater.runtime.catalog import (
+    MAX_LEASE_SECONDS,
+    Catalog,
+    Lease,
+    NewSegment,
+    Statistic,
+    unit_log,
+)
+from headwater.runtime.connectors.options import RateOptions
+from headwater.runtime.connectors.rate import RateSource
+from headwater.runtime.connectors.sender import MAX_RETRY_WAIT
+from headwater.runtime.engine.engine import MAX_RETRY_SECONDS, Engine, Settings
+from headwater.runtime.engine.scheduler import Scheduler
+from headwater.runtime.leases import ProcessLeases, lease_holders
+from headwater.runtime.metrics.backlog import Backlog
+from headwater.runtime.metrics.rates import current_rate
+from headwater.runtime.metrics.step_estimates import StepEstimate
+from headwater.runtime.results.sink_progress import read_delivery, sink_owner
+from headwater.schedule import find_policy
 
 DAY = 86_400.0
 
 
 def test_a_lease_of_a_clock_that_was_ahead_is_void(stream: Catalog, clock: Clock) -> None:
     clock.now += DAY
-    old = stream.acquire("x", "a", LONGEST_LEASE)
+    old = stream.acquire("x", "a", MAX_LEASE_SECONDS)
     assert old is not None
     clock.now -= DAY
     new = stream.acquire("x", "b", 10)
@@ -41,21 +49,21 @@ def test_a_lease_of_a_clock_that_was_ahead_is_void(stream: Catalog, clock: Clock
 
 
 def test_the_longest_lease_is_respected(catalog: Catalog, clock: Clock) -> None:
-    assert catalog.acquire("x", "a", LONGEST_LEASE) is not None
+    assert catalog.acquire("x", "a", MAX_LEASE_SECONDS) is not None
     assert catalog.acquire("x", "b", 10) is None
-    clock.now += LONGEST_LEASE
+    clock.now += MAX_LEASE_SECONDS
     assert catalog.acquire("x", "b", 10) is not None
 
 
 def test_a_holder_asks_again_though_its_lease_seems_to_last(catalog: Catalog, clock: Clock) -> None:
     own = Clock()
-    claims = Claims(catalog, "here:1", 60, own)
+    claims = ProcessLeases(catalog, "here:1", 60, own)
     clock.now += DAY
-    first = claims.take("unit:u")
-    assert first is not None and claims.take("unit:u") == first
+    first = claims.acquire("unit:u")
+    assert first is not None and claims.acquire("unit:u") == first
     clock.now -= DAY
     own.now += 31
-    second = claims.take("unit:u")
+    second = claims.acquire("unit:u")
     assert second is not None and second.expires_at == clock.now + 60
 
 
@@ -63,27 +71,27 @@ def test_who_seems_to_run_a_state_for_another_day_does_not() -> None:
     def lease(left: float) -> Lease:
         return Lease("unit:u", "elsewhere:7", 1, 1_000.0 + left)
 
-    assert holders([lease(30)], 1_000.0) == {"elsewhere:7": 30.0}
-    assert holders([lease(DAY)], 1_000.0) == {} == holders([lease(0)], 1_000.0)
+    assert lease_holders([lease(30)], 1_000.0) == {"elsewhere:7": 30.0}
+    assert lease_holders([lease(DAY)], 1_000.0) == {} == lease_holders([lease(0)], 1_000.0)
 
 
 def test_a_site_seen_in_the_future_is_away_until_it_is_seen(catalog: Catalog, clock: Clock) -> None:
     clock.now += DAY
     catalog.record_site("north", {})
     clock.now -= DAY
-    assert catalog.sites_seen(10) == set()
-    catalog.see_site("north")
-    assert catalog.sites_seen(10) == {"north"}
+    assert catalog.recently_seen_sites(10) == set()
+    catalog.touch_site("north")
+    assert catalog.recently_seen_sites(10) == {"north"}
 
 
 def test_rates_and_turns() -> None:
-    assert decayed(Statistic(5.0, 1_000.0 + DAY), 1_000.0) == 0.0
-    assert decayed(Statistic(5.0, 1_000.0), 1_000.0) == 5.0
+    assert current_rate(Statistic(5.0, 1_000.0 + DAY), 1_000.0) == 0.0
+    assert current_rate(Statistic(5.0, 1_000.0), 1_000.0) == 5.0
     nobody: Any = None
     scheduler = Scheduler(nobody)
-    tomorrow = Pending(1, time.time() + DAY)
-    scheduler.choose(policy_named("fcfs"), 60.0, {"u": tomorrow}, {"u": Expected(1.0, 0.0, 1.0)})
-    assert scheduler.last is not None and scheduler.last.ranking[0].wait >= 0
+    tomorrow = Backlog(1, time.time() + DAY)
+    scheduler.choose(find_policy("fcfs"), 60.0, {"u": tomorrow}, {"u": StepEstimate(1.0, 0.0, 1.0)})
+    assert scheduler.last_choice is not None and scheduler.last_choice.ranking[0].wait >= 0
 
 
 @pytest.fixture
@@ -101,7 +109,7 @@ def test_units_and_sinks_do_not_wait_for_a_day(
 ) -> None:
     clock = Clock()
     spark: Any = None
-    engine = Engine(headwater.catalog, headwater.state, spark, Limits(backoff=1.0), clock=clock)
+    engine = Engine(headwater.catalog, headwater.state, spark, Settings(backoff=1.0), clock=clock)
     (unit,) = headwater.catalog.units()
     steps: list[float] = []
 
@@ -113,7 +121,7 @@ def test_units_and_sinks_do_not_wait_for_a_day(
     clock.now += DAY
     for _ in range(3):
         engine.tick()
-        clock.now += LONGEST_BACKOFF + 1
+        clock.now += MAX_RETRY_SECONDS + 1
     tried = len(steps)
     assert tried == 3
     clock.now -= DAY
@@ -125,23 +133,25 @@ def test_units_and_sinks_do_not_wait_for_a_day(
     query = headwater.catalog.query("q")
     assert query is not None
     headwater.catalog.commit(None, segments=[NewSegment(unit_log(unit.id), "", 0, 0)])
-    assert engine.sinks.ready() == ["q"]
-    for ahead, ready in ((0.5, []), (LONGEST_WAIT, []), (DAY, ["q"]), (-1, ["q"])):
-        failed = delivery(headwater.catalog, query).failed("no disk", 1, clock.now + ahead)
+    assert engine.sinks.ready_queries() == ["q"]
+    for ahead, ready in ((0.5, []), (MAX_RETRY_WAIT, []), (DAY, ["q"]), (-1, ["q"])):
+        failed = read_delivery(headwater.catalog, query).cursors_after_failure(
+            "no disk", 1, clock.now + ahead
+        )
         headwater.catalog.commit(None, cursors=failed)
         assert (sink_owner("q"), "failure") in failed
-        assert engine.sinks.ready() == ready
+        assert engine.sinks.ready_queries() == ready
 
 
 @pytest.mark.spark
 def test_a_rate_goes_on_at_once(spark: Any, headwater: Headwater) -> None:
     stream = headwater.engine.definitions.streams["s"].stream
     now = int(time.time()) * 1_000_000_000
-    rate = Rate(RateOptions(10), stream, clock=lambda: now)
+    rate = RateSource(RateOptions(10), stream, clock=lambda: now)
     done = {"begin": now // 1000 + int(DAY) * 1_000_000, "rows": 40}
     batch = rate.poll(spark, done)
-    assert batch is not None and batch.pieces is not None
-    (row,) = [row for piece in batch.pieces for row in piece.table.to_pylist()]
+    assert batch is not None and batch.chunks is not None
+    (row,) = [row for piece in batch.chunks for row in piece.table.to_pylist()]
     assert row["ts"].timestamp() == now / 1e9 and batch.position["rows"] == 41
     assert rate.poll(spark, {"begin": now // 1000, "rows": 40}) is None, (
         "four seconds are waited for"

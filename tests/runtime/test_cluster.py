@@ -21,18 +21,18 @@ from typer.testing import CliRunner
 from headwater.cli import app
 from headwater.cql import CreateQuery, CreateStream, parse
 from headwater.errors import HeadwaterError, InputError, RuntimeFailure
-from headwater.reference.data import load
+from headwater.reference.data import load_rows
 from headwater.runtime.api import open_state
-from headwater.runtime.cluster import (
+from headwater.runtime.spark.cluster import (
     AUTHENTICATE,
-    BIND,
-    HOST,
+    DRIVER_BIND,
+    DRIVER_HOST,
     SECRET,
     SECRET_FILE,
     check_master,
     check_settings,
     cluster_settings,
-    secret_of,
+    read_secret,
 )
 
 ELSEWHERE = "s3a://bucket/x"
@@ -131,22 +131,24 @@ def test_settings_that_are_not_the_users(key: str, said: str, tmp_path: Path) ->
 
 
 def test_the_address_of_the_driver() -> None:
-    here = {HOST: "127.0.0.1", BIND: "127.0.0.1"}
+    here = {DRIVER_HOST: "127.0.0.1", DRIVER_BIND: "127.0.0.1"}
     assert cluster_settings("local[*]", {}) == cluster_settings("spark://localhost:7", {}) == here
     assert cluster_settings("yarn", {}) == {}
-    given = cluster_settings("spark://localhost:7077", {HOST: "192.0.2.1"})
-    assert given == {HOST: "192.0.2.1", BIND: "0.0.0.0"}, "as behind a translated address"
+    given = cluster_settings("spark://localhost:7077", {DRIVER_HOST: "192.0.2.1"})
+    assert given == {DRIVER_HOST: "192.0.2.1", DRIVER_BIND: "0.0.0.0"}, (
+        "as behind a translated address"
+    )
 
 
 def test_the_secret_of_a_standalone_cluster(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     on = {AUTHENTICATE: "true"}
-    assert secret_of("local[2]", on) is secret_of("spark://a:7077", {}) is None
+    assert read_secret("local[2]", on) is read_secret("spark://a:7077", {}) is None
     for settings in (on, {**on, SECRET_FILE: str(file)}):
         with pytest.raises(RuntimeFailure, match=SECRET_FILE):
-            secret_of("spark://a:7077", settings)
+            read_secret("spark://a:7077", settings)
     file.write_text("s\n")
-    assert secret_of("spark://a:7077", {**on, SECRET_FILE: str(file)}) == "s"
+    assert read_secret("spark://a:7077", {**on, SECRET_FILE: str(file)}) == "s"
 
 
 # ---- a worker at another address
@@ -269,7 +271,7 @@ def test_a_worker_at_another_address(tmp_path: Path) -> None:
     assert not seen
     statements = parse(TEXT)
     assert isinstance(statements[0], CreateStream)
-    data = {"s": load(folder, "s", statements[0].stream.schema, time="ts")}
+    data = {"s": load_rows(folder, "s", statements[0].stream.schema, time="ts")}
     with open_state(state) as headwater:
         for one in statements[1:]:
             assert isinstance(one, CreateQuery)

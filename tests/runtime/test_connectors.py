@@ -10,22 +10,22 @@ from headwater.algebra.catalog import Stream
 from headwater.cql import Connector, CreateStream, parse
 from headwater.errors import HeadwaterError, InputError
 from headwater.runtime.api import open_state
-from headwater.runtime.connectors import (
+from headwater.runtime.connectors.kafka_access import security_settings
+from headwater.runtime.connectors.options import (
     EXAMPLES,
     FileOptions,
     FileSinkOptions,
     KafkaOptions,
     KafkaSinkOptions,
-    Options,
     RateOptions,
     ReplayOptions,
     SinkOptions,
     SocketOptions,
+    SourceOptions,
     sink_options,
     source_options,
 )
-from headwater.runtime.kafka_access import security_settings
-from headwater.runtime.scripts import execute
+from headwater.runtime.submit.scripts import execute
 
 DECLARED = "CREATE STREAM s (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
 
@@ -64,7 +64,7 @@ LOGIN = {**AT, "security": "SASL_SSL", "mechanism": "PLAIN", "username": "u"}
         (of("replay", path="x.parquet", speed=10), ReplayOptions("x.parquet", "parquet", 10.0)),
     ],
 )
-def test_options_of_sources(source: Connector, options: Options) -> None:
+def test_options_of_sources(source: Connector, options: SourceOptions) -> None:
     assert source_options(source, stream()) == options
 
 

@@ -18,5 +18,5 @@ def test_they_come_by_name_and_follow_what_others_do(tmp_path: Path) -> None:
         one.execute(f"CREATE TABLE b (a INT) FROM files(path => '{tmp_path / 't.csv'}')")
         assert list(other.definitions.streams) == ["a", "z"]
         assert list(other.definitions.tables) == ["b"]
-        assert other.definitions.names.get("m") is None
+        assert other.definitions.namespace.get("m") is None
         other.execute("CREATE QUERY q AS SELECT z.a FROM z [NOW], b WHERE z.a = b.a")

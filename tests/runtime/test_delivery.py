@@ -6,7 +6,7 @@ import pytest
 from catalog_helpers import Clock, segment
 
 from headwater.runtime.catalog import Catalog, NewQuery, NewUnit, QueryRow, unit_log
-from headwater.runtime.delivery import behind, delivery
+from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery
 
 LOG = unit_log("u")
 SINK = {"kind": "files", "options": {"path": "out"}}
@@ -26,13 +26,13 @@ def accept(catalog: Catalog, name: str, unit: NewUnit | str) -> QueryRow:
 
 
 def waiting(catalog: Catalog) -> list[tuple[str, int]]:
-    return [(one.query.name, one.seq) for one in behind(catalog)]
+    return [(one.query.name, one.seq) for one in pending_deliveries(catalog)]
 
 
 def test_a_sink_is_behind_until_it_has_all(answered: Catalog) -> None:
     for seq, left in ((1, [("q", 1)]), (2, [])):
-        (sent,) = behind(answered)
-        answered.commit(None, cursors=sent.moved(seq))
+        (sent,) = pending_deliveries(answered)
+        answered.commit(None, cursors=sent.cursors_after_sending(seq))
         assert waiting(answered) == left
 
 
@@ -44,20 +44,20 @@ def test_a_paused_query_waits_with_its_sink(answered: Catalog) -> None:
 
 
 def test_a_failure_is_kept_until_a_delivery(answered: Catalog) -> None:
-    (sent,) = behind(answered)
-    answered.commit(None, cursors=sent.failed("no room", 1, 1_001.0))
-    (failed,) = behind(answered)
+    (sent,) = pending_deliveries(answered)
+    answered.commit(None, cursors=sent.cursors_after_failure("no room", 1, 1_001.0))
+    (failed,) = pending_deliveries(answered)
     assert failed.failure == {"error": "no room", "retries": 1, "not_before": 1_001.0}
-    answered.commit(None, cursors=failed.moved(2))
-    assert not delivery(answered, failed.query).failure
+    answered.commit(None, cursors=failed.cursors_after_sending(2))
+    assert not read_delivery(answered, failed.query).failure
 
 
 def test_a_new_query_of_the_name_of_a_dropped_one_begins_anew(
     answered: Catalog, clock: Clock
 ) -> None:
-    (sent,) = behind(answered)
+    (sent,) = pending_deliveries(answered)
     answered.drop_query("q")
-    answered.commit(None, cursors=sent.moved(2))
+    answered.commit(None, cursors=sent.cursors_after_sending(2))
     clock.now += 1
     accept(answered, "q", "u")
     assert waiting(answered) == [("q", 0)]

@@ -16,7 +16,7 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import CreateQuery, CreateStream, parse
-from headwater.reference.data import load
+from headwater.reference.data import load_rows
 from headwater.runtime.api import open_state
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_events_fit_their_streams_and_none_is_too_late(
         assert len(parts) > 3
         whole = tmp_path / f"{name}.jsonl"
         whole.write_bytes(b"".join(part.read_bytes() for part in parts))
-        rows = load(tmp_path, name, stream.schema, time=stream.time)
+        rows = load_rows(tmp_path, name, stream.schema, time=stream.time)
         assert len(rows) > 20
         latest = 0
         for line in whole.read_text().splitlines():

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event
 
-from headwater.runtime import durability, files, housekeeping
+from headwater.runtime import durability
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.durability import make_durable, replace_file
-from headwater.runtime.housekeeping import Kept, compact
-from headwater.runtime.push import stream_folder
+from headwater.runtime.maintenance import stream_logs
+from headwater.runtime.maintenance.stream_logs import RetainedLog, compact_log
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import stream_folder
 
 TEXT = "CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
 
@@ -53,7 +55,7 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     recorded = Disk()
     monkeypatch.setattr(os, "fsync", recorded.sync)
-    monkeypatch.setattr(durability, "_named", set())
+    monkeypatch.setattr(durability, "_synced_folders", set())
     return recorded
 
 
@@ -77,7 +79,7 @@ def lost_at_commits(headwater: Headwater, disk: Disk, work: Callable[[], object]
 def test_segments_are_durable_before_their_commit(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 3)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 3)
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(TEXT)
         for moment in range(4):
@@ -85,8 +87,10 @@ def test_segments_are_durable_before_their_commit(
             lost = lost_at_commits(headwater, disk, push)
             assert not lost
         (stream,) = headwater.catalog.streams()
-        kept = Kept(stream, "stream:s", stream_folder(headwater.state, "s"))
-        lost = lost_at_commits(headwater, disk, lambda: compact(headwater.catalog, kept, [], None))
+        kept = RetainedLog(stream, "stream:s", stream_folder(headwater.state, "s"))
+        lost = lost_at_commits(
+            headwater, disk, lambda: compact_log(headwater.catalog, kept, [], None)
+        )
         (merged,) = headwater.catalog.segments("stream:s")
         assert merged.rows == 4 and not lost
 
@@ -94,7 +98,7 @@ def test_segments_are_durable_before_their_commit(
 def test_the_pieces_of_a_merge_are_removed_after_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 3)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 3)
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(TEXT)
         for moment in range(4):
@@ -105,10 +109,10 @@ def test_the_pieces_of_a_merge_are_removed_after_its_commit(
             assert path not in headwater.catalog.all_paths()
             removed.append(path)
 
-        monkeypatch.setattr(files, "remove", remove)
+        monkeypatch.setattr(segment_files, "remove", remove)
         (stream,) = headwater.catalog.streams()
-        kept = Kept(stream, "stream:s", stream_folder(headwater.state, "s"))
-        assert compact(headwater.catalog, kept, [], None)
+        kept = RetainedLog(stream, "stream:s", stream_folder(headwater.state, "s"))
+        assert compact_log(headwater.catalog, kept, [], None)
         assert len(removed) == 4
 
 

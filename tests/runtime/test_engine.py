@@ -31,11 +31,11 @@ from hypothesis import strategies as st
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query, unparse
-from headwater.runtime import steps
 from headwater.runtime.catalog import unit_log
-from headwater.runtime.files import describe, gapless
-from headwater.runtime.housekeeping import sweep
-from headwater.runtime.push import segment
+from headwater.runtime.compile import frames
+from headwater.runtime.maintenance.stream_logs import sweep_orphans
+from headwater.runtime.storage.append import build_segment
+from headwater.runtime.storage.segment_files import describe, drop_empty_batches
 from strategies import SOURCES, queries, streams, tables
 
 pytestmark = pytest.mark.spark
@@ -149,9 +149,11 @@ def test_random_queries_in_the_long_run(spark: Any, part: int) -> None:
 def test_results_with_an_empty_batch_become_a_frame_whole(spark: Any, tmp_path: Path) -> None:
     """PySpark takes an empty batch of an Arrow table for its end."""
     parts = [pa.table({"v": pa.array(values, pa.int32())}) for values in ([1, 2], [], [3])]
-    table = gapless(pa.concat_tables(parts))
+    table = drop_empty_batches(pa.concat_tables(parts))
     assert [batch.num_rows for batch in table.to_batches()] == [2, 1]
-    assert table.schema == parts[0].schema and gapless(parts[1]).schema == parts[1].schema
+    assert (
+        table.schema == parts[0].schema and drop_empty_batches(parts[1]).schema == parts[1].schema
+    )
     with opened(tmp_path, spark) as headwater:
         headwater.execute("""
             CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -169,7 +171,7 @@ def test_results_with_an_empty_batch_become_a_frame_whole(spark: Any, tmp_path: 
                 writer.write_table(rows)
         described = describe(other, ("_tau", "_tau"))
         assert described is not None
-        headwater.catalog.replace_segments(None, [middle.id], segment(log, described, None))
+        headwater.catalog.replace_segments(None, [middle.id], build_segment(log, described, None))
         found = spark.createDataFrame(headwater.query("q").arrow())
         assert sorted(row.v for row in found.collect()) == [0, 1, 2]
 
@@ -258,7 +260,7 @@ BANDED = (
 def test_joins_by_bands_of_time(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a long delta is joined, with few rows; also of times before the epoch."""
     banded: list[str] = []
-    bands_of = steps._bands
+    bands_of = frames._choose_bands
 
     def bands(*given: Any) -> Any:
         found = bands_of(*given)
@@ -266,8 +268,8 @@ def test_joins_by_bands_of_time(spark: Any, monkeypatch: pytest.MonkeyPatch) -> 
         return found
 
     for name in ("BANDED_ROWS", "BANDED_SPAN", "BANDED_MET"):
-        monkeypatch.setattr(steps, name, 0)
-    monkeypatch.setattr(steps, "_bands", bands)
+        monkeypatch.setattr(frames, name, 0)
+    monkeypatch.setattr(frames, "_choose_bands", bands)
     data = {
         name: [(*row[:-1], row[-1] - 6_000_000) for row in rows]
         for name, rows in sample(1, size=60).items()
@@ -311,7 +313,7 @@ def check_crashes(spark: Any, tmp_path: Path, point: str, catalog: str | None = 
         settle(headwater)
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, TABLES), name
-        sweep(headwater.catalog, headwater.state, grace=-1)
+        sweep_orphans(headwater.catalog, headwater.state, grace=-1)
         named = {str(Path(path).resolve()) for path in headwater.catalog.all_paths()}
         there = {str(p.resolve()) for p in (tmp_path / "state" / "log").glob("*/*/*")}
         assert there == named

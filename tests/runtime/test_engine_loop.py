@@ -18,7 +18,7 @@ import pytest
 from headwater.errors import CatalogUnavailable, LeaseLost
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import QueryRow
-from headwater.runtime.engine import Engine, Limits, Unit
+from headwater.runtime.engine.engine import Engine, Settings, Unit
 
 Step = Callable[[Engine, Unit], bool]
 
@@ -34,7 +34,7 @@ def headwater(tmp_path: Path) -> Iterator[Headwater]:
             CREATE QUERY q AS SELECT a FROM s;
             """)
         spark: Any = None
-        opened._engine = Engine(opened.catalog, opened.state, spark, Limits(backoff=0.01))
+        opened._engine = Engine(opened.catalog, opened.state, spark, Settings(backoff=0.01))
         yield opened
 
 
@@ -86,7 +86,7 @@ def test_a_lost_lease_is_no_failure_of_the_unit(
     tries: list[int] = []
 
     def step(engine: Engine, unit: Unit) -> bool:
-        lease = engine.claims.take(f"unit:{unit.row.id}")
+        lease = engine.leases.acquire(f"unit:{unit.row.id}")
         assert lease is not None
         tries.append(lease.token)
         if len(tries) == 1:
@@ -97,7 +97,7 @@ def test_a_lost_lease_is_no_failure_of_the_unit(
     headwater.run(until_idle=True, interval=0.01)
     (unit,) = headwater.catalog.units()
     assert (unit.error, unit.retries) == ("", 0)
-    assert [query.state for query in headwater.catalog.members(unit.id)] == ["finished"]
+    assert [query.state for query in headwater.catalog.subscribers(unit.id)] == ["finished"]
     assert len(tries) > 1 and tries[1] > tries[0], "it asks for a new one"
 
 
@@ -116,7 +116,7 @@ def test_a_catalog_that_is_away_is_no_failure_of_the_unit(
     headwater.run(until_idle=True, interval=0.01)
     (unit,) = headwater.catalog.units()
     assert (unit.error, unit.retries) == ("", 0)
-    assert [query.state for query in headwater.catalog.members(unit.id)] == ["finished"]
+    assert [query.state for query in headwater.catalog.subscribers(unit.id)] == ["finished"]
     assert ended(headwater)
     told = [r.message for r in caplog.records if r.levelno == logging.WARNING]
     assert told == ["the catalog is away; waiting"]
@@ -129,7 +129,7 @@ def test_housekeeping_that_fails_stops_nothing(
         raise OSError("no such file")
 
     monkeypatch.setattr(Engine, "tidy", tidy)
-    monkeypatch.setattr("headwater.runtime.engine.TIDY_SECONDS", -1.0)
+    monkeypatch.setattr("headwater.runtime.engine.engine.TIDY_SECONDS", -1.0)
     monkeypatch.setattr(Engine, "step", lambda engine, unit: False)
     headwater.run(until_idle=True, interval=0.01)
     assert ended(headwater)
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_listed(headwater: Headwater, tmp_path: Path) ->
     assert ended(headwater)
     row = headwater.catalog.stream("t")
     assert row is not None and not row.ended
-    (trouble,) = headwater.engine.intake.troubles()
+    (trouble,) = headwater.engine.ingestion.problems()
     assert "stream t: " in trouble and "File name too long" in trouble
 
 
@@ -157,7 +157,7 @@ def test_a_query_that_comes_while_a_plan_is_made(
     catalog, engine = headwater.catalog, headwater.engine
     headwater.execute("CREATE QUERY more AS SELECT a FROM s WHERE a > 1")
     (before,) = catalog.units()
-    read = catalog.members
+    read = catalog.subscribers
     coming = ["CREATE QUERY late AS SELECT a + 1 AS b FROM s WHERE a > 0"]
 
     def members(unit_id: str) -> list[QueryRow]:
@@ -165,8 +165,8 @@ def test_a_query_that_comes_while_a_plan_is_made(
             headwater.execute(coming.pop())
         return read(unit_id)
 
-    monkeypatch.setattr(catalog, "members", members)
-    unit = engine._unit(before)
+    monkeypatch.setattr(catalog, "subscribers", members)
+    unit = engine._current_unit(before)
     (after,) = catalog.units()
     assert after.version > before.version
     assert unit.row.version == after.version

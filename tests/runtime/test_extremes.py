@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headwater.algebra.expressions import Column, Expr, Literal
-from headwater.algebra.functions import FUNCTIONS, call, cast
-from headwater.algebra.patterns import FORMAT_PARTS, like_parts, regex
+from headwater.algebra.functions import FUNCTIONS, build_call, cast
+from headwater.algebra.patterns import FORMAT_PARTS, compile_regex, like_parts
 from headwater.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -28,8 +28,8 @@ from headwater.algebra.types import (
 )
 from headwater.errors import AlgebraError
 from headwater.reference.scalar import compile_expr
-from headwater.reference.values import normal_row
-from headwater.runtime.sparksql import quoted, spark_type, sql, text_sql
+from headwater.reference.values import normalize_row
+from headwater.runtime.spark.sql import expression_sql, quote_identifier, quote_text, spark_type
 
 LONG = decimal(38, 6)
 TYPES = {
@@ -74,9 +74,9 @@ def calls(rng: random.Random, most: int) -> Iterator[Expr]:
     for name, function in FUNCTIONS.items():
         found: list[Expr] = []
         for _ in range(4_000):
-            arity = rng.randint(function.least, min(function.most or 3, 3))
+            arity = rng.randint(function.min_args, min(function.max_args or 3, 3))
             try:
-                found.append(call(name, *rng.choices(args, k=arity)))
+                found.append(build_call(name, *rng.choices(args, k=arity)))
             except AlgebraError:
                 continue
             if len(found) == most:
@@ -84,9 +84,11 @@ def calls(rng: random.Random, most: int) -> Iterator[Expr]:
         assert found or name in ("case",), f"no call of {name} was found"
         yield from found
         texts = [expr for expr in found if expr.type == STRING][:2]
-        yield from (call("repeat", text, COLUMNS[0]) for text in texts)
+        yield from (build_call("repeat", text, COLUMNS[0]) for text in texts)
         pad = Literal("é", STRING)
-        yield from (call("concat", text, call("lpad", text, COLUMNS[1], pad)) for text in texts)
+        yield from (
+            build_call("concat", text, build_call("lpad", text, COLUMNS[1], pad)) for text in texts
+        )
     for source, target in product(COLUMNS, dict.fromkeys(TYPES.values())):
         try:
             yield cast(source, target)
@@ -114,12 +116,15 @@ def expected(expr: Expr, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
 def near(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float) and one == one and other == other:
         return one == other or abs(one - other) <= 1e-12 * max(abs(one), abs(other))
-    return normal_row((one,)) == normal_row((other,))
+    return normalize_row((one,)) == normalize_row((other,))
 
 
 def load(spark: Any, rows: Sequence[tuple[Any, ...]]) -> None:
     literals = (
-        ", ".join(sql(Literal(v, t), quoted) for v, t in zip(row, TYPES.values(), strict=True))
+        ", ".join(
+            expression_sql(Literal(v, t), quote_identifier)
+            for v, t in zip(row, TYPES.values(), strict=True)
+        )
         for row in rows
     )
     names = ", ".join(TYPES)
@@ -130,7 +135,7 @@ def load(spark: Any, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def on_spark(spark: Any, exprs: Sequence[Expr]) -> list[list[Any]]:
-    columns = (shown(e.type, sql(e, lambda c: quoted(c.name))) for e in exprs)
+    columns = (shown(e.type, expression_sql(e, lambda c: quote_identifier(c.name))) for e in exprs)
     listed = ", ".join(f"{column} AS c{n}" for n, column in enumerate(columns))
     rows = spark.sql(f"SELECT {listed} FROM extremes ORDER BY n").collect()
     return [list(column) for column in zip(*map(tuple, rows), strict=True)]
@@ -172,11 +177,13 @@ def test_like_is_sparks(spark: Any) -> None:
             continue
         accepted.append(pattern)
     column = Column("", "s", STRING)
-    tests = [call("like", column, Literal(pattern, STRING)) for pattern in accepted]
-    values = ", ".join(f"({n}, {text_sql(text)})" for n, text in enumerate(texts))
+    tests = [build_call("like", column, Literal(pattern, STRING)) for pattern in accepted]
+    values = ", ".join(f"({n}, {quote_text(text)})" for n, text in enumerate(texts))
     for start in range(0, len(tests), 100):
         some = tests[start : start + 100]
-        listed = ", ".join(sql(test, lambda c: quoted(c.name)) for test in some)
+        listed = ", ".join(
+            expression_sql(test, lambda c: quote_identifier(c.name)) for test in some
+        )
         rows = spark.sql(f"SELECT {listed} FROM VALUES {values} AS x(n, s) ORDER BY n").collect()
         for text, row in zip(texts, rows, strict=True):
             wanted = [compile_expr(test, [column])((text,)) for test in some]
@@ -218,7 +225,7 @@ def test_regular_expressions_are_javas(spark: Any) -> None:
     accepted = 0
     for pattern in random_patterns(3_000):
         try:
-            ours = regex(pattern)
+            ours = compile_regex(pattern)
         except AlgebraError:
             continue
         accepted += 1
@@ -243,13 +250,15 @@ def test_formats_are_sparks(spark: Any) -> None:
     while len(tests) < 250:
         text = "".join(rng.choices(pieces, k=rng.randint(1, 5)))
         try:
-            tests.append(call("date_format", column, Literal(text, STRING)))
+            tests.append(build_call("date_format", column, Literal(text, STRING)))
         except AlgebraError:
             continue
     values = ", ".join(f"({n}, timestamp_micros({time}L))" for n, time in enumerate(times))
     for start in range(0, len(tests), 125):
         some = tests[start : start + 125]
-        listed = ", ".join(sql(test, lambda c: quoted(c.name)) for test in some)
+        listed = ", ".join(
+            expression_sql(test, lambda c: quote_identifier(c.name)) for test in some
+        )
         rows = spark.sql(f"SELECT {listed} FROM VALUES {values} AS x(n, t) ORDER BY n").collect()
         for time, row in zip(times, rows, strict=True):
             for test, found in zip(some, row, strict=True):

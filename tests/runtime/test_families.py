@@ -106,12 +106,12 @@ def check(spark: Any, folder: Path, seed: int) -> int:
         streams = {"s": tuples_in_log(headwater, stream)}
         assert len(streams["s"]) == len(rows)
         for name, text in asked.items():
-            (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.names)
+            (statement,) = parse(f"CREATE QUERY {name} AS {text}", headwater.definitions.namespace)
             assert isinstance(statement, CreateQuery)
             start = headwater.query(name).row.start_at
             due = expected(statement.query, streams, {}, start=start, keep={"s": stream.keep})
             assert told(headwater, name, statement.query) == due, f"{name}: {text}"
-        return max((len(f.tellings) for plan in shared for f in plan.families), default=0)
+        return max((len(f.evaluations) for plan in shared for f in plan.families), default=0)
 
 
 @pytest.mark.spark

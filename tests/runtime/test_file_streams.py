@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from headwater.reference.records import LONGEST_LINE
+from headwater.reference.records import MAX_LINE_BYTES
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log
 from headwater.runtime.catalog.schema import FileName
-from headwater.runtime.engine import Engine
-from headwater.runtime.sources import Files
+from headwater.runtime.connectors.registry import FileSource
+from headwater.runtime.engine.engine import Engine
 
 
 @contextmanager
@@ -37,13 +37,13 @@ def reading(folder: Path, format_: str = "json", *, holder: str = "h") -> Iterat
               FROM files(path => '{folder / "in"}', format => '{format_}');
             """)
         yield headwater
-        headwater.engine.claims.release()
+        headwater.engine.leases.release_all()
 
 
 def take_in(headwater: Headwater) -> list[int]:
     """Take in all there is; returns all the items so far."""
-    headwater.engine.intake.refresh()
-    while headwater.engine.intake.try_to_take("s"):
+    headwater.engine.ingestion.refresh()
+    while headwater.engine.ingestion.try_ingest("s"):
         pass
     found: list[int] = []
     for segment in headwater.catalog.segments(stream_log("s")):
@@ -79,7 +79,7 @@ def test_names_are_never_patterns(tmp_path: Path, format_: str) -> None:
         for name in (".hidden", "_hidden"):
             (inbox / name).write_bytes(content(format_, 1000))
         assert take_in(headwater) == list(range(len(names)))
-        assert headwater.catalog.rejects("s") == [] == headwater.engine.intake.troubles()
+        assert headwater.catalog.rejects("s") == [] == headwater.engine.ingestion.problems()
     with reading(tmp_path, format_, holder="other") as headwater:
         assert take_in(headwater) == list(range(len(names)))
 
@@ -105,13 +105,13 @@ def test_a_refused_record_says_where_it_is_and_what_did_not_fit(tmp_path: Path) 
 def test_a_line_that_never_ends_is_refused(tmp_path: Path) -> None:
     """Packed or not; the records beside it are read."""
     inbox = tmp_path / "in"
-    long = b"x" * (2 * LONGEST_LINE)
+    long = b"x" * (2 * MAX_LINE_BYTES)
     with reading(tmp_path) as headwater:
         (inbox / "1.json").write_bytes(content("json", 1) + long)
         (inbox / "2.json.gz").write_bytes(gzip.compress(long + b"\n" + content("json", 2), 1))
         assert take_in(headwater) == [1, 2]
         found = {(r.place, r.reason) for r in headwater.catalog.rejects("s")}
-        why = f"longer than {LONGEST_LINE} bytes"
+        why = f"longer than {MAX_LINE_BYTES} bytes"
         assert found == {
             (f"{inbox}/{place}", why) for place in ("1.json, line 2", "2.json.gz, line 1")
         }
@@ -126,8 +126,8 @@ def test_how_long_a_line_may_be_is_declared(tmp_path: Path) -> None:
             CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts
               FROM files(path => '{tmp_path / "1.json"}', max_line_bytes => 50);
             """)
-        headwater.engine.intake.refresh()
-        headwater.engine.intake.try_to_take("s")
+        headwater.engine.ingestion.refresh()
+        headwater.engine.ingestion.try_ingest("s")
         reasons = {refused.reason for refused in headwater.catalog.rejects("s")}
         assert "longer than 50 bytes" in reasons
 
@@ -149,8 +149,8 @@ def test_csv_of_another_program(tmp_path: Path) -> None:
               FROM files(path => '{tmp_path / "in"}', format => 'csv');
             """.replace("item", "n")
         )
-        headwater.engine.intake.refresh()
-        assert headwater.engine.intake.try_to_take("s")
+        headwater.engine.ingestion.refresh()
+        assert headwater.engine.ingestion.try_ingest("s")
         (segment,) = headwater.catalog.segments(stream_log("s"))
         found = pq.read_table(segment.path)
         assert found["note"].to_pylist() == texts
@@ -159,9 +159,9 @@ def test_csv_of_another_program(tmp_path: Path) -> None:
 
 def test_a_large_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among small ones, of which those that fit together make one segment."""
-    monkeypatch.setattr("headwater.runtime.sources.files.HELD_BYTES", 50_000)
-    monkeypatch.setattr("headwater.runtime.sources.parse.BLOCK", 10_000)
-    monkeypatch.setattr("headwater.runtime.files.GROUP_BYTES", 30_000)
+    monkeypatch.setattr("headwater.runtime.connectors.files.MAX_BATCH_BYTES", 50_000)
+    monkeypatch.setattr("headwater.runtime.connectors.record_parser.BLOCK", 10_000)
+    monkeypatch.setattr("headwater.runtime.storage.segment_files.GROUP_BYTES", 30_000)
     inbox, at = tmp_path / "in", 1_700_000_000
     items = [[1], [2], list(range(1_000, 9_000)), [3]]
     with reading(tmp_path) as headwater:
@@ -192,7 +192,7 @@ def test_files_that_cannot_be_read_are_set_aside(tmp_path: Path, format_: str) -
         (inbox / "b.gz").write_bytes(gzip.compress(content(format_, 2)))
         assert take_in(headwater) == [1, 2]
         (inbox / "c.gz").unlink()
-        (trouble,) = headwater.engine.intake.troubles()
+        (trouble,) = headwater.engine.ingestion.problems()
         assert f"{inbox / 'd.snappy'} cannot be read" in trouble
 
 
@@ -260,11 +260,11 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
         assert take_in(headwater) == [1]
         inbox.rename(tmp_path / "elsewhere")
         assert take_in(headwater) == [1]
-        (trouble,) = headwater.engine.intake.troubles()
+        (trouble,) = headwater.engine.ingestion.problems()
         assert f"the folder {inbox} is gone" in trouble
         (tmp_path / "elsewhere").rename(inbox)
         assert take_in(headwater) == [1]
-        assert headwater.engine.intake.troubles() == []
+        assert headwater.engine.ingestion.problems() == []
 
 
 def test_a_path_that_never_was_is_reported_once(
@@ -286,8 +286,8 @@ def test_a_file_that_goes_before_it_is_read(tmp_path: Path) -> None:
     with reading(tmp_path) as headwater:
         for n in range(3):
             (inbox / f"{n}.json").write_bytes(content("json", n))
-        source = headwater.engine.intake.source("s")
-        assert isinstance(source, Files)
+        source = headwater.engine.ingestion.source("s")
+        assert isinstance(source, FileSource)
         read = source._read
         taken, pieces = read([str(inbox / f"{n}.json") for n in (0, 7, 2)], 0)
         assert [Path(file.path).name for file in taken] == ["0.json", "2.json"]
@@ -310,13 +310,15 @@ def test_a_position_does_not_grow_with_files(tmp_path: Path) -> None:
             sizes.add(len(json.dumps(position)))
         assert position["next"] == 800
         assert max(sizes) < 40
-        assert sum(file.state == "read" for file in headwater.catalog.files("s").values()) == 800
+        assert (
+            sum(file.state == "read" for file in headwater.catalog.seen_files("s").values()) == 800
+        )
 
 
 def test_files_that_are_gone_for_long_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.runtime.sources.files.KEPT_GONE", 10)
+    monkeypatch.setattr("headwater.runtime.connectors.files.MAX_GONE_FILES", 10)
     inbox = tmp_path / "in"
     with reading(tmp_path) as headwater:
         for n in range(60):
@@ -324,7 +326,7 @@ def test_files_that_are_gone_for_long_are_forgotten(
             assert len(take_in(headwater)) == n + 1
             if n % 2:
                 (inbox / f"{n}.json").unlink()
-        known = {Path(path).stem for path in headwater.catalog.files("s")}
+        known = {Path(path).stem for path in headwater.catalog.seen_files("s")}
         assert {str(n) for n in range(0, 60, 2)} <= known, "those that are there are known"
         assert "59" in known and "1" not in known
         assert len(known) <= 30 + 12
@@ -340,11 +342,13 @@ def test_the_position_of_an_earlier_release_is_taken_over(tmp_path: Path) -> Non
             "next": 2,
             "aside": {str(inbox / "3.json"): [1, 2, 3]},
         }
-        lease = headwater.engine.claims.take("ingest:s")
+        lease = headwater.engine.leases.acquire("ingest:s")
         headwater.catalog.commit(lease, cursors={("ingest:s", "source"): old})
         assert take_in(headwater) == [2, 3], "what was set aside is tried again"
         assert headwater.catalog.cursor("ingest:s", "source")["next"] == 4
-        assert set(headwater.catalog.files("s")) == {str(inbox / f"{n}.json") for n in range(4)}
+        assert set(headwater.catalog.seen_files("s")) == {
+            str(inbox / f"{n}.json") for n in range(4)
+        }
 
 
 def test_a_stream_that_is_declared_again_reads_again(tmp_path: Path) -> None:
@@ -352,7 +356,7 @@ def test_a_stream_that_is_declared_again_reads_again(tmp_path: Path) -> None:
         (tmp_path / "in" / "1.json").write_bytes(content("json", 1))
         assert take_in(headwater) == [1]
         headwater.execute("DROP STREAM s")
-        headwater.engine.intake.refresh()
+        headwater.engine.ingestion.refresh()
     with reading(tmp_path, holder="other") as headwater:
         assert take_in(headwater) == [1]
 

@@ -13,16 +13,16 @@ from test_kafka import Topic
 
 from headwater.algebra.catalog import Stream
 from headwater.cql import Connector
-from headwater.runtime import housekeeping
 from headwater.runtime.api import Headwater
+from headwater.runtime.maintenance import stream_logs
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
 def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
-    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 2)
+    monkeypatch.setattr(stream_logs, "COMPACTED_GROUP_ROWS", 4)
 
 
 @pytest.mark.parametrize("seed", range(4))

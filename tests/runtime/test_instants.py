@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from headwater.algebra.nodes import Scan
 from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
 from headwater.algebra.windows import Range
-from headwater.runtime import files
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import TIME
-from headwater.runtime.instants import (
-    begin_new,
+from headwater.runtime.catalog.unit_progress import INSTANTS
+from headwater.runtime.compile.evaluation_times import (
     due_instants,
-    earliest,
-    position,
-    reached,
-    tuples_of,
+    earliest_last_instant,
+    instants_cursor,
+    last_instants,
+    reset_new_slides,
+    scanned_tuples,
 )
-from headwater.runtime.unit_progress import INSTANTS
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.columns import TIME
 
 SCHEMA = Schema((Field("v", INT), Field("ts", TIMESTAMP)))
 TIMES = st.lists(
@@ -33,7 +33,7 @@ TIMES = st.lists(
 
 def written(folder: str, times: list[int]) -> Segment:
     table = pa.table({TIME: pa.array(times, pa.int64())})
-    file = files.write_arrow(table, Path(folder), (TIME, TIME))
+    file = segment_files.write_arrow(table, Path(folder), (TIME, TIME))
     assert file is not None
     return Segment(
         **dict.fromkeys(Segment.__dataclass_fields__)
@@ -85,7 +85,7 @@ def test_only_quiet_instants_are_left_out(
     with tempfile.TemporaryDirectory() as folder:
         window = Range(size, slide)
         scan = Scan("s", SCHEMA, "ts", window, "s")
-        tuples = [tuples_of(scan, [written(folder, times)], None)]
+        tuples = [scanned_tuples(scan, [written(folder, times)], None)]
         rhythms = {slides: always, coarse: always}
         due, more = due_instants(rhythms, tuples, dict.fromkeys(rhythms, before), ready, limit)
     last = max((one.instants[-1] for one in due.values() if one.instants), default=None)
@@ -104,14 +104,14 @@ def test_each_set_of_slides_goes_on_from_where_it_was() -> None:
     fine, coarse = frozenset((1,)), frozenset((10,))
     with tempfile.TemporaryDirectory() as folder:
         scan = Scan("s", SCHEMA, "ts", Range(60, 1), "s")
-        tuples = [tuples_of(scan, [written(folder, [2])], None)]
+        tuples = [scanned_tuples(scan, [written(folder, [2])], None)]
         rhythms = {fine: True, coarse: True}
         due, more = due_instants(rhythms, tuples, {fine: None, coarse: None}, 2**62, 100)
         assert {s: list(d.instants) for s, d in due.items()} == {fine: [2], coarse: [10]}
-        cursors = {"instant": 10, "instants": position(due, more)}
-        assert reached(rhythms, cursors) == {fine: 2, coarse: 10}
-        assert earliest(rhythms, cursors) == 2
-        assert reached({frozenset((5,)): True}, cursors) == {frozenset((5,)): 10}
+        cursors = {"instant": 10, "instants": instants_cursor(due, more)}
+        assert last_instants(rhythms, cursors) == {fine: 2, coarse: 10}
+        assert earliest_last_instant(rhythms, cursors) == 2
+        assert last_instants({frozenset((5,)): True}, cursors) == {frozenset((5,)): 10}
 
 
 def test_an_event_of_a_far_year_is_not_walked_to() -> None:
@@ -120,7 +120,7 @@ def test_an_event_of_a_far_year_is_not_walked_to() -> None:
     slides = frozenset((minute,))
     with tempfile.TemporaryDirectory() as folder:
         scan = Scan("s", SCHEMA, "ts", Range(10 * minute, minute), "s")
-        tuples = [tuples_of(scan, [written(folder, [5 * minute, far])], None)]
+        tuples = [scanned_tuples(scan, [written(folder, [5 * minute, far])], None)]
         due, more = due_instants({slides: False}, tuples, {slides: None}, 2**62, 1_000)
         assert not more and 10 < len(due[slides].instants) < 20
         _, more = due_instants({slides: True}, tuples, {slides: None}, 2**62, 1_000)
@@ -138,7 +138,7 @@ def test_a_new_set_of_slides_has_an_instant_behind_it_only_if_a_tuple_had_come(
     slides = frozenset([slide])
     scan = Scan("s", SCHEMA, "ts", Range(slide, slide), "s")
     with tempfile.TemporaryDirectory() as folder:
-        tuples = [tuples_of(scan, [written(folder, times)], None)]
-        at = begin_new(reached({slides: False}, cursors), cursors, tuples)
+        tuples = [scanned_tuples(scan, [written(folder, times)], None)]
+        at = reset_new_slides(last_instants({slides: False}, cursors), cursors, tuples)
     had_one = any(t % slide == 0 for t in range(min(times), came_to + 1))
     assert at == {slides: came_to if is_known or had_one else None}

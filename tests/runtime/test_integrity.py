@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import DamagedFile, MissingFile
-from headwater.runtime import files, results, steps
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import NewSegment, Segment, panes_log, stream_log, unit_log
-from headwater.runtime.integrity import check, checked_once, checked_paths
-from headwater.runtime.push import segment
+from headwater.runtime.compile import frames
+from headwater.runtime.results import reader
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import build_segment
+from headwater.runtime.storage.integrity import make_cached_verifier, verify_file, verify_paths
 
 STREAM = "CREATE STREAM s (k INT, v INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;"
 QUERIES = {
@@ -30,9 +32,9 @@ QUERIES = {
 
 def written(folder: Path, rows: list[tuple[int, str]]) -> NewSegment:
     table = pa.table({"_tau": [tau for tau, _ in rows], "word": [word for _, word in rows]})
-    found = files.write_arrow(table, folder, ("_tau", "_tau"))
+    found = segment_files.write_arrow(table, folder, ("_tau", "_tau"))
     assert found is not None
-    return segment("unit:u", found, None)
+    return build_segment("unit:u", found, None)
 
 
 def flip(path: Path, bit: int) -> Callable[[], None]:
@@ -55,21 +57,21 @@ def test_any_damage_to_a_file_is_told(
 ) -> None:
     file = written(tmp_path_factory.mktemp("log"), rows)
     path = Path(file.path)
-    assert check(file) == file.path
-    assert files.read_arrow(file).to_pylist() == [{"_tau": t, "word": w} for t, w in rows]
+    assert verify_file(file) == file.path
+    assert segment_files.read_arrow(file).to_pylist() == [{"_tau": t, "word": w} for t, w in rows]
     for bit in bits:
         undo = flip(path, bit)
-        for read in (check, files.read_arrow):
+        for read in (verify_file, segment_files.read_arrow):
             with pytest.raises(DamagedFile, match=r"is damaged: its checksum is .* restore it"):
                 read(file)
         undo()
-    assert check(file) == file.path
+    assert verify_file(file) == file.path
     path.write_bytes(path.read_bytes()[: cut % file.bytes])
-    for read in (check, files.read_arrow):
+    for read in (verify_file, segment_files.read_arrow):
         with pytest.raises(DamagedFile, match=f"and was written with {file.bytes:,}; restore"):
             read(file)
     path.unlink()
-    for read in (check, files.read_arrow):
+    for read in (verify_file, segment_files.read_arrow):
         with pytest.raises(MissingFile, match="is missing; restore it"):
             read(file)
 
@@ -77,20 +79,20 @@ def test_any_damage_to_a_file_is_told(
 def test_a_file_of_an_earlier_release_is_known_by_its_size(tmp_path: Path) -> None:
     """It has no checksum; what Arrow cannot read is told all the same."""
     file = replace(written(tmp_path, [(1, "a")]), digest=None)
-    assert files.read_arrow(file).num_rows == 1
+    assert segment_files.read_arrow(file).num_rows == 1
     Path(file.path).write_bytes(b"x" * file.bytes)
     with pytest.raises(DamagedFile, match="cannot be read"):
-        files.read_arrow(file)
+        segment_files.read_arrow(file)
     Path(file.path).write_bytes(b"")
     with pytest.raises(DamagedFile, match=f"has 0 bytes, and was written with {file.bytes:,}"):
-        check(file)
+        verify_file(file)
 
 
 def test_damage_is_not_copied_to_another_site(tmp_path: Path) -> None:
     file = written(tmp_path / "one", [(1, "a")])
     flip(Path(file.path), 99)
     with pytest.raises(DamagedFile):
-        files.copied(file, tmp_path / "other")
+        segment_files.copy_file(file, tmp_path / "other")
     assert list((tmp_path / "other").iterdir()) == []
 
 
@@ -141,17 +143,19 @@ def readers(filled: Filled, spark: Any) -> dict[str, tuple[Segment, Callable[[],
     panes = filled.last(panes_log(filled.unit("sums")))
     told_rows = filled.last(unit_log(filled.unit("rows")))
     schema = headwater.definitions.streams["s"].stream.schema
-    kept = spark.read.parquet(steps.literal(panes.path)).schema
+    kept = spark.read.parquet(frames.escape_path(panes.path)).schema
     row = headwater.query("rows").row
 
     def of_stream() -> Any:
-        return steps.Part((stream,)).read(spark, schema, checked_once()).collect()
+        return (
+            frames.TermInput((stream,)).read_frame(spark, schema, make_cached_verifier()).collect()
+        )
 
     def of_panes() -> Any:
-        return steps.read_panes(spark, kept, checked_paths([panes])).collect()
+        return frames.read_panes(spark, kept, verify_paths([panes])).collect()
 
     def of_results() -> Any:
-        return results.read_segment(headwater.catalog, row, told_rows).to_pylist()
+        return reader.read_segment(headwater.catalog, row, told_rows).to_pylist()
 
     return {
         "stream": (stream, of_stream),
@@ -194,14 +198,14 @@ def test_spark_compares_the_checksums_of_pages(filled: Filled, spark: Any) -> No
     """Behind the comparison with the catalog, for what changes between that and Spark's own read."""
     stream = filled.last(stream_log("s"))
     read = spark.read.parquet
-    before = read(steps.literal(stream.path)).collect()
+    before = read(frames.escape_path(stream.path)).collect()
     path = Path(stream.path)
     word = path.read_bytes().index((len(filled.rows) - 1).to_bytes(4, "little"))
     undo = flip(path, word * 8)
     with pytest.raises(Exception, match=r"(?i)crc|checksum"):
-        read(steps.literal(stream.path)).collect()
+        read(frames.escape_path(stream.path)).collect()
     undo()
-    assert read(steps.literal(stream.path)).collect() == before
+    assert read(frames.escape_path(stream.path)).collect() == before
 
 
 @pytest.mark.spark

@@ -10,15 +10,15 @@ import pytest
 
 from headwater.errors import RuntimeFailure
 from headwater.runtime.api import open_state
-from headwater.runtime.jars import (
-    DIGESTS,
-    PLACE,
-    beside_spark,
-    checked,
-    connector,
+from headwater.runtime.spark.jars import (
+    DIGESTS_VARIABLE,
+    FOLDER_VARIABLE,
+    connector_modules,
     fetch,
-    folder,
-    jars,
+    jar_folder,
+    list_jars,
+    missing_from_spark,
+    verify_digests,
 )
 
 KAFKA = """
@@ -30,17 +30,17 @@ KAFKA = """
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of its own, and no Java to fetch anything with."""
-    monkeypatch.setenv(PLACE, str(tmp_path / "jars"))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "jars"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
 def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library where those of the connector are kept, and its digest."""
-    folder("connector").mkdir(parents=True)
-    library = folder("connector") / "some-1.0.jar"
+    jar_folder("connector").mkdir(parents=True)
+    library = jar_folder("connector") / "some-1.0.jar"
     library.write_bytes(b"classes")
     (tmp_path / "digests").write_text(f"{hashlib.sha256(b'classes').hexdigest()}  some-1.0.jar\n")
-    monkeypatch.setenv(DIGESTS, str(tmp_path / "digests"))
+    monkeypatch.setenv(DIGESTS_VARIABLE, str(tmp_path / "digests"))
     return library
 
 
@@ -56,16 +56,16 @@ def test_a_library_that_was_changed_is_refused(
     library.write_bytes(b"classes of another")
     with pytest.raises(RuntimeFailure, match=r"some-1\.0\.jar is not the one .* so it is not used"):
         fetch("connector")
-    monkeypatch.delenv(DIGESTS)
+    monkeypatch.delenv(DIGESTS_VARIABLE)
     with pytest.raises(RuntimeFailure, match=r"is not among those .* add the line that sha256sum"):
         fetch("connector")
 
 
 def test_every_library_that_is_kept_here_has_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this machine has fetched before, if it has, is what was written down."""
-    monkeypatch.delenv(PLACE)
+    monkeypatch.delenv(FOLDER_VARIABLE)
     for kind in ("connector", "broker"):
-        assert checked(jars(kind)) == jars(kind)
+        assert verify_digests(list_jars(kind)) == list_jars(kind)
 
 
 def test_the_locked_packages_have_hashes() -> None:
@@ -78,25 +78,25 @@ def test_the_locked_packages_have_hashes() -> None:
 def test_what_cannot_be_fetched_is_said_with_a_way_on() -> None:
     with pytest.raises(RuntimeFailure, match="there is no Java") as refused:
         fetch("connector")
-    assert str(folder("connector")) in str(refused.value)
-    assert str(connector()[0]) in str(refused.value)
+    assert str(jar_folder("connector")) in str(refused.value)
+    assert str(connector_modules()[0]) in str(refused.value)
 
 
 def test_the_connector_of_another_spark_is_fetched_once_its_digest_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [module.version for module in connector()] == ["4.2.0"]
+    assert [module.version for module in connector_modules()] == ["4.2.0"]
     name = f"spark-sql-kafka-0-10_2.13-{pyspark.__version__}.jar"
     (tmp_path / "digests").write_text(f"{'0' * 64}  {name}\n")
-    monkeypatch.setenv(DIGESTS, str(tmp_path / "digests"))
-    assert [module.version for module in connector()] == [pyspark.__version__, "4.2.0"]
+    monkeypatch.setenv(DIGESTS_VARIABLE, str(tmp_path / "digests"))
+    assert [module.version for module in connector_modules()] == [pyspark.__version__, "4.2.0"]
 
 
 def test_what_spark_has_in_any_version_is_left_out() -> None:
     own = next(Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar"))
     other = own.with_name(own.name.replace(pyspark.__version__, "1.2.3-x4"))
     new = Path("kafka-clients-3.9.2.jar")
-    assert beside_spark([own, other, new]) == [new]
+    assert missing_from_spark([own, other, new]) == [new]
 
 
 def test_a_session_has_the_connector_only_where_kafka_is_declared(

@@ -38,7 +38,7 @@ def test_only_the_query_that_ends_java_is_parked(tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as headwater:
         texts = [f"CREATE QUERY {name} AS {text};" for name, text in QUERIES.items()]
         headwater.execute(STREAM + "".join(texts))
-        names = headwater.definitions.names
+        names = headwater.definitions.namespace
         queries = {name: parse_query(text, names) for name, text in QUERIES.items()}
         units = {name: headwater.query(name).row.unit_id for name in QUERIES}
         assert units["good"] == units["bad"] != units["other"]

@@ -20,8 +20,8 @@ from headwater.cost.operators import CostTable, OperatorCost
 from headwater.cql import parse, parse_query
 from headwater.cql.statements import CreateStream
 from headwater.errors import HeadwaterError
-from headwater.runtime.joinorder import Ordering, term, written_tree
-from headwater.runtime.limits import MODES, checked
+from headwater.runtime.compile.join_order import JoinOrdering, order_term, written_join_tree
+from headwater.runtime.settings import JOIN_ORDER_MODES, parse_setting
 
 QUERY = """CREATE QUERY q AS SELECT a.x, b.x AS y, c.x AS z
     FROM a [RANGE 100 SECONDS], b [RANGE 100 SECONDS], c [RANGE 100 SECONDS]
@@ -43,7 +43,7 @@ def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None
         headwater.push("c", [(0, 10 + x, x, SECOND) for x in range(60)], timestamp_unit="us")
         settle(headwater)
         (row,) = headwater.catalog.units()
-        unit, engine = headwater.engine._unit(row), headwater.engine
+        unit, engine = headwater.engine._current_unit(row), headwater.engine
         headwater.push("a", [(0, x, x, SECOND) for x in range(30)], timestamp_unit="us")
         engine.step(unit)
         (first,) = [one.order for one in unit.terms]
@@ -113,7 +113,9 @@ def test_no_order_is_cheaper(
     for (a, b), share in zip(pairs, met, strict=True):
         known[f"join s{a} to s{b}"] = share * kept[a]
     costs = CostTable({**CostTable().costs, "join": cost})
-    found = term(block, f"s{first}", rows, known, ordering=Ordering("throughput", costs)).order
+    found = order_term(
+        block, f"s{first}", rows, known, ordering=JoinOrdering("throughput", costs)
+    ).order
     links = [
         frozenset(("s" + str("abcde".index(x[0])), "s" + str("abcde".index(y[0]))))
         for x, _, y in (c.split() for c in conditions.split(" AND "))
@@ -133,9 +135,9 @@ def test_no_order_is_cheaper(
             for other in {o for link in mine for o in link - {alias}}:
                 m = int(other[1])
                 after *= prices[max(n, m), min(n, m)]
-            total += cost.tuple * before + cost.result * after
+            total += cost.per_tuple * before + cost.per_result * after
             if not any(link in equal for link in mine):
-                total += costs["select"].tuple * before * rows[alias] * kept[n]
+                total += costs["select"].per_tuple * before * rows[alias] * kept[n]
             before = after
         return total
 
@@ -154,7 +156,10 @@ def test_a_dearer_step_may_lead_to_a_cheaper_way() -> None:
     )
     rows = dict.fromkeys(("s0", "s1", "s2", "s3"), 1000)
     known = {"join s1 to s0": 0.9e-3, "join s2 to s0": 1e-3, "join s3 to s2": 1e-6}
-    orders = {m: term(block, "s0", rows, known, ordering=Ordering(m)).order for m in MODES[:2]}
+    orders = {
+        m: order_term(block, "s0", rows, known, ordering=JoinOrdering(m)).order
+        for m in JOIN_ORDER_MODES[:2]
+    }
     assert orders["greedy"] == ("s0", "s1", "s2", "s3")
     assert orders["throughput"] == ("s0", "s2", "s3", "s1")
 
@@ -184,14 +189,14 @@ def test_as_it_is_written(text: str, first: str, order: str) -> None:
     )
     body = canonicalize(query).body
     assert isinstance(body, Block)
-    written = Ordering("written", written=written_tree(query))
-    assert " ".join(term(body, first, {}, {}, ordering=written).order) == order
+    written = JoinOrdering("written", written_joins=written_join_tree(query))
+    assert " ".join(order_term(body, first, {}, {}, ordering=written).order) == order
 
 
 def test_the_modes_are_named_when_one_is_wrong() -> None:
-    assert checked("optimise", "Greedy") == "greedy"
+    assert parse_setting("optimise", "Greedy") == "greedy"
     with pytest.raises(HeadwaterError, match="throughput, greedy or written, not fast"):
-        checked("optimise", "fast")
+        parse_setting("optimise", "fast")
 
 
 @pytest.mark.spark
@@ -202,7 +207,7 @@ def test_all_orders_give_the_same_rows(spark: Any, tmp_path: Path) -> None:
         for name in "abc"
     }
     found = {}
-    for mode in MODES:
+    for mode in JOIN_ORDER_MODES:
         with opened(tmp_path / mode, spark) as headwater:
             headwater.execute(f"{STREAMS} SET optimise = '{mode}'; {QUERY}")
             for cut in range(0, 40, 10):

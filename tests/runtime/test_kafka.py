@@ -21,12 +21,12 @@ from test_sources import declare_bids, sample, taken_in
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import Connector, CreateQuery, parse_query, unparse
 from headwater.errors import HeadwaterError, InputError
-from headwater.reference.values import normal_row, row_order
+from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater
-from headwater.runtime.connectors import KafkaSinkOptions, sink_options
-from headwater.runtime.delivery import behind, delivery
-from headwater.runtime.kafka import topic_state
-from headwater.runtime.sources import SourceReplaced
+from headwater.runtime.connectors.kafka_client import topic_state
+from headwater.runtime.connectors.options import KafkaSinkOptions, sink_options
+from headwater.runtime.connectors.registry import SourceReplaced
+from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery
 from strategies import BIDS, SOURCES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -168,8 +168,8 @@ def told_by(out: Topic) -> list[tuple[Any, ...]]:
     """The rows in a topic as the reference evaluator has them, each row id once."""
     rows = [json.loads(value) for value in dict(out.messages()).values()]
     names = [column.name for column in PAIRS.columns]
-    found = ((parse_timestamp(r["_tau"]), *normal_row(tuple(r[n] for n in names))) for r in rows)
-    return sorted(found, key=row_order)
+    found = ((parse_timestamp(r["_tau"]), *normalize_row(tuple(r[n] for n in names))) for r in rows)
+    return sorted(found, key=row_order_key)
 
 
 def test_topic_in_topic_out_with_crashes(kafka: Broker, spark: Any, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_topic_in_topic_out_with_crashes(kafka: Broker, spark: Any, tmp_path: Pa
     with opened(tmp_path / "state", spark) as headwater:
         tick_until(headwater, lambda: taken_in(headwater) == len(data))
         headwater.execute("END STREAM bids")
-        tick_until(headwater, lambda: not behind(headwater.catalog))
+        tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         headwater.run(until_idle=True)
         stream = headwater.catalog.stream("bids")
         assert stream is not None
@@ -222,9 +222,9 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
         kafka.start()
         tick_until(headwater, lambda: taken_in(headwater) == 20)
         headwater.execute("END STREAM bids")
-        tick_until(headwater, lambda: not behind(headwater.catalog))
+        tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         settle(headwater)
-        assert not delivery(headwater.catalog, headwater.query("pairs").row).failure
+        assert not read_delivery(headwater.catalog, headwater.query("pairs").row).failure
     assert told_by(out) == expected(PAIRS, {"Bids": data[:20]}, {})
 
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
             f"FROM kafka(servers => '{kafka.servers}', topic => 'none')"
         )
         with pytest.raises(InputError, match=f"no topic none at {kafka.servers}"):
-            headwater.engine.intake.take("none")
+            headwater.engine.ingestion.ingest("none")
         tick_until(headwater, lambda: taken_in(headwater) == 4)
         into.send(0, lines(data[4:]))
         into.forget(0, 7)
@@ -258,7 +258,7 @@ def test_a_server_that_never_answers(kafka: Broker, spark: Any, tmp_path: Path) 
         servers = f"127.0.0.1:{mute.getsockname()[1]}"
         declare_bids(headwater, "kafka", servers=servers, topic="t")
         with pytest.raises(InputError, match=f"Kafka at {servers} gave no answer within"):
-            headwater.engine.intake.take("bids")
+            headwater.engine.ingestion.ingest("bids")
 
 
 def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_topic_that_is_not_there_to_send_to(kafka: Broker, spark: Any, tmp_pat
             """)
         headwater.push("s", [(0,), (1,)], timestamp_unit="us")
         settle(headwater)
-        (waiting,) = behind(headwater.catalog)
+        (waiting,) = pending_deliveries(headwater.catalog)
         assert waiting.failure["error"] == f"there is no topic none at {kafka.servers}"
 
 
@@ -282,7 +282,7 @@ def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
         with opened(tmp_path / "state", spark) as headwater:
             at = {"servers": kafka.servers, "topic": into.name}
             declare_bids(headwater, "kafka", start="latest", **at)
-            headwater.engine.intake.take("bids")
+            headwater.engine.ingestion.ingest("bids")
             into.send(1, lines(data[4:7]))
             settle(headwater)
     with opened(tmp_path / "state", spark) as headwater:
@@ -302,7 +302,7 @@ def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path
         into.make_again(1)
         into.send(0, lines(data[3:]))
         with pytest.raises(InputError, match=r"was deleted and made again .* RESTART STREAM bids"):
-            headwater.engine.intake.take("bids")
+            headwater.engine.ingestion.ingest("bids")
     with opened(tmp_path / "state", spark) as headwater:
         settle(headwater)
         assert taken_in(headwater) == 3
@@ -319,7 +319,7 @@ def test_a_topic_made_again_while_it_is_read(kafka: Broker, spark: Any, tmp_path
     into.send(0, lines(data[:3]))
     with opened(tmp_path / "state", spark) as headwater:
         declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
-        source = headwater.engine.intake.source("bids")
+        source = headwater.engine.ingestion.source("bids")
         batch = source.poll(spark, {})
         into.make_again(1)
         into.send(0, lines(data[3:]))
@@ -335,7 +335,7 @@ def test_messages_that_brokers_lost(kafka: Broker, spark: Any, tmp_path: Path) -
     into.send(0, lines(sample(6, 3)))
     with opened(tmp_path / "state", spark) as headwater:
         declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
-        source = headwater.engine.intake.source("bids")
+        source = headwater.engine.ingestion.source("bids")
         with pytest.raises(SourceReplaced, match="ends before offset 5 of partition 0") as stopped:
             source.poll(spark, {"offsets": {"0": 5}})
         assert stopped.value.resume_at["offsets"] == {"0": 3}
@@ -415,7 +415,7 @@ def test_login_over_tls_in_and_out(
         tick_until(headwater, lambda: taken_in(headwater) == len(data))
         headwater.execute("END STREAM bids")
         settle(headwater)
-        tick_until(headwater, lambda: not behind(headwater.catalog))
+        tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         said = headwater.query("pairs").explain() + caplog.text
     assert told_by(out) == expected(PAIRS, {"Bids": data}, {})
     kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]

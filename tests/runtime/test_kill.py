@@ -25,7 +25,7 @@ from headwater.algebra.nodes import Query
 from headwater.algebra.times import format_timestamp
 from headwater.cql import CreateQuery, parse
 from headwater.runtime.api import open_state
-from headwater.runtime.housekeeping import sweep
+from headwater.runtime.maintenance.stream_logs import sweep_orphans
 
 pytestmark = pytest.mark.spark
 
@@ -137,13 +137,13 @@ class Trial:
                 assert unit.error == "", unit.error
             for stream in headwater.catalog.streams():
                 assert stream.ended and stream.malformed == stream.late == 0
-                assert headwater.catalog.pieces(f"stream:{stream.name}") == []
+                assert headwater.catalog.compacted_pieces(f"stream:{stream.name}") == []
             for name, query in self.queries().items():
                 start = headwater.query(name).row.start_at
                 wanted = expected(query, self.rows, {}, start=start, keep=KEEP)
                 assert wanted or name.startswith("late"), "nothing was compared"
                 assert told(headwater, name, query) == wanted, name
-            sweep(headwater.catalog, headwater.state, grace=-1)
+            sweep_orphans(headwater.catalog, headwater.state, grace=-1)
             there = {str(path) for path in (self.state.resolve() / "log").glob("*/*/*")}
             assert there == headwater.catalog.all_paths()
 

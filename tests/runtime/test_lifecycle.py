@@ -19,7 +19,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from test_engine import KINDS, QUIET, sample
 
-from headwater.algebra.nodes import Query, Scan, relations
+from headwater.algebra.nodes import Query, Scan, walk_relations
 from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
 from headwater.cql.statements import EARLIEST, Connector
 from headwater.errors import CatalogError, InputError
@@ -28,11 +28,11 @@ from headwater.runtime.catalog import NewSegment, UnitRow, stream_log
 from headwater.runtime.lifecycle import (
     FOREVER,
     complete_until,
-    finish,
-    inputs_of,
-    reopen,
+    finish_queries,
+    input_streams,
+    is_stopped_for_good,
+    reopen_stream,
     settle_ends,
-    stopped_for_good,
 )
 from strategies import ASKS, BIDS, SOURCES, queries, streams, tables
 
@@ -78,15 +78,15 @@ def read_all(headwater: Headwater, name: str) -> None:
 
 
 def serves(headwater: Headwater, unit: UnitRow) -> set[str]:
-    return {query.digest for query in headwater.catalog.members(unit.id)}
+    return {query.digest for query in headwater.catalog.subscribers(unit.id)}
 
 
 def ended(headwater: Headwater, name: str, told: int | None = FOREVER, idle: bool = True) -> Any:
     """The names that finish, and the states of the query and its unit after."""
     unit = headwater.catalog.unit(headwater.query(name).row.unit_id)
     assert unit is not None
-    streams = inputs_of(headwater.catalog, unit)
-    names = finish(headwater.catalog, unit, serves(headwater, unit), streams, told, idle)
+    streams = input_streams(headwater.catalog, unit)
+    names = finish_queries(headwater.catalog, unit, serves(headwater, unit), streams, told, idle)
     after = headwater.catalog.unit(unit.id)
     assert after is not None
     return names, headwater.query(name).row.state, after.state
@@ -146,7 +146,7 @@ def test_a_query_is_finished_with_its_lifetime_and_the_others_go_on(headwater: H
     assert ended(headwater, "short") == ([], "finished", "running"), "long goes on in the unit"
     headwater.execute("DROP QUERY long")
     unit = headwater.catalog.units()[0]
-    assert stopped_for_good(headwater.catalog, unit)
+    assert is_stopped_for_good(headwater.catalog, unit)
     assert unit.state == "paused"
     with pytest.raises(CatalogError, match="query short is finished and cannot be"):
         headwater.execute("RESUME QUERY short")
@@ -169,13 +169,21 @@ def test_an_end_that_comes_during_a_step_finishes_nothing_yet(headwater: Headwat
     read_all(headwater, "long")
     unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
     assert unit is not None
-    before = inputs_of(headwater.catalog, unit)
+    before = input_streams(headwater.catalog, unit)
     headwater.execute("END STREAM a")
     known = serves(headwater, unit)
-    assert finish(headwater.catalog, unit, known, before, None, idle=True) == []
-    assert finish(headwater.catalog, unit, (), inputs_of(headwater.catalog, unit), None, True) == []
-    after = inputs_of(headwater.catalog, unit)
-    assert finish(headwater.catalog, unit, known, after, None, idle=True) == ["long", "short"]
+    assert finish_queries(headwater.catalog, unit, known, before, None, idle=True) == []
+    assert (
+        finish_queries(
+            headwater.catalog, unit, (), input_streams(headwater.catalog, unit), None, True
+        )
+        == []
+    )
+    after = input_streams(headwater.catalog, unit)
+    assert finish_queries(headwater.catalog, unit, known, after, None, idle=True) == [
+        "long",
+        "short",
+    ]
     assert headwater.query("short").row.end_at == 11 * SECOND
 
 
@@ -238,8 +246,8 @@ def test_a_reopened_stream_takes_its_queries_along(headwater: Headwater) -> None
     row = headwater.catalog.stream("a")
     assert row is not None
     unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
-    assert unit is not None and not stopped_for_good(headwater.catalog, unit)
-    again = reopen(headwater.catalog, row)
+    assert unit is not None and not is_stopped_for_good(headwater.catalog, unit)
+    again = reopen_stream(headwater.catalog, row)
     assert (again.ended, again.reopens, again.watermark) == (False, False, 4 * SECOND)
     assert [headwater.query(name).row.state for name in ("long", "short")] == ["running"] * 2
     after = headwater.catalog.unit(unit.id)
@@ -254,7 +262,7 @@ def test_a_query_whose_lifetime_is_over_stays_so(headwater: Headwater) -> None:
     assert ended(headwater, "long")[0] == ["long", "short"]
     row = headwater.catalog.stream("a")
     assert row is not None
-    reopen(headwater.catalog, row)
+    reopen_stream(headwater.catalog, row)
     assert [headwater.query(name).row.state for name in ("long", "short")] == [
         "running",
         "finished",
@@ -267,7 +275,7 @@ def test_instants_that_were_told_stay_told(headwater: Headwater) -> None:
     headwater.catalog.commit(None, cursors={(unit, "instant"): 10 * SECOND})
     row = headwater.catalog.stream("a")
     assert row is not None
-    again = reopen(headwater.catalog, row)
+    again = reopen_stream(headwater.catalog, row)
     assert again.watermark == 10 * SECOND + 1
     push(headwater, "a", 9, 10, 11)
     after = headwater.catalog.stream("a")
@@ -282,24 +290,24 @@ def test_a_stream_that_was_ended_by_a_statement_is_not_reopened(headwater: Headw
     row = headwater.catalog.stream("a")
     assert row is not None and not row.reopens
     unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
-    assert unit is not None and stopped_for_good(headwater.catalog, unit)
+    assert unit is not None and is_stopped_for_good(headwater.catalog, unit)
 
 
 def test_results_wait_until_the_end_is_known(headwater: Headwater) -> None:
     """Otherwise a reader could be shown what turns out to be after the end."""
-    from headwater.runtime import results
-    from headwater.runtime.overview import Observer
+    from headwater.runtime.inspect.status import Observer
+    from headwater.runtime.results import reader
 
     row = headwater.query("short").row
     segment = NewSegment(f"unit:{row.unit_id}", "x.parquet", 1, 1, 5 * SECOND, 5 * SECOND)
     headwater.catalog.commit(None, segments=[segment])
-    table, after = results.read(headwater.catalog, row)
+    table, after = reader.read(headwater.catalog, row)
     assert (table.num_rows, after) == (0, 0)
-    assert Observer(headwater.catalog).results(row) == 0
+    assert Observer(headwater.catalog).count_results(row) == 0
 
 
 def test_a_sink_gets_nothing_before_the_end_is_known(headwater: Headwater, tmp_path: Path) -> None:
-    from headwater.runtime.delivery import behind
+    from headwater.runtime.results.sink_progress import pending_deliveries
 
     headwater.execute(f"""
         CREATE QUERY sent LIFETIME 10 SECONDS TO files(path => '{tmp_path / "out"}', format => 'json')
@@ -308,10 +316,10 @@ def test_a_sink_gets_nothing_before_the_end_is_known(headwater: Headwater, tmp_p
     row = headwater.query("sent").row
     segment = NewSegment(f"unit:{row.unit_id}", "x.parquet", 1, 1, 5 * SECOND, 5 * SECOND)
     headwater.catalog.commit(None, segments=[segment])
-    assert behind(headwater.catalog) == []
+    assert pending_deliveries(headwater.catalog) == []
     push(headwater, "a", 5, 9)
     settle_ends(headwater.catalog)
-    assert [one.query.name for one in behind(headwater.catalog)] == ["sent"]
+    assert [one.query.name for one in pending_deliveries(headwater.catalog)] == ["sent"]
 
 
 # ---- on Spark, against the reference
@@ -356,7 +364,7 @@ def check_lifetime(
     """A query with a lifetime, accepted before any data, in random pieces."""
     tables = as_csv_keeps(tables)
     note(unparse(query))
-    read = {node.stream.lower() for node in relations(query.root) if isinstance(node, Scan)}
+    read = {node.stream.lower() for node in walk_relations(query.root) if isinstance(node, Scan)}
     times = [row[-1] for name, rows in streams.items() if name.lower() in read for row in rows]
     end = min(times) + lifetime if times else None
     with (
@@ -485,12 +493,12 @@ def test_files_that_come_after_the_end_are_taken_in(
 
 def accepted(headwater: Headwater) -> Rows:
     """What is in the logs, in the order of arrival."""
-    from headwater.runtime import files
+    from headwater.runtime.storage import segment_files
 
     found: Rows = {}
     for stream in (BIDS, ASKS):
         segments = headwater.catalog.segments(stream_log(stream.name))
-        rows = [r for s in segments if s.rows for r in files.read_arrow(s).to_pylist()]
+        rows = [r for s in segments if s.rows for r in segment_files.read_arrow(s).to_pylist()]
         rows.sort(key=lambda row: row["_arrival"])
         names = stream.schema.names
         found[stream.name] = [(*(r[n] for n in names[:-1]), r["_ts"]) for r in rows]

@@ -8,20 +8,20 @@ import pytest
 
 from headwater.errors import HeadwaterError
 from headwater.runtime.api import open_state
-from headwater.runtime.limits import NAMES, Limits, checked, effective
+from headwater.runtime.settings import SETTING_NAMES, Settings, effective_settings, parse_setting
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SETTING_NAMES)
 def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
     with open_state(tmp_path) as headwater:
         known = {"scheduler": "hnr", "optimise": "greedy", "late_share": 0.5, "reject_share": 0.5}
-        value = known.get(name) or type(getattr(Limits(), name))(7)
+        value = known.get(name) or type(getattr(Settings(), name))(7)
         assert headwater.execute(f"SET {name} = '{value}'") == [f"{name} = {value}"]
-        limits = effective(Limits(), headwater.catalog.options(), {})
+        limits = effective_settings(Settings(), headwater.catalog.options(), {})
         assert getattr(limits, name) == value
-        assert [n for n in NAMES if getattr(limits, n) != getattr(Limits(), n)] == [name]
+        assert [n for n in SETTING_NAMES if getattr(limits, n) != getattr(Settings(), n)] == [name]
         headwater.execute(f"SET {name} = NULL")
-        assert effective(Limits(), headwater.catalog.options(), {}) == Limits()
+        assert effective_settings(Settings(), headwater.catalog.options(), {}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,9 @@ def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
         ("SET spark.sql.ansi.enabled = TRUE", "there is no option spark.sql.ansi.enabled"),
         ("SET retries = 'many'", "retries is a whole number from 0 on, not many"),
         ("SET retries = 1.5", "retries is a whole number from 0 on, not 1.5"),
-        ("SET at_once = 0", "at_once is a whole number from 1 on, not 0"),
-        ("SET rows_ahead = TRUE", "rows_ahead is a whole number from 1 on, not True"),
+        ("SET at_once = 2", "at_once is now called max_concurrency"),
+        ("SET max_concurrency = 0", "max_concurrency is a whole number from 1 on, not 0"),
+        ("SET max_backlog_rows = TRUE", "max_backlog_rows is a whole number from 1 on, not True"),
         ("SET interval = 0", "interval is a number of seconds from 0.01 on, not 0"),
         ("SET backoff = 'inf'", "backoff is a number of seconds from 0.0 on, not inf"),
         ("SET scheduler = 'bsdd'", "there is no policy 'bsdd'; did you mean bsd?"),
@@ -49,15 +50,15 @@ def test_what_cannot_be_set_is_refused(tmp_path: Path, statement: str, said: str
 
 
 def test_a_flag_comes_before_what_was_set_and_that_before_the_base() -> None:
-    base = Limits(retries=1, backoff=0.5, at_once=2)
-    limits = effective(base, {"retries": "2", "backoff": "0.25"}, {"retries": 3})
-    assert (limits.retries, limits.backoff, limits.at_once) == (3, 0.25, 2)
+    base = Settings(retries=1, backoff=0.5, max_concurrency=2)
+    limits = effective_settings(base, {"retries": "2", "backoff": "0.25"}, {"retries": 3})
+    assert (limits.retries, limits.backoff, limits.max_concurrency) == (3, 0.25, 2)
 
 
 def test_what_another_release_has_set_is_left_alone() -> None:
-    assert effective(Limits(), {"something_else": "1"}, {}) == Limits()
+    assert effective_settings(Settings(), {"something_else": "1"}, {}) == Settings()
 
 
 def test_a_value_is_kept_as_it_is() -> None:
-    assert checked("interval", "0.25") == 0.25
-    assert checked("retries", 0) == 0
+    assert parse_setting("interval", "0.25") == 0.25
+    assert parse_setting("retries", 0) == 0

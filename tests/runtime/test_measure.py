@@ -16,30 +16,30 @@ from hypothesis import strategies as st
 from test_engine import KINDS, TABLES, sample
 
 from headwater.cql import parse_query
-from headwater.runtime import files
-from headwater.runtime.analysis import analysis, lines, quantile
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Statistic, plan_owner, stream_log
-from headwater.runtime.measure import (
-    PARTS,
-    RECENT,
-    Meter,
-    Watch,
-    smoothed,
+from headwater.runtime.inspect.explain_analyze import analyze_query, format_analysis, quantile
+from headwater.runtime.metrics.rates import RATE_SECONDS, arrival_statistics, current_rate
+from headwater.runtime.metrics.step_meter import (
+    RECENT_STEPS,
+    STEP_PARTS,
+    StepMeter,
+    Stopwatch,
+    smooth,
 )
-from headwater.runtime.rates import RATE_SECONDS, arrived, decayed
+from headwater.runtime.storage import segment_files
 from strategies import SOURCES
 
 # ---- clocks and means
 
 
 def test_the_parts_of_a_watch_are_all_that_passed() -> None:
-    watch = Watch()
-    begun = watch._at
+    watch = Stopwatch()
+    begun = watch._lap_started_at
     for part in ("build", "run", "build"):
         watch.lap(part)
     assert set(watch.parts) == {"build", "run"}
-    assert sum(watch.parts.values()) == pytest.approx(watch._at - begun)
+    assert sum(watch.parts.values()) == pytest.approx(watch._lap_started_at - begun)
     watch.skip()
     assert set(watch.parts) == {"build", "run"}
 
@@ -48,15 +48,15 @@ def test_the_parts_of_a_watch_are_all_that_passed() -> None:
 def test_a_smoothed_value_stays_among_those_it_is_of(values: list[float]) -> None:
     mean = None
     for value in values:
-        mean = smoothed(mean, value)
+        mean = smooth(mean, value)
     assert mean is not None
     assert min(values) <= mean * (1 + 1e-9) and mean <= max(values) * (1 + 1e-9)
 
 
 def test_a_smoothed_value_follows_a_change() -> None:
-    mean = smoothed(None, 1.0)
+    mean = smooth(None, 1.0)
     for _ in range(30):
-        mean = smoothed(mean, 5.0)
+        mean = smooth(mean, 5.0)
     assert mean == pytest.approx(5.0, abs=0.01)
 
 
@@ -65,15 +65,15 @@ def test_a_steady_stream_has_its_rate_and_a_silent_one_none() -> None:
     now = 0.0
     for _ in range(200):
         now += 0.5
-        values = arrived(known, rows=50, size=4_000, now=now)
+        values = arrival_statistics(known, rows=50, size=4_000, now=now)
         known = {name: Statistic(value, now) for name, value in values.items()}
     assert known["rows_rate"].value == pytest.approx(100, rel=0.05)
     assert known["bytes_rate"].value == pytest.approx(8_000, rel=0.05)
     assert known["batches"].value == 200
-    assert decayed(known["rows_rate"], now + RATE_SECONDS) == pytest.approx(
+    assert current_rate(known["rows_rate"], now + RATE_SECONDS) == pytest.approx(
         known["rows_rate"].value / math.e
     )
-    assert decayed(None, now) == 0
+    assert current_rate(None, now) == 0
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1), st.floats(0.01, 1))
@@ -105,18 +105,20 @@ def headwater(tmp_path: Path) -> Iterator[Headwater]:
         yield headwater
 
 
-def take(headwater: Headwater, meter: Meter, rows_in: int, rows_out: int, seconds: float) -> None:
+def take(
+    headwater: Headwater, meter: StepMeter, rows_in: int, rows_out: int, seconds: float
+) -> None:
     """A step that took so long, committed."""
     unit = headwater.query("q").row.unit_id
-    watch = Watch({"run": seconds})
-    measured = meter.step(unit, watch, rows_in, rows_out)
+    watch = Stopwatch({"run": seconds})
+    measured = meter.record_step(unit, watch, rows_in, rows_out)
     headwater.catalog.commit(None, statistics=measured.statistics, profiles=measured.profiles)
-    meter.committed(unit, watch)
+    meter.record_commit(unit, watch)
 
 
 def test_steps_add_up_and_a_new_process_goes_on(headwater: Headwater) -> None:
     for number in range(6):
-        meter = Meter(headwater.catalog)
+        meter = StepMeter(headwater.catalog)
         take(headwater, meter, 10, 2, float(number))
         take(headwater, meter, 0, 0, float(number))
     found = headwater.query("q").analysis()
@@ -124,42 +126,44 @@ def test_steps_add_up_and_a_new_process_goes_on(headwater: Headwater) -> None:
     assert found["latency"]["of_steps"] == 12
     assert found["latency"]["median"] == pytest.approx(2, abs=1)
     assert found["latency"]["p95"] == pytest.approx(5, abs=1)
-    assert set(found["seconds"]) == set(PARTS)
+    assert set(found["seconds"]) == set(STEP_PARTS)
     assert found["shared_with"] == ["same"]
 
 
 def test_what_is_kept_of_a_unit_is_bounded(headwater: Headwater) -> None:
-    meter = Meter(headwater.catalog)
+    meter = StepMeter(headwater.catalog)
     take(headwater, meter, 1, 1, 0.1)
     names = set(headwater.catalog.statistics(headwater.query("q").row.unit_id))
-    for _ in range(RECENT + 5):
+    for _ in range(RECENT_STEPS + 5):
         take(headwater, meter, 1, 1, 0.1)
     unit = headwater.query("q").row.unit_id
     assert set(headwater.catalog.statistics(unit)) == names
     profile = headwater.catalog.profile(unit)
-    assert profile is not None and len(profile.value["recent"]) == RECENT
+    assert profile is not None and len(profile.value["recent"]) == RECENT_STEPS
 
 
 def test_every_so_many_steps_are_sampled(headwater: Headwater) -> None:
-    meter = Meter(headwater.catalog, sampled_every=3)
+    meter = StepMeter(headwater.catalog, sampled_every=3)
     unit = headwater.query("q").row.unit_id
-    assert meter.sampled(unit), "a first step without anything to measure leaves it to the next"
+    assert meter.is_sample_due(unit), (
+        "a first step without anything to measure leaves it to the next"
+    )
     take(headwater, meter, 1, 1, 0.1)
-    assert meter.sampled(unit)
+    assert meter.is_sample_due(unit)
 
 
 def test_a_step_without_a_sample_keeps_the_plan_of_the_last(headwater: Headwater) -> None:
     unit = headwater.query("q").row.unit_id
     plan = {"step": 1, "jobs": [{"operators": [], "stages": []}]}
     headwater.catalog.commit(None, profiles={plan_owner(unit): plan})
-    take(headwater, Meter(headwater.catalog), 1, 1, 0.1)
+    take(headwater, StepMeter(headwater.catalog), 1, 1, 0.1)
     assert headwater.query("q").analysis()["plan"] == plan
 
 
 def test_all_goes_with_the_unit_and_the_stream(headwater: Headwater) -> None:
     unit = headwater.query("q").row.unit_id
     headwater.push("s", [(1, 1)], timestamp_unit="us")
-    take(headwater, Meter(headwater.catalog), 1, 1, 0.1)
+    take(headwater, StepMeter(headwater.catalog), 1, 1, 0.1)
     headwater.catalog.commit(None, profiles={plan_owner(unit): {}})
     assert headwater.catalog.statistics(stream_log("s"))["batches"].value == 1
     headwater.execute("DROP QUERY q; DROP QUERY same; DROP QUERY other")
@@ -188,7 +192,7 @@ def operator(kind: str, label: str, rows: int, *inputs: Any) -> dict[str, Any]:
 
 
 def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
-    take(headwater, Meter(headwater.catalog), 1_000, 10, 0.5)
+    take(headwater, StepMeter(headwater.catalog), 1_000, 10, 0.5)
     scans = [operator("scan", "Scan s", 600), operator("scan", "Scan t", 400)]
     job = {
         "operators": [operator("join", "Join a = b", 10, *scans)],
@@ -198,7 +202,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
     row = headwater.query("q").row
     headwater.catalog.commit(None, profiles={plan_owner(row.unit_id): plan})
     text = headwater.query("q").explain(analyze=True)
-    assert text == "\n".join(lines(analysis(headwater.catalog, row)))
+    assert text == "\n".join(format_analysis(analyze_query(headwater.catalog, row)))
     assert text.splitlines() == [
         f"q: running, in unit {row.unit_id}, shared with same",
         *(f"  {line}" for line in headwater.query("q").analysis()["tree"]),
@@ -216,7 +220,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
 
 
 def test_each_job_of_a_step_is_told(headwater: Headwater) -> None:
-    take(headwater, Meter(headwater.catalog), 5, 1, 0.1)
+    take(headwater, StepMeter(headwater.catalog), 5, 1, 0.1)
     jobs = [
         {"operators": [operator("scan", name, 5)], "stages": [{"stage": 1, "seconds": 0.5}]}
         for name in ("Scan s", "Scan panes")
@@ -235,7 +239,7 @@ def test_before_the_first_step_it_is_said_how(headwater: Headwater) -> None:
     text = headwater.query("q").explain(analyze=True)
     assert "no step was taken yet" in text
     assert headwater.query("q").analysis()["plan"] is None
-    take(headwater, Meter(headwater.catalog), 5, 0, 0.1)
+    take(headwater, StepMeter(headwater.catalog), 5, 0, 0.1)
     assert "no operator was measured" in headwater.query("q").explain(analyze=True)
 
 
@@ -255,7 +259,7 @@ def test_operators_are_measured(
 ) -> None:
     """One step over everything: what the operators say can be counted in the data."""
     if way == "written":
-        monkeypatch.setattr(files, "SMALL_ROWS", 0)
+        monkeypatch.setattr(segment_files, "SMALL_ROWS", 0)
     data = sample(8)
     kinds = ("select", "join", "aggregate")
     found = {kind: parse_query(KINDS[kind], SOURCES) for kind in kinds}

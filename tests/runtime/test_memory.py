@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 import headwater
 from headwater.errors import RuntimeFailure
-from headwater.runtime.memory import LARGEST, LEAST, default, memory_setting, parsed
+from headwater.runtime.spark.memory import (
+    MAX_DEFAULT,
+    MIN_DEFAULT,
+    default_memory,
+    memory_setting,
+    parse_memory,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +30,7 @@ def test_an_amount_of_memory(given: str, setting: str) -> None:
 @pytest.mark.parametrize("given", ["", "much", "2 x", "-1g", "1.5g", "100m", "512"])
 def test_what_is_no_amount_or_too_little(given: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeFailure, match="memory"):
-        parsed(given)
+        parse_memory(given)
     with pytest.raises(RuntimeFailure, match="memory"):
         headwater.open(tmp_path / "state", memory=given)
     assert not (tmp_path / "state").exists()
@@ -32,5 +38,5 @@ def test_what_is_no_amount_or_too_little(given: str, tmp_path: Path) -> None:
 
 @given(st.integers(1, 2**50))
 def test_the_default_suits_the_machine(machine: int) -> None:
-    assert default(machine) == min(max(machine // 4, LEAST), LARGEST)
-    assert LEAST <= default() <= LARGEST
+    assert default_memory(machine) == min(max(machine // 4, MIN_DEFAULT), MAX_DEFAULT)
+    assert MIN_DEFAULT <= default_memory() <= MAX_DEFAULT

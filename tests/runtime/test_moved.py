@@ -12,7 +12,7 @@ from engine_helpers import declare, expected, opened, pieces, settle, submit, to
 from test_engine import KINDS, TABLES, sample
 
 from headwater.cql import parse_query
-from headwater.runtime.housekeeping import sweep
+from headwater.runtime.maintenance.stream_logs import sweep_orphans
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ def test_a_copy_and_its_original_go_their_own_ways(spark: Any, tmp_path: Path) -
                 headwater.engine.tidy()
             headwater.execute("END STREAM bids; END STREAM asks")
             settle(headwater)
-            sweep(headwater.catalog, headwater.state, grace=-1)
+            sweep_orphans(headwater.catalog, headwater.state, grace=-1)
     assert not first.exists(), "nothing was written to where the state was"
     for state in (copy, moved):
         with opened(state, spark) as headwater:

@@ -13,9 +13,10 @@ from engine_helpers import opened, settle
 
 from headwater.runtime.api import open_state
 from headwater.runtime.catalog import stream_log
-from headwater.runtime.limits import Limits
-from headwater.runtime.pacing import Behind, slowest, within_rows
-from headwater.runtime.rates import WAITS
+from headwater.runtime.connectors.file_rows import limit_by_rows
+from headwater.runtime.ingest.backpressure import ReaderBacklog, slowest_reader
+from headwater.runtime.metrics.rates import WAITS
+from headwater.runtime.settings import Settings
 
 
 def write(folder: Path, name: str, rows: int, first: int = 0) -> str:
@@ -35,7 +36,7 @@ def test_the_slowest_running_unit_counts(tmp_path: Path) -> None:
         """)
         units = {name: headwater.query(name).row.unit_id for name in ("fast", "slow")}
         catalog, log = headwater.catalog, stream_log("s")
-        assert slowest(catalog, "t") is None
+        assert slowest_reader(catalog, "t") is None
         for n in range(3):
             headwater.push("s", [(n, n), (n, n)], timestamp_unit="us")
         catalog.commit(
@@ -45,22 +46,22 @@ def test_the_slowest_running_unit_counts(tmp_path: Path) -> None:
                 (units["slow"], log): {"seq": 1, "watermark": 0},
             },
         )
-        assert slowest(catalog, "s") == Behind(units["slow"], 4)
+        assert slowest_reader(catalog, "s") == ReaderBacklog(units["slow"], 4)
         catalog.set_unit_state(units["slow"], "parked", error="broken")
-        assert slowest(catalog, "s") == Behind(units["fast"], 2)
+        assert slowest_reader(catalog, "s") == ReaderBacklog(units["fast"], 2)
         headwater.execute("PAUSE QUERY fast")
-        assert slowest(catalog, "s") is None
+        assert slowest_reader(catalog, "s") is None
 
 
 def test_files_are_taken_in_up_to_the_limit(tmp_path: Path) -> None:
     names = [write(tmp_path, f"{n}.json", 10) for n in range(4)]
-    assert within_rows(names, None) == names
-    assert within_rows(names, 1_000_000) == names
-    assert within_rows(names, 40) == names
-    assert within_rows(names, 39) == names[:3]
-    assert within_rows(names, 10) == names[:1]
-    assert within_rows(names, 1) == names[:1], "a file is one batch at least"
-    assert within_rows([], 1) == []
+    assert limit_by_rows(names, None) == names
+    assert limit_by_rows(names, 1_000_000) == names
+    assert limit_by_rows(names, 40) == names
+    assert limit_by_rows(names, 39) == names[:3]
+    assert limit_by_rows(names, 10) == names[:1]
+    assert limit_by_rows(names, 1) == names[:1], "a file is one batch at least"
+    assert limit_by_rows([], 1) == []
 
 
 def test_rows_of_parquet_files_are_known_from_their_footers(tmp_path: Path) -> None:
@@ -68,15 +69,15 @@ def test_rows_of_parquet_files_are_known_from_their_footers(tmp_path: Path) -> N
     for n in range(3):
         names.append(str(tmp_path / f"{n}.parquet"))
         pq.write_table(pa.table({"v": [7] * 1000}), names[-1])
-    assert within_rows(names, 3000) == names
-    assert within_rows(names, 2999) == names[:2]
+    assert limit_by_rows(names, 3000) == names
+    assert limit_by_rows(names, 2999) == names[:2]
 
 
 def test_a_file_that_cannot_be_read_is_left_to_the_reader(tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"no parquet")
     gone = str(tmp_path / "gone.json")
-    assert within_rows([str(broken), gone], 1) == [str(broken), gone]
+    assert limit_by_rows([str(broken), gone], 1) == [str(broken), gone]
 
 
 STREAM = """
@@ -91,28 +92,28 @@ def test_a_stream_waits_for_its_slowest_unit(spark: Any, tmp_path: Path) -> None
     inbox = tmp_path / "in"
     for n in range(3):
         write(inbox, f"{n}.json", 5, 5 * n)
-    limits = Limits(rows_ahead=4, rows_per_step=5, at_once=1)
+    limits = Settings(max_backlog_rows=4, rows_per_step=5, max_concurrency=1)
     with opened(tmp_path / "state", spark, limits=limits) as headwater:
         headwater.execute(STREAM.format(inbox))
         engine, catalog = headwater.engine, headwater.catalog
-        units = [engine._unit(row) for row in catalog.units()]
+        units = [engine._current_unit(row) for row in catalog.units()]
 
         def waits() -> float | None:
             found = catalog.statistic(stream_log("s"), WAITS)
             return None if found is None else found.value
 
-        assert engine.intake.take("s")
-        assert not engine.intake.take("s")
+        assert engine.ingestion.ingest("s")
+        assert not engine.ingestion.ingest("s")
         assert waits() == 1
-        assert not engine.intake.end_finite(), "there is more to take in"
+        assert not engine.ingestion.end_finite_streams(), "there is more to take in"
         assert engine.step(units[0])
-        assert not engine.intake.take("s"), "the other unit is still behind"
+        assert not engine.ingestion.ingest("s"), "the other unit is still behind"
         assert engine.step(units[1])
-        assert engine.intake.take("s")
+        assert engine.ingestion.ingest("s")
         assert waits() == 0
-        assert not engine.intake.take("s")
+        assert not engine.ingestion.ingest("s")
         headwater.execute("PAUSE QUERY q; PAUSE QUERY r")
-        assert engine.intake.take("s"), "units that rest hold up nobody"
+        assert engine.ingestion.ingest("s"), "units that rest hold up nobody"
         headwater.execute("RESUME QUERY q; RESUME QUERY r")
         settle(headwater)
         assert sorted(row["v"] for row in headwater.query("q").results()) == sorted([*range(5)] * 3)
@@ -128,4 +129,4 @@ def test_a_set_limit_is_taken_up_by_the_next_round(spark: Any, tmp_path: Path) -
         headwater.execute("SET rows_per_step = 10")
         settle(headwater)
         assert [s.rows for s in headwater.catalog.segments(stream_log("s"))] == [10, 10]
-        assert headwater.engine.limits.rows_per_step == 10
+        assert headwater.engine.settings.rows_per_step == 10

@@ -12,10 +12,10 @@ from test_engine import TABLES, sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
-from headwater.runtime import housekeeping
 from headwater.runtime.catalog import panes_log
-from headwater.runtime.compile import Instants
-from headwater.runtime.limits import Limits
+from headwater.runtime.compile import InstantEvaluation
+from headwater.runtime.maintenance import stream_logs
+from headwater.runtime.settings import Settings
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
@@ -66,8 +66,8 @@ def random_query(rng: random.Random) -> Query:
 
 @pytest.fixture(autouse=True)
 def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
-    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 2)
+    monkeypatch.setattr(stream_logs, "COMPACTED_GROUP_ROWS", 4)
 
 
 def check(spark: Any, folder: Path, seed: int, size: int) -> None:
@@ -76,7 +76,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
     rng = random.Random(seed)
     queries = [random_query(rng) for _ in range(size)]
     streams, tables = sample(seed), as_csv_keeps(TABLES)
-    limits = Limits(panes_merged_at=2, rows_carried_at=5)
+    limits = Settings(pane_compaction_threshold=2, rows_window_checkpoint_rows=5)
     cuts = pieces(rng, streams)
     with opened(folder / "state", spark, limits=limits) as headwater:
         declare(headwater, folder / "items", tables)
@@ -94,7 +94,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for unit in headwater.catalog.units():
-            assert not isinstance(headwater.engine._unit(unit).plan, Instants)
+            assert not isinstance(headwater.engine._current_unit(unit).plan, InstantEvaluation)
             assert len(headwater.catalog.segments(panes_log(unit.id))) <= 2
         for n, query in enumerate(queries):
             assert told(headwater, f"q{n}", query) == expected(query, streams, tables), str(query)

@@ -36,9 +36,14 @@ from headwater.algebra.types import (
 )
 from headwater.errors import InputError
 from headwater.reference import data
-from headwater.reference.records import Unfit
-from headwater.runtime.sources import parse
-from headwater.runtime.sources.parse import LINE, UnreadableFile, read_file, read_lines
+from headwater.reference.records import InvalidRecord
+from headwater.runtime.connectors import record_parser
+from headwater.runtime.connectors.record_parser import (
+    LINE,
+    UnreadableFile,
+    read_file,
+    read_lines,
+)
 
 SCHEMA = Schema(
     (
@@ -68,10 +73,10 @@ def comparable(value: Any) -> Any:
 def by_reference(path: Path, schema: Schema = SCHEMA) -> Found | str:
     rows, refused = [], []
     try:
-        for place, found in data.read(path, schema):
+        for place, found in data.read_records(path, schema):
             line = int(place.split()[1])
-            if isinstance(found, Unfit):
-                refused.append((line, found.column, found.why))
+            if isinstance(found, InvalidRecord):
+                refused.append((line, found.column, found.reason))
             else:
                 rows.append((line, *map(comparable, found)))
     except InputError as error:
@@ -85,9 +90,9 @@ def by_runtime(path: Path, schema: Schema = SCHEMA) -> Found | str:
     try:
         for piece in read_file(str(path), format_, schema):
             rows += rows_of(piece.table, schema)
-            refused += [(m.line, m.column, m.why) for m in piece.misfits]
+            refused += [(m.line, m.column, m.reason) for m in piece.malformed]
     except UnreadableFile as error:
-        return f"{path} {error.why}"
+        return f"{path} {error.reason}"
     return rows, refused
 
 
@@ -114,8 +119,8 @@ def check(folder: Path, format_: str, content: bytes, schema: Schema = SCHEMA) -
 
 @pytest.fixture(params=[(1 << 20, 1 << 15), (64, 16), (7, 1)], ids=["usual", "small", "tiny"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "BLOCK", request.param[0])
-    monkeypatch.setattr(parse, "LEAST_BLOCK", request.param[1])
+    monkeypatch.setattr(record_parser, "BLOCK", request.param[0])
+    monkeypatch.setattr(record_parser, "MIN_BLOCK", request.param[1])
 
 
 # ---- odd records, stated
@@ -255,7 +260,7 @@ def test_odd_records(tmp_path: Path, format_: str, eol: bytes) -> None:
     seven = expected_row(schema, {"n": 7, "s": "z"})
     for text, values in odd:
         content = head + eol.join([good, encoded(text), good]) + eol
-        if format_ == "csv" and parse.BLOCK < 64 and len(content) > 10_000:
+        if format_ == "csv" and record_parser.BLOCK < 64 and len(content) > 10_000:
             continue
         found = check(tmp_path, format_, content, schema)
         assert not isinstance(found, str), text
@@ -304,7 +309,7 @@ def test_csv_with_another_header_is_not_read(tmp_path: Path, content: bytes, sai
     with pytest.raises(UnreadableFile, match=said):
         list(read_file(str(path), "csv", FOUR))
     with pytest.raises(InputError):
-        list(data.read(path, FOUR))
+        list(data.read_records(path, FOUR))
 
 
 # ---- random
@@ -341,8 +346,8 @@ def test_random_csv(
 ) -> None:
     text = eol.join(["n,s,x,b", *lines]) + eol * ends
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parse, "BLOCK", block)
-        patch.setattr(parse, "LEAST_BLOCK", block // 4)
+        patch.setattr(record_parser, "BLOCK", block)
+        patch.setattr(record_parser, "MIN_BLOCK", block // 4)
         check(tmp_path_factory.mktemp("csv"), "csv", text.encode(), FOUR)
 
 
@@ -397,8 +402,8 @@ def test_random_json(
 ) -> None:
     text = eol.join(lines) + eol * ends
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parse, "BLOCK", block)
-        patch.setattr(parse, "LEAST_BLOCK", block // 4)
+        patch.setattr(record_parser, "BLOCK", block)
+        patch.setattr(record_parser, "MIN_BLOCK", block // 4)
         check(tmp_path_factory.mktemp("json"), "json", text.encode())
 
 
@@ -479,7 +484,7 @@ def test_a_column_of_another_sort_is_refused(tmp_path: Path, column: pa.Array) -
     with pytest.raises(UnreadableFile, match=r"column n: has \w+ for INT"):
         list(read_file(str(tmp_path / "s.parquet"), "parquet", schema))
     with pytest.raises(InputError, match=r"column n: has \w+ for INT"):
-        list(data.read(tmp_path / "s.parquet", schema))
+        list(data.read_records(tmp_path / "s.parquet", schema))
 
 
 # ---- bounds
@@ -497,12 +502,12 @@ def test_a_line_that_is_too_long_is_refused_and_not_kept(tmp_path: Path, format_
         for _ in range(64):
             file.write(b"x" * (1 << 20))
         file.write(b"\n" + two)
-    pieces = list(read_file(str(path), format_, schema, longest=3 << 20))
+    pieces = list(read_file(str(path), format_, schema, max_line_bytes=3 << 20))
     assert [n for piece in pieces for n in piece.table["n"].to_pylist()] == [1, 2]
-    (refused,) = [misfit for piece in pieces for misfit in piece.misfits]
+    (refused,) = [misfit for piece in pieces for misfit in piece.malformed]
     line = len((head + one).splitlines()) + 1
-    assert (refused.line, refused.why) == (line, f"longer than {3 << 20} bytes")
-    assert len(refused.record) <= parse.SHOWN
+    assert (refused.line, refused.reason) == (line, f"longer than {3 << 20} bytes")
+    assert len(refused.record) <= record_parser.MAX_SHOWN_BYTES
     last = [line for piece in pieces for line in piece.table[LINE].to_pylist()][-1]
     assert last == line + 1
 
@@ -512,9 +517,9 @@ def test_a_quote_that_is_never_closed_costs_one_line(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     rest = b"".join(b"%d,%b\n" % (n, b"x" * 90) for n in range(50_000))
     path.write_bytes(b'n,s\n-1,a\n-2,"b\n' + rest)
-    pieces = list(read_file(str(path), "csv", schema, longest=1 << 20))
+    pieces = list(read_file(str(path), "csv", schema, max_line_bytes=1 << 20))
     assert [n for p in pieces for n in p.table["n"].to_pylist()] == [-1, *range(50_000)]
-    assert [(m.line, m.record) for p in pieces for m in p.misfits] == [(3, '-2,"b')]
+    assert [(m.line, m.record) for p in pieces for m in p.malformed] == [(3, '-2,"b')]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst", ".lz4"])
@@ -528,7 +533,7 @@ def test_packed_files(tmp_path: Path, suffix: str) -> None:
         ) as out:
             out.write(text)
     else:
-        with parse._UNPACKERS[suffix](str(path), "wb") as out:  # type: ignore[call-arg]
+        with record_parser._DECOMPRESSORS[suffix](str(path), "wb") as out:  # type: ignore[call-arg]
             out.write(text)
     pieces = list(read_file(str(path), "json", schema))
     assert [n for p in pieces for n in p.table["n"].to_pylist()] == list(range(100_000))
@@ -547,7 +552,7 @@ def test_messages_are_read_as_records_of_files(tmp_path: Path, format_: str) -> 
     messages = [message for text, _ in odd for message in (good, encoded(text))]
     piece = read_lines(messages, format_, schema)
     rows = {row[0]: row[1:] for row in rows_of(piece.table, schema)}
-    refused = {misfit.line for misfit in piece.misfits}
+    refused = {misfit.line for misfit in piece.malformed}
     for n, (text, values) in enumerate(odd):
         assert rows[2 * n] == expected_row(schema, {"n": 7, "s": "z"})
         if values is BAD:
@@ -556,11 +561,13 @@ def test_messages_are_read_as_records_of_files(tmp_path: Path, format_: str) -> 
             assert rows[2 * n + 1] == expected_row(schema, values), text
     fast = read_lines([good] * 5000, format_, schema)
     assert fast.table[LINE].to_pylist() == list(range(5000))
-    assert next(m.why for m in read_lines([None, b""], format_, schema).misfits) == "has no value"
+    assert (
+        next(m.reason for m in read_lines([None, b""], format_, schema).malformed) == "has no value"
+    )
 
 
 def test_a_message_may_have_line_feeds() -> None:
     piece = read_lines([b'{\n"n": 1\n}', b'{"n": 2}\n'], "json", Schema((SCHEMA["n"],)))
     assert piece.table["n"].to_pylist() == [1, 2]
-    (refused,) = read_lines([b"1\n2"], "csv", Schema((SCHEMA["n"],))).misfits
-    assert refused.why == "2 records in one message"
+    (refused,) = read_lines([b"1\n2"], "csv", Schema((SCHEMA["n"],))).malformed
+    assert refused.reason == "2 records in one message"

@@ -13,11 +13,12 @@ import pytest
 
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse
-from headwater.reuse import Kind, Relation, form_of, relation
-from headwater.runtime import scripts, sharing
+from headwater.reuse import Containment, SharingKind, classify_containment, signature_of
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
-from headwater.runtime.placing import Places, places
+from headwater.runtime.compile import unit_plans
+from headwater.runtime.submit import scripts
+from headwater.runtime.submit.unit_index import UnitIndex, unit_index
 
 STREAMS = """
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -32,24 +33,28 @@ TEMPLATES = (
 )
 
 
-def known(headwater: Headwater) -> Places:
-    return places(headwater.catalog, headwater.definitions)
+def known(headwater: Headwater) -> UnitIndex:
+    return unit_index(headwater.catalog, headwater.definitions)
 
 
 def check(headwater: Headwater) -> None:
     """What was kept up is what reading all would give."""
     kept = known(headwater)
     kept.refresh()
-    fresh = Places(headwater.catalog, headwater.definitions)
+    fresh = UnitIndex(headwater.catalog, headwater.definitions)
     fresh.refresh()
-    assert kept._mark() == fresh._mark() == headwater.catalog.units_mark()
-    assert kept._versions.keys() == fresh._versions.keys()
-    assert {k: v for k, v in kept._whole.items() if v} == fresh._whole
-    for unit_id in fresh._versions:
+    assert kept._mark() == fresh._mark() == headwater.catalog.units_fingerprint()
+    assert kept._units.keys() == fresh._units.keys()
+    assert {k: v for k, v in kept._exact_units.items() if v} == fresh._exact_units
+    for unit_id in fresh._units:
         assert (unit_id in kept.lattice) == (unit_id in fresh.lattice)
         if unit_id in fresh.lattice:
             one, other = kept.lattice.operator(unit_id), fresh.lattice.operator(unit_id)
-            assert (one.base, one.sources, one.where) == (other.base, other.sources, other.where)
+            assert (one.sharing_key, one.sources, one.where) == (
+                other.sharing_key,
+                other.sources,
+                other.where,
+            )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -132,7 +137,7 @@ def test_who_joins_a_unit_that_is_dropped_meanwhile_gets_another(
         monkeypatch.setattr(one.catalog, "accept_query", overtaken)
         one.execute(text.format("mine"))
         (unit,) = one.catalog.units()
-        assert [query.name for query in one.catalog.members(unit.id)] == ["mine"]
+        assert [query.name for query in one.catalog.subscribers(unit.id)] == ["mine"]
         check(one)
 
 
@@ -160,15 +165,18 @@ def test_several_who_submit_at_once(tmp_path: Path) -> None:
             units.setdefault(query.digest, set()).add(query.unit_id)
         assert all(len(found) == 1 for found in units.values())
         for query in queries:
-            (statement,) = parse(query.definition, headwater.definitions.names)
+            (statement,) = parse(query.definition, headwater.definitions.namespace)
             assert isinstance(statement, CreateQuery)
-            form = form_of(canonicalize(statement.query))
-            if form.kind is not Kind.WHOLE:
+            form = signature_of(canonicalize(statement.query))
+            if form.kind is not SharingKind.EXACT:
                 operator = known(headwater).lattice.operator(query.unit_id)
-                assert relation(form, operator) in (Relation.EQUAL, Relation.CONTAINED)
+                assert classify_containment(form, operator) in (
+                    Containment.EQUAL,
+                    Containment.CONTAINED,
+                )
 
 
-@pytest.mark.parametrize("work", [(scripts, "parse"), (sharing, "defined_operator")])
+@pytest.mark.parametrize("work", [(scripts, "parse"), (unit_plans, "operator_from_definition")])
 def test_no_transaction_is_open_during_long_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: tuple[ModuleType, str]
 ) -> None:

@@ -55,7 +55,7 @@ def check(folder: Path, seed: int, functions: Sequence[str], size: int) -> dict[
             headwater.execute(f"CREATE QUERY {name} AS {text}")
         found = fuzz(folder / "state", bad, good)
         for name, text in NEIGHBOURS.items():
-            query = parse_query(text, headwater.definitions.names)
+            query = parse_query(text, headwater.definitions.namespace)
             assert told(headwater, name, query) == expected(query, {"s": good}, {}), name
             assert headwater.query(name).row.state == "finished"
     assert sum(found["became"].values()) == len(bad)

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from headwater.algebra.canonical import canonicalize
-from headwater.runtime import files, housekeeping
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Segment, stream_log
-from headwater.runtime.compile import Delta, compiled
-from headwater.runtime.housekeeping import Kept, Reader, compact, join_keys
-from headwater.runtime.push import stream_folder
-from headwater.runtime.steps import Input, _term_parts
+from headwater.runtime.compile import DeltaJoin, compile_query
+from headwater.runtime.compile.frames import StepInput, _term_inputs
+from headwater.runtime.maintenance import stream_logs
+from headwater.runtime.maintenance.stream_logs import (
+    LogReader,
+    RetainedLog,
+    compact_log,
+    join_keys,
+)
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import stream_folder
 
 JOIN = """SELECT a.v, b.v AS w FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS]
     WHERE a.k = b.k AND a.v < 100"""
@@ -31,9 +37,9 @@ def headwater(tmp_path: Path) -> Headwater:
     return opened
 
 
-def plan_of(headwater: Headwater) -> Delta:
-    plan = compiled(canonicalize(headwater.definitions.query(JOIN)))
-    assert isinstance(plan, Delta)
+def plan_of(headwater: Headwater) -> DeltaJoin:
+    plan = compile_query(canonicalize(headwater.definitions.query(JOIN)))
+    assert isinstance(plan, DeltaJoin)
     return plan
 
 
@@ -57,9 +63,9 @@ def test_segments_far_in_time_or_key_are_not_read(headwater: Headwater) -> None:
         inputs = {}
         for alias, scan in plan.scans:
             is_a = scan.stream.lower() == "a"
-            inputs[alias] = Input(() if is_a else (early, other, met), (delta,) if is_a else ())
+            inputs[alias] = StepInput(() if is_a else (early, other, met), (delta,) if is_a else ())
         place = next(n for n, (_, scan) in enumerate(plan.scans) if scan.stream.lower() == "a")
-        parts = _term_parts(plan, inputs, place)
+        parts = _term_inputs(plan, inputs, place)
         assert parts is not None
         (theirs,) = [part for alias, part in parts.items() if alias != plan.scans[place][0]]
         assert theirs.segments == (met,)
@@ -73,11 +79,13 @@ def test_nothing_is_read_where_no_segment_can_be_met(headwater: Headwater) -> No
         other = push(headwater, "b", [(100, 20), (200, 21)])
         delta = push(headwater, "a", [(2, 24)])
         inputs = {
-            alias: Input((), (delta,)) if scan.stream.lower() == "a" else Input((other,), ())
+            alias: StepInput((), (delta,))
+            if scan.stream.lower() == "a"
+            else StepInput((other,), ())
             for alias, scan in plan.scans
         }
         place = next(n for n, (_, scan) in enumerate(plan.scans) if scan.stream.lower() == "a")
-        assert _term_parts(plan, inputs, place) is None
+        assert _term_inputs(plan, inputs, place) is None
 
 
 def test_keys_that_are_all_null_are_not_known(headwater: Headwater) -> None:
@@ -89,19 +97,21 @@ def test_keys_that_are_all_null_are_not_known(headwater: Headwater) -> None:
 def test_merged_segments_lie_by_their_join_key(
     headwater: Headwater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 5)
+    monkeypatch.setattr(stream_logs, "COMPACTED_GROUP_ROWS", 5)
     rng = random.Random(1)
     with headwater:
         log = stream_log("b")
         for second in range(20):
             push(headwater, "b", [(rng.randrange(50), second) for _ in range(3)])
         held = [row for s in headwater.catalog.segments(log) for row in _rows(s)]
-        readers = [Reader(plan_of(headwater), {log: {"seq": 20, "watermark": 0}})]
+        readers = [LogReader(plan_of(headwater), {log: {"seq": 20, "watermark": 0}})]
         assert join_keys(log, readers) == ["k"]
         row = headwater.catalog.stream("b")
         assert row is not None
         folder = stream_folder(headwater.state, "b")
-        assert compact(headwater.catalog, Kept(row, stream_log(row.name), folder), readers, None)
+        assert compact_log(
+            headwater.catalog, RetainedLog(row, stream_log(row.name), folder), readers, None
+        )
         (merged,) = headwater.catalog.segments(log)
         keys = [k for k, _, _ in _rows(merged)]
         assert keys == sorted(keys)
@@ -110,5 +120,5 @@ def test_merged_segments_lie_by_their_join_key(
 
 
 def _rows(segment: Segment) -> list[tuple[int, int, int]]:
-    table = files.read_arrow(segment)
+    table = segment_files.read_arrow(segment)
     return list(zip(*(table[c].to_pylist() for c in ("k", "v", "_ts")), strict=True))

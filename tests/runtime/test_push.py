@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import CatalogError, InputError
-from headwater.runtime import files
 from headwater.runtime.api import open_state
 from headwater.runtime.catalog import stream_log
-from headwater.runtime.compile import ARRIVAL, TIME
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 S = "CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts {} FROM CLIENT"
 
@@ -34,7 +34,7 @@ def test_tuples_of_many_clients_have_places_of_their_own(where: str, tmp_path: P
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(client, range(clients)))
         segments = headwater.catalog.segments(stream_log("s"))
-        tables = [files.read_arrow(segment) for segment in segments]
+        tables = [segment_files.read_arrow(segment) for segment in segments]
         arrivals = [n for table in tables for n in table[ARRIVAL].to_pylist()]
         assert arrivals == list(range(2 * clients * times)), "in the order of the segments"
         there = {str(path) for path in (tmp_path / "state" / "log").glob("*/*/*")}
@@ -58,7 +58,7 @@ def test_no_tuple_is_taken_in_behind_a_watermark(where: str, tmp_path: Path) -> 
             list(pool.map(client, range(clients)))
         mark = None
         for segment in headwater.catalog.segments(stream_log("s")):
-            times = files.read_arrow(segment)[TIME].to_pylist()
+            times = segment_files.read_arrow(segment)[TIME].to_pylist()
             assert mark is None or min(times) >= mark
             mark = segment.watermark
         row = headwater.catalog.stream("s")

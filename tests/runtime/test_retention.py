@@ -14,27 +14,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.reuse.member import CLASS, SHAPE
-from headwater.runtime import files, results
+from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.runtime.catalog import (
     Catalog,
     NewQuery,
     NewUnit,
     QueryRow,
-    members_log,
+    subscribers_log,
     unit_log,
 )
-from headwater.runtime.delivery import delivery
-from headwater.runtime.housekeeping import MERGED_AT_LEAST
-from headwater.runtime.push import segment
-from headwater.runtime.retention import (
-    PARTS_OF_KEEP,
+from headwater.runtime.maintenance.result_logs import (
+    SEGMENTS_PER_KEEP,
+    compact_results,
     expire_results,
-    kept_for,
-    merge_results,
-    tier,
+    retention_seconds,
+    size_tier,
 )
-from headwater.runtime.subscribers import MEMBERS, expired
+from headwater.runtime.maintenance.stream_logs import MIN_COMPACTED_SEGMENTS
+from headwater.runtime.results import reader
+from headwater.runtime.results.sink_progress import read_delivery
+from headwater.runtime.results.subscribers import SUBSCRIBERS, expired_position
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import build_segment
 
 SECOND = 1_000_000
 POINTS = ("results: merged", "results: replaced", "results: pieces removed", "results: expired")
@@ -67,11 +68,13 @@ class World:
         numbers = list(range(len(self.told), len(self.told) + rows))
         columns = {"c0": pa.array(numbers, pa.int64()), "_tau": pa.array(numbers, pa.int64())}
         if version is not None:
-            columns |= {n: pa.array([0] * rows, pa.int32()) for n in (SHAPE, CLASS)}
-        written = files.write_arrow(pa.table(columns), self.folder, ("_tau", "_tau"))
+            columns |= {
+                n: pa.array([0] * rows, pa.int32()) for n in (SHAPE_COLUMN, ROW_CLASS_COLUMN)
+            }
+        written = segment_files.write_arrow(pa.table(columns), self.folder, ("_tau", "_tau"))
         assert written is not None
-        new = segment(unit_log(self.unit.id), written, None)
-        keys = None if version is None else {MEMBERS: version}
+        new = build_segment(unit_log(self.unit.id), written, None)
+        keys = None if version is None else {SUBSCRIBERS: version}
         self.catalog.commit(None, segments=[_with(new, keys)])
         self.told += numbers
 
@@ -81,7 +84,7 @@ class World:
                 raise Killed
 
         with suppress(Killed):
-            done = merge_results(self.catalog, self.unit, self.folder, None, keep, at_point)
+            done = compact_results(self.catalog, self.unit, self.folder, None, keep, at_point)
             if keep is not None:
                 expire_results(self.catalog, self.unit, None, keep, self.now[0], at_point)
             return done
@@ -116,7 +119,7 @@ class Follower:
     seen: list[int] = field(default_factory=list)
 
     def read(self, world: World) -> None:
-        table, self.at = results.read(world.catalog, world.query, self.at)
+        table, self.at = reader.read(world.catalog, world.query, self.at)
         self.seen += table["c"].to_pylist() if table.num_rows else []
 
 
@@ -157,22 +160,22 @@ def _read_while_merging(folder: Path, seed: int) -> None:
         sent += _deliver(here, 10**6)
         assert sent == here.told
         here.merge()
-        assert not here.catalog.pieces(unit_log(here.unit.id))
+        assert not here.catalog.compacted_pieces(unit_log(here.unit.id))
         names = {Path(s.path).name for s in here.live()}
         assert {p.name for p in here.folder.iterdir()} >= names
-        sizes = [tier(s) for s in here.live()]
-        assert all(sizes.count(size) < 2 * MERGED_AT_LEAST for size in sizes), sizes
+        sizes = [size_tier(s) for s in here.live()]
+        assert all(sizes.count(size) < 2 * MIN_COMPACTED_SEGMENTS for size in sizes), sizes
 
 
 def _deliver(here: World, most: int) -> list[int]:
     """What a sink sends of the next segments."""
-    at = delivery(here.catalog, here.sink)
+    at = read_delivery(here.catalog, here.sink)
     chosen = here.catalog.segments(unit_log(here.unit.id), at.seq)[:most]
     rows: list[int] = []
     for one in chosen:
-        rows += results.read_segment(here.catalog, here.sink, one)["c"].to_pylist()
+        rows += reader.read_segment(here.catalog, here.sink, one)["c"].to_pylist()
     if chosen:
-        here.catalog.commit(None, cursors=at.moved(chosen[-1].seq))
+        here.catalog.commit(None, cursors=at.cursors_after_sending(chosen[-1].seq))
     return rows
 
 
@@ -184,7 +187,7 @@ def test_few_segments_are_left_of_many_steps(tmp_path: Path) -> None:
                 _deliver(here, 10**6)
                 while here.merge():
                     pass
-        assert len(here.live()) < 4 * MERGED_AT_LEAST
+        assert len(here.live()) < 4 * MIN_COMPACTED_SEGMENTS
         assert len(list(here.folder.iterdir())) == len(here.live())
         reader = Follower()
         reader.read(here)
@@ -216,7 +219,7 @@ def test_versions_of_members_are_not_mixed(tmp_path: Path) -> None:
         _deliver(here, 10**6)
         here.merge()
         assert [(s.keys, s.rows) for s in here.live()] == [
-            ({MEMBERS: version}, 10) for version in (1, 2, 1)
+            ({SUBSCRIBERS: version}, 10) for version in (1, 2, 1)
         ]
 
 
@@ -230,9 +233,11 @@ def _members(here: World, version: int) -> Any:
             "items": pa.array([[0]], pa.list_(pa.int64())),
         }
     )
-    written = files.write_arrow(table, here.folder.parent / f"members{version}", ("shape", "shape"))
+    written = segment_files.write_arrow(
+        table, here.folder.parent / f"members{version}", ("shape", "shape")
+    )
     assert written is not None
-    return segment(members_log(here.unit.id), written, None)
+    return build_segment(subscribers_log(here.unit.id), written, None)
 
 
 # ---- expiry
@@ -248,13 +253,15 @@ def test_results_expire_after_their_time(tmp_path: Path) -> None:
                 _deliver(here, 10**6)
                 here.merge(keep)
         reader = Follower()
-        position = expired(here.catalog, here.query)
+        position = expired_position(here.catalog, here.query)
         assert position is not None
         reader.read(here)
         assert reader.seen == here.told[position["seq"] :], "all that is left, and nothing else"
         assert here.told[position["seq"] - 1] == position["tau"]
         kept = len(here.told) - position["seq"]
-        assert keep <= kept <= keep * (1 + 2 / PARTS_OF_KEEP) + 15, "and it is not kept much longer"
+        assert keep <= kept <= keep * (1 + 2 / SEGMENTS_PER_KEEP) + 15, (
+            "and it is not kept much longer"
+        )
         assert len(list(here.folder.iterdir())) == len(here.live())
 
 
@@ -272,7 +279,7 @@ def test_the_longest_wish_of_a_unit_counts(
 ) -> None:
     with world(tmp_path) as here:
         queries = [replace(here.query, keep=keep) for keep in keeps]
-        assert kept_for(queries, usual) == longest
+        assert retention_seconds(queries, usual) == longest
 
 
 def test_results_of_a_unit_that_another_reads_stay(tmp_path: Path) -> None:

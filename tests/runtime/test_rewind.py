@@ -18,8 +18,8 @@ from headwater.cql import CreateQuery, parse
 from headwater.errors import HeadwaterError
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log
-from headwater.runtime.compile import TIME
-from headwater.runtime.files import read_arrow
+from headwater.runtime.storage.columns import TIME
+from headwater.runtime.storage.segment_files import read_arrow
 
 T0 = parse_timestamp("2026-03-01T08:00:00Z")
 MINUTE = 60_000_000

@@ -21,21 +21,18 @@ from typer.testing import CliRunner
 from headwater.cli.commands import app
 from headwater.errors import HeadwaterError
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.limits import Limits, checked
-from headwater.runtime.measure import Meter, Watch, responses
-from headwater.runtime.overview import Observer
-from headwater.runtime.rounds import Round
-from headwater.runtime.scheduling import (
-    SCHEDULE,
-    Expected,
-    Pending,
-    Scheduler,
-    Turns,
-    average,
-    expected,
-    pending,
+from headwater.runtime.engine.round import Round
+from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
+from headwater.runtime.inspect.status import Observer
+from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
+from headwater.runtime.metrics.step_estimates import (
+    StepEstimate,
+    average_estimate,
+    estimate_step,
 )
-from headwater.schedule import POLICIES, Measured, Waiting, policy_named
+from headwater.runtime.metrics.step_meter import StepMeter, Stopwatch, response_statistics
+from headwater.runtime.settings import Settings, parse_setting
+from headwater.schedule import POLICIES, Candidate, WorkEstimate, find_policy
 
 # ---- rounds
 
@@ -163,14 +160,14 @@ def test_what_a_job_raises_is_raised_when_the_others_are_through() -> None:
 # ---- what is expected
 
 
-def fitted(steps: list[tuple[int, int, float]]) -> Expected:
+def fitted(steps: list[tuple[int, int, float]]) -> StepEstimate:
     """What is expected after steps of so many rows in, rows out, and seconds."""
-    meter = Meter.__new__(Meter)  # only its arithmetic
+    meter = StepMeter.__new__(StepMeter)  # only its arithmetic
     values: dict[str, float] = {}
     for rows_in, rows_out, seconds in steps:
         known = type("Known", (), {"values": values})()
-        values = Meter._smoothed(meter, known, {"run": seconds}, rows_in, rows_out)
-    found = expected(values)
+        values = StepMeter._smooth_values(meter, known, {"run": seconds}, rows_in, rows_out)
+    found = estimate_step(values)
     assert found is not None
     return found
 
@@ -186,48 +183,48 @@ def test_steps_on_a_line_are_fitted_by_it(fixed: float, slope: float, rows: list
     if max(rows) > 2 * min(rows) and fixed > slope * max(rows) / 4:
         assert found.fixed + found.per_row * usual == approx(fixed + slope * usual, rel=0.02)
     assert found.fixed > 0 and found.per_row >= 0
-    assert found.batch(10).cost <= found.batch(20).cost
+    assert found.as_batch(10).cost <= found.as_batch(20).cost
 
 
 def test_steps_that_get_shorter_with_rows_and_steps_without_rows() -> None:
     assert fitted([(10, 0, 2.0), (1000, 0, 1.0)]).per_row == 0
     empty = fitted([(0, 0, 0.5), (0, 0, 0.5)])
     assert (empty.fixed, empty.per_row, empty.selectivity) == (0.5, 0, 0)
-    assert empty.batch(100).selectivity > 0, "a unit that never told anything may still do so"
-    assert expected({}) is None
+    assert empty.as_batch(100).selectivity > 0, "a unit that never told anything may still do so"
+    assert estimate_step({}) is None
 
 
 def test_the_unknown_are_as_the_others_on_average() -> None:
-    assert average([]) == Expected()
-    assert average([Expected(1, 2, 3), Expected(3, 4, 5)]) == Expected(2, 3, 4)
+    assert average_estimate([]) == StepEstimate()
+    assert average_estimate([StepEstimate(1, 2, 3), StepEstimate(3, 4, 5)]) == StepEstimate(2, 3, 4)
 
 
 def test_a_row_counts_once_for_each_query_that_it_is_told_to() -> None:
     """As the priority-defining tree says of segments that cost nothing more than what they share."""
     values = {"step_seconds": 0.5, "step_rows_in": 10.0, "step_rows_out": 20.0}
-    ours = expected({**values, "told_to": 2.5})
+    ours = estimate_step({**values, "told_to": 2.5})
     assert ours is not None
-    batch = ours.batch(10)
+    batch = ours.as_batch(10)
     shares = [1.0, 0.5, 0.75, 0.25]
-    each = tuple(Measured(20 * share, batch.cost, batch.ideal) for share in shares)
-    together = Waiting("u", 0.0, each, shared=batch.cost)
+    each = tuple(WorkEstimate(20 * share, batch.cost, batch.ideal) for share in shares)
+    together = Candidate("u", 0.0, each, shared_cost=batch.cost)
     for policy in POLICIES.values():
-        alone = Waiting("u", 0.0, (batch,))
-        assert policy.standing(together) == approx(policy.standing(alone))
+        alone = Candidate("u", 0.0, (batch,))
+        assert policy.static_priority(together) == approx(policy.static_priority(alone))
 
 
 def test_responses_add_up() -> None:
-    found = responses({}, [(3, 90.0), (1, 80.0)], 8, 100.0)
+    found = response_statistics({}, [(3, 90.0), (1, 80.0)], 8, 100.0)
     assert found == {
         "response_most": 20.0,
         "response_sum": approx(6 * 10 + 2 * 20),
         "response_squares": approx(6 * 100 + 2 * 400),
     }
-    more = responses(found, [(1, 99.0)], 1, 100.0)
+    more = response_statistics(found, [(1, 99.0)], 1, 100.0)
     assert more["response_most"] == 20.0
     assert more["response_sum"] == approx(101)
-    assert responses(found, [(1, 99.0)], 0, 100.0) == {}
-    assert responses(found, [], 5, 100.0) == {}
+    assert response_statistics(found, [(1, 99.0)], 0, 100.0) == {}
+    assert response_statistics(found, [], 5, 100.0) == {}
 
 
 # ---- what is pending, and who is next
@@ -258,9 +255,9 @@ def taken(opened: Headwater, name: str, log: str, seq: int) -> None:
     opened.catalog.commit(None, cursors=cursors)
 
 
-def waiting(opened: Headwater) -> dict[str, Pending]:
+def waiting(opened: Headwater) -> dict[str, Backlog]:
     names = {unit(opened, name): name for name in ("one", "two", "both")}
-    found = pending(opened.catalog, opened.catalog.units())
+    found = unit_backlogs(opened.catalog, opened.catalog.units())
     return {names[u]: one for u, one in found.items()}
 
 
@@ -282,10 +279,12 @@ def test_what_is_pending_and_since_when(opened: Headwater) -> None:
     assert found["both"].since == found["two"].since >= between
 
 
-def turns(opened: Headwater, policy: str = "fcfs", bound: float = 1e9, **known: Expected) -> Turns:
+def turns(
+    opened: Headwater, policy: str = "fcfs", bound: float = 1e9, **known: StepEstimate
+) -> Turns:
     units = {unit(opened, name): one for name, one in known.items()}
     rows = {row.id: row for row in opened.catalog.units()}
-    return Turns(Scheduler(opened.catalog), policy_named(policy), bound, rows, units.get)
+    return Turns(Scheduler(opened.catalog), find_policy(policy), bound, rows, units.get)
 
 
 def name_of(opened: Headwater, chosen: str | None) -> str | None:
@@ -313,7 +312,7 @@ def test_a_unit_that_did_something_may_go_on(opened: Headwater) -> None:
     two = unit(opened, "two")
     assert mine.choose({two}) == two
     assert mine.choose({two}) is None
-    mine.worked(two)
+    mine.note_worked(two)
     assert mine.choose({two}) == two
 
 
@@ -327,12 +326,12 @@ def test_the_policy_decides(opened: Headwater, policy: str, first: str) -> None:
     opened.push("t", [(1, 1)] * 20, timestamp_unit="us")
     taken(opened, "both", "stream:s", 9)
     taken(opened, "both", "stream:t", 9)
-    known = {"one": Expected(4.0, 0.0, 9.0), "two": Expected(0.5, 0.0, 1.0)}
+    known = {"one": StepEstimate(4.0, 0.0, 9.0), "two": StepEstimate(0.5, 0.0, 1.0)}
     mine = turns(opened, policy, **known)
     # Both have waited for an hour, and how long the pushes took does not matter.
     mine.scheduler.clock = lambda: time.time() + 3_600
     assert name_of(opened, mine.choose({unit(opened, "one"), unit(opened, "two")})) == first
-    last = mine.scheduler.last
+    last = mine.scheduler.last_choice
     assert last is not None and last.policy == policy and len(last.ranking) == 2
 
 
@@ -341,18 +340,18 @@ def test_nobody_starves(opened: Headwater, policy: str) -> None:
     """One that no policy but the first likes waits no longer than the bound and what came before."""
     now = time.time()
     scheduler = Scheduler(opened.catalog)
-    known = {"long": Expected(50.0, 0.0, 0.0), "short": Expected(0.1, 0.0, 100.0)}
-    found = {"long": Pending(1, now - 7), "short": Pending(1_000, now - 1e-3)}
-    assert scheduler.choose(policy_named(policy), 5.0, found, known) == "long"
+    known = {"long": StepEstimate(50.0, 0.0, 0.0), "short": StepEstimate(0.1, 0.0, 100.0)}
+    found = {"long": Backlog(1, now - 7), "short": Backlog(1_000, now - 1e-3)}
+    assert scheduler.choose(find_policy(policy), 5.0, found, known) == "long"
     if policy not in ("fcfs", "rr"):
         fresh = {**found, "long": replace(found["long"], since=now - 1e-3)}
-        assert scheduler.choose(policy_named(policy), 5.0, fresh, known) == "short"
+        assert scheduler.choose(find_policy(policy), 5.0, fresh, known) == "short"
 
 
 def test_round_robin_takes_turns(opened: Headwater) -> None:
     scheduler = Scheduler(opened.catalog)
-    found = {name: Pending(1, 1.0) for name in "abc"}
-    chosen = [scheduler.choose(policy_named("rr"), 1e12, found, {}) for _ in range(6)]
+    found = {name: Backlog(1, 1.0) for name in "abc"}
+    chosen = [scheduler.choose(find_policy("rr"), 1e12, found, {}) for _ in range(6)]
     assert sorted(chosen[:3]) == ["a", "b", "c"]
     assert chosen[3:] == chosen[:3]
     assert all(one != two for one, two in pairwise(chosen))
@@ -362,30 +361,35 @@ def test_round_robin_takes_turns(opened: Headwater) -> None:
 
 
 def test_the_scheduler_is_an_option(opened: Headwater) -> None:
-    assert checked("scheduler", "HNR") == "hnr"
-    assert Limits().scheduler in POLICIES
-    opened.execute("SET SCHEDULER = 'lsf'; SET longest_wait = 5;")
-    assert opened.catalog.options() == {"scheduler": "lsf", "longest_wait": "5.0"}
+    assert parse_setting("scheduler", "HNR") == "hnr"
+    assert Settings().scheduler in POLICIES
+    opened.execute("SET SCHEDULER = 'lsf'; SET max_wait_seconds = 5;")
+    assert opened.catalog.options() == {"scheduler": "lsf", "max_wait_seconds": "5.0"}
     with pytest.raises(HeadwaterError, match="no policy 'bsdd'; did you mean bsd"):
         opened.execute("SET SCHEDULER = 'bsdd'")
-    with pytest.raises(HeadwaterError, match="longest_wait is a number of seconds"):
-        opened.execute("SET longest_wait = 'soon'")
+    with pytest.raises(HeadwaterError, match="max_wait_seconds is a number of seconds"):
+        opened.execute("SET max_wait_seconds = 'soon'")
 
 
 def test_units_show_how_long_they_wait(opened: Headwater) -> None:
-    meter = Meter(opened.catalog)
+    meter = StepMeter(opened.catalog)
     opened.push("s", [(1, 1)], timestamp_unit="us")
-    measured = meter.step(
-        unit(opened, "one"), Watch({"run": 0.5}), 4, 2, arrived=[(4, time.time() - 2)], told_to=3
+    measured = meter.record_step(
+        unit(opened, "one"),
+        Stopwatch({"run": 0.5}),
+        4,
+        2,
+        arrivals=[(4, time.time() - 2)],
+        subscribers_per_row=3,
     )
     opened.catalog.commit(None, statistics=measured.statistics)
     views = {view.queries[0]: view for view in Observer(opened.catalog).overview().units}
     one, two = views["one"], views["two"]
-    assert two.wait is None and two.slowdown is None and two.usual_slowdown is None
+    assert two.wait is None and two.slowdown is None and two.mean_slowdown is None
     assert one.wait is not None and 0 <= one.wait < 60
     assert one.slowdown == approx(one.wait / 0.5)
-    assert one.usual_slowdown == approx(2 / 0.5, rel=0.05)
-    assert meter.expected(unit(opened, "one")) == Expected(0.5, 0.0, 1.5)
+    assert one.mean_slowdown == approx(2 / 0.5, rel=0.05)
+    assert meter.estimate(unit(opened, "one")) == StepEstimate(0.5, 0.0, 1.5)
 
 
 def cli(*args: str, code: int = 0) -> str:
@@ -398,11 +402,11 @@ def test_why_the_last_choice_was_made(opened: Headwater) -> None:
     said = cli("explain", "--schedule", "--state", str(opened.state), code=2)
     assert "no unit was chosen yet" in said
     opened.push("s", [(1, 1)], timestamp_unit="us")
-    mine = turns(opened, "hnr", one=Expected(2.0, 0.0, 1.0), both=Expected(1.0, 0.0, 1.0))
+    mine = turns(opened, "hnr", one=StepEstimate(2.0, 0.0, 1.0), both=StepEstimate(1.0, 0.0, 1.0))
     units = {unit(opened, "one"), unit(opened, "both")}
     assert name_of(opened, mine.choose(units)) == "both"
-    assert mine.scheduler.last is not None
-    opened.catalog.set_profile(SCHEDULE, mine.scheduler.last.as_data())
+    assert mine.scheduler.last_choice is not None
+    opened.catalog.set_profile(SCHEDULE, mine.scheduler.last_choice.as_data())
     said = cli("explain", "--schedule", "--state", str(opened.state))
     assert "by hnr (the highest S/(C T))" in said
     assert f"{unit(opened, 'both')} ranks highest by S/(C T)" in said
@@ -426,7 +430,7 @@ def test_results_are_the_same_under_every_policy(spark: Any, tmp_path: Path) -> 
     for policy in ("fcfs", "hnr", "bsd"):
         with spark_opened(tmp_path / policy, spark) as headwater:
             headwater.execute(TEXT)
-            headwater.execute(f"SET SCHEDULER = '{policy}'; SET at_once = 1")
+            headwater.execute(f"SET SCHEDULER = '{policy}'; SET max_concurrency = 1")
             for start in range(0, 60, 20):
                 for name in "st":
                     headwater.push(name, rows[start : start + 20], timestamp_unit="us")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import RuntimeFailure
-from headwater.runtime.session import authentication, open_session
+from headwater.runtime.spark.session import authentication_settings, open_session
 
 
 def java(folder: Path, script: str) -> Path:
@@ -56,11 +56,11 @@ def test_java_that_does_not_serve(
 
 def test_the_parts_of_spark_know_a_secret_wherever_they_can() -> None:
     on = {"spark.authenticate": "true"}
-    assert authentication("local", {}) == authentication("local[*]", {}) == on
-    made = authentication("local-cluster[1,1,512]", {})
+    assert authentication_settings("local", {}) == authentication_settings("local[*]", {}) == on
+    made = authentication_settings("local-cluster[1,1,512]", {})
     assert made["spark.authenticate"] == "true" and len(made["spark.authenticate.secret"]) == 64
-    assert authentication("spark://host:7077", {}) == {}
-    assert authentication("spark://host:7077", {"spark.authenticate.secret": "x"}) == on
+    assert authentication_settings("spark://host:7077", {}) == {}
+    assert authentication_settings("spark://host:7077", {"spark.authenticate.secret": "x"}) == on
 
 
 @pytest.mark.spark

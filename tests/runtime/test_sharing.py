@@ -13,7 +13,7 @@ from test_engine import sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
-from headwater.runtime import housekeeping
+from headwater.runtime.maintenance import stream_logs
 from overlapping import random_group, random_join, random_nested, random_query
 from strategies import SOURCES
 
@@ -24,8 +24,8 @@ TABLES = {"Items": [(0, "zero"), (1, "one"), (2, "two"), (None, "none")]}
 
 @pytest.fixture(autouse=True)
 def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
-    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 2)
+    monkeypatch.setattr(stream_logs, "COMPACTED_GROUP_ROWS", 4)
 
 
 def check(

@@ -14,10 +14,10 @@ from engine_helpers import HOUR, Stop, expected, opened, settle, stop_at, tick_u
 from headwater.algebra.nodes import Query
 from headwater.algebra.types import TIMESTAMP, Field, Schema
 from headwater.cql import parse_query
-from headwater.reference.data import load
-from headwater.reference.values import normal_row, row_order
+from headwater.reference.data import load_rows
+from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater
-from headwater.runtime.delivery import behind, delivery
+from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery
 from strategies import BIDS, SOURCES
 
 pytestmark = pytest.mark.spark
@@ -53,9 +53,9 @@ def found_in(folder: Path, query: Query) -> list[tuple[Any, ...]]:
         assert file.name[0] != "."
         plain = file if file.suffix != ".json" else file.with_suffix(".jsonl")
         file.rename(plain)
-        rows += load(folder, plain.stem, schema)
+        rows += load_rows(folder, plain.stem, schema)
         plain.rename(file)
-    return sorted(((row[-1], *normal_row(row[:-1])) for row in rows), key=row_order)
+    return sorted(((row[-1], *normalize_row(row[:-1])) for row in rows), key=row_order_key)
 
 
 def feed(headwater: Headwater, rows: Sequence[Any], pieces: int) -> None:
@@ -86,7 +86,7 @@ def test_files_of_every_format(spark: Any, tmp_path: Path, pieces: int) -> None:
         headwater.execute("END STREAM bids")
         headwater.run(until_idle=True)
         assert headwater.query("one").row.unit_id == headwater.query("same").row.unit_id
-        assert not behind(headwater.catalog)
+        assert not pending_deliveries(headwater.catalog)
         for name, (query, _) in queries.items():
             bounds = {"start": 3 * 10**6} if name == "same" else {}
             wanted = expected(query, {"Bids": data}, {}, **bounds)
@@ -145,16 +145,16 @@ def test_a_sink_that_fails_is_told_and_tried_again(spark: Any, tmp_path: Path) -
         feed(headwater, data, 2)
         headwater.execute("END STREAM bids")
         settle(headwater)
-        failure = delivery(headwater.catalog, headwater.query("q").row).failure
+        failure = read_delivery(headwater.catalog, headwater.query("q").row).failure
         assert "bad" in failure["error"]
         assert "cannot be written" in failure["error"]
         assert [e.kind for e in headwater.catalog.events()].count("sink failed") == 1
         assert found_in(tmp_path / "good", other) == expected(other, {"Bids": data}, {})
         assert told(headwater, "q", one) == expected(one, {"Bids": data}, {})
         (tmp_path / "bad").unlink()
-        tick_until(headwater, lambda: not behind(headwater.catalog))
+        tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         assert found_in(tmp_path / "bad", one) == expected(one, {"Bids": data}, {})
-        assert not delivery(headwater.catalog, headwater.query("q").row).failure
+        assert not read_delivery(headwater.catalog, headwater.query("q").row).failure
 
 
 def test_pausing_and_dropping(spark: Any, tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ from engine_helpers import (
 from test_engine import sample
 
 from headwater.algebra.nodes import Query
-from headwater.errors import Refused
+from headwater.errors import QueryRefused
 from headwater.network.sites import read_deployment
-from headwater.runtime import housekeeping
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.engine import Engine
-from headwater.runtime.sites.deployment import deploy, deployed
-from headwater.runtime.sites.here import Here
-from headwater.runtime.sites.planning import Room
+from headwater.runtime.catalog.deployment import current_deployment, deploy
+from headwater.runtime.engine.engine import Engine
+from headwater.runtime.maintenance import stream_logs
+from headwater.runtime.sites.local_site import LocalSite
+from headwater.runtime.sites.planner import SitePlanner
 from overlapping import random_group, random_join, random_query
 
 pytestmark = pytest.mark.spark
@@ -48,8 +48,8 @@ POINTS = (
 
 @pytest.fixture(autouse=True)
 def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "MERGED_AT_LEAST", 2)
-    monkeypatch.setattr(housekeeping, "MERGED_GROUP_ROWS", 4)
+    monkeypatch.setattr(stream_logs, "MIN_COMPACTED_SEGMENTS", 2)
+    monkeypatch.setattr(stream_logs, "COMPACTED_GROUP_ROWS", 4)
 
 
 def sites_of(rng: random.Random, folder: Path) -> Path:
@@ -73,26 +73,26 @@ class Sites:
     """The sites of a state as engines of this process, which share its session."""
 
     def __init__(self, headwater: Headwater, spark: Any) -> None:
-        deployment = deployed(headwater.catalog)
+        deployment = current_deployment(headwater.catalog)
         assert deployment is not None
         self.headwater, self.spark, self.deployment = headwater, spark, deployment
-        self.room = Room(headwater.catalog, headwater.definitions, deployment)
+        self.room = SitePlanner(headwater.catalog, headwater.definitions, deployment)
         self.engines: dict[str, Engine] = {}
         for name in "abc":
             self.come(name)
 
     def come(self, name: str) -> None:
         catalog, state = self.headwater.catalog, self.headwater.state
-        catalog.see_site(name)
-        here = Here(catalog, name, state, self.deployment)
+        catalog.touch_site(name)
+        here = LocalSite(catalog, name, state, self.deployment)
         holder = f"site {name}"
         self.engines[name] = Engine(catalog, state, self.spark, site=here, holder=holder)
         self.room.replan(set(self.engines))
 
     def go(self, name: str) -> None:
         """A site dies; its claims are freed as those of a dead process are."""
-        self.headwater.catalog.leave_site(name)
-        self.engines.pop(name).claims.release()
+        self.headwater.catalog.mark_site_gone(name)
+        self.engines.pop(name).leases.release_all()
         self.room.replan(set(self.engines))
 
     def tick(self, rng: random.Random, crash: bool) -> None:
@@ -141,7 +141,7 @@ def check(
                     try:
                         submit(headwater, waiting[-1], queries[waiting[-1]])
                         admitted.append(waiting[-1])
-                    except Refused:
+                    except QueryRefused:
                         assert headwater.catalog.query(waiting[-1]) is None
                     waiting.pop()
             headwater.push(name, rows, timestamp_unit="us")

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.errors import Refused
+from headwater.errors import QueryRefused
 from headwater.network.sites import Deployment, read_deployment
-from headwater.plan.placement.check import check
+from headwater.plan.placement.check import find_violations
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Assignment, ingest_owner, stream_log, unit_log
-from headwater.runtime.lifecycle import stopped_for_good
+from headwater.runtime.catalog.deployment import current_deployment, deploy
+from headwater.runtime.lifecycle import is_stopped_for_good
 from headwater.runtime.sites.controller import Controller
-from headwater.runtime.sites.deployment import deploy, deployed
-from headwater.runtime.sites.invariants import broken
-from headwater.runtime.sites.planning import Room
+from headwater.runtime.sites.invariants import find_broken_units
+from headwater.runtime.sites.planner import SitePlanner
 
 RING = "".join(
     [
@@ -68,25 +68,25 @@ def headwater(tmp_path: Path) -> Iterator[Headwater]:
         deploy(opened.catalog, read_deployment(ring(tmp_path)))
         opened.execute(STREAMS)
         for name in EVERY:
-            opened.catalog.see_site(name)
+            opened.catalog.touch_site(name)
         yield opened
 
 
-def room(headwater: Headwater) -> Room:
-    return Room(headwater.catalog, headwater.definitions, deployment(headwater))
+def room(headwater: Headwater) -> SitePlanner:
+    return SitePlanner(headwater.catalog, headwater.definitions, deployment(headwater))
 
 
 def deployment(headwater: Headwater) -> Deployment:
-    found = deployed(headwater.catalog)
+    found = current_deployment(headwater.catalog)
     assert found is not None
     return found
 
 
 def faults(headwater: Headwater, there: frozenset[str] = EVERY) -> dict[str, str]:
     catalog = headwater.catalog
-    running = [unit for unit in catalog.units() if not stopped_for_good(catalog, unit)]
+    running = [unit for unit in catalog.units() if not is_stopped_for_good(catalog, unit)]
     units = {unit_log(unit.id): unit.inputs for unit in running}
-    return broken(deployment(headwater), there, units, catalog.assignment())
+    return find_broken_units(deployment(headwater), there, units, catalog.assignment())
 
 
 def built_on(headwater: Headwater, name: str) -> str | None:
@@ -152,15 +152,19 @@ def test_what_is_broken_is_said(
         {owner: site for owner, site in known.items() if site is not None},
         {**STEPS.routes, **routes},
     )
-    assert broken(read_deployment(ring(tmp_path)), set(there), READS, assignment) == wrong
+    assert (
+        find_broken_units(read_deployment(ring(tmp_path)), set(there), READS, assignment) == wrong
+    )
 
 
 def test_what_the_living_links_do_not_connect_waits(tmp_path: Path) -> None:
     reads = {"unit:x": ("stream:s", "stream:u")}
     apart = Assignment({ingest_owner("s"): "a", ingest_owner("u"): "c"}, {})
     deployment = read_deployment(ring(tmp_path))
-    assert broken(deployment, {"a", "c"}, reads, apart) == {}
-    assert broken(deployment, {"a", "b", "c"}, reads, apart) == {"unit:x": "no site runs it"}
+    assert find_broken_units(deployment, {"a", "c"}, reads, apart) == {}
+    assert find_broken_units(deployment, {"a", "b", "c"}, reads, apart) == {
+        "unit:x": "no site runs it"
+    }
 
 
 # ---- units that read units
@@ -178,7 +182,9 @@ def test_widening_a_third_unit_leaves_a_unit_that_reads_another_where_it_is(
     moved = Assignment(dict(headwater.catalog.assignment().owners), {})
     reader = unit_log(headwater.query("three").row.unit_id)
     moved.owners[unit_log(maker)] = next(iter(EVERY - {moved.owners[reader]}))
-    headwater.catalog.assign(moved)  # as if it had been planned without those that read it
+    headwater.catalog.replace_assignment(
+        moved
+    )  # as if it had been planned without those that read it
     assert faults(headwater)
     headwater.execute(SOME.format(name="more", n=9))
     assert headwater.query("more").row.unit_id == headwater.query("some").row.unit_id
@@ -209,7 +215,7 @@ def test_a_relay_that_died_is_gone_around(tmp_path: Path, rate: float | None) ->
         deploy(headwater.catalog, read_deployment(ring(tmp_path, cpu=0.9, rate=rate)))
         headwater.execute(STREAMS + THREE.format(name="three", n=5))
         for name in EVERY:
-            headwater.catalog.see_site(name)
+            headwater.catalog.touch_site(name)
         for dead in "bdbd":
             there = EVERY - {dead}
             room(headwater).replan(there)
@@ -224,7 +230,9 @@ def test_a_dead_relay_is_told_and_mended_by_the_controller(headwater: Headwater)
     assert not faults(headwater)
     unit = headwater.query("three").row.unit_id
     now = headwater.catalog.assignment()
-    headwater.catalog.assign(Assignment({k: v for k, v in now.owners.items() if unit not in k}, {}))
+    headwater.catalog.replace_assignment(
+        Assignment({k: v for k, v in now.owners.items() if unit not in k}, {})
+    )
     assert controller.tick() is not None
     assert not faults(headwater)
     (event,) = headwater.catalog.events(kind="unit cut off")
@@ -236,7 +244,7 @@ def test_a_unit_that_has_to_wait_is_told_once(headwater: Headwater) -> None:
     headwater.execute(THREE.format(name="three", n=5))
     controller = Controller(room(headwater))
     controller.tick()
-    headwater.catalog.leave_site("a")
+    headwater.catalog.mark_site_gone("a")
     for _ in range(3):
         controller.tick()
     (event,) = headwater.catalog.events(kind="unit waits")
@@ -283,7 +291,7 @@ class Model:
             text += f" AND u.v > {n}"
         try:
             self.headwater.execute(text)
-        except Refused:
+        except QueryRefused:
             return
         self.asked.append(name)
         self.built += built_on(self.headwater, name) is not None
@@ -292,9 +300,9 @@ class Model:
         self.there = there
         for name in EVERY:
             if name in there:
-                self.headwater.catalog.see_site(name)
+                self.headwater.catalog.touch_site(name)
             else:
-                self.headwater.catalog.leave_site(name)
+                self.headwater.catalog.mark_site_gone(name)
         room(self.headwater).replan(there)
 
     def holds(self, settles: bool) -> None:
@@ -308,7 +316,7 @@ class Model:
         room(self.headwater).replan(self.there)
         assert catalog.assignment() == before
         system = room(self.headwater).system(self.there)
-        wrong = {one.constraint for one in check(system.problem, system.plan)}
+        wrong = {one.constraint for one in find_violations(system.problem, system.plan)}
         assert wrong <= {"cpu", "link", "bandwidth in", "bandwidth out"}  # beyond, but not dropped
 
 
@@ -320,7 +328,7 @@ def happens(folder: Path, seed: int, steps: int) -> int:
         deploy(opened.catalog, read_deployment(file))
         opened.execute(STREAMS)
         for name in EVERY:
-            opened.catalog.see_site(name)
+            opened.catalog.touch_site(name)
         model = Model(opened)
         for _ in range(rng.randrange(4, steps)):
             model.do(rng)

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.errors import InputError, Refused
-from headwater.network.sites import deployment_of, read_deployment
-from headwater.plan.placement.check import check
+from headwater.errors import InputError, QueryRefused
+from headwater.network.sites import deployment_from_data, read_deployment
+from headwater.plan.placement.check import find_violations
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import Lease, copy_log, ingest_owner, stream_log, unit_log
-from headwater.runtime.cluster import master_trouble
-from headwater.runtime.sites import here as here_module
+from headwater.runtime.catalog import Lease, ingest_owner, log_copy, stream_log, unit_log
+from headwater.runtime.catalog.deployment import alive_sites, current_deployment, deploy
+from headwater.runtime.inspect.sites import link_views, site_views
+from headwater.runtime.sites import local_site as here_module
 from headwater.runtime.sites.controller import Controller
-from headwater.runtime.sites.deployment import deploy, deployed, present
-from headwater.runtime.sites.here import Here
-from headwater.runtime.sites.planning import Room
-from headwater.runtime.sites.report import link_views, site_views
+from headwater.runtime.sites.local_site import LocalSite
+from headwater.runtime.sites.planner import SitePlanner
+from headwater.runtime.spark.cluster import master_problem
 
 SITES = """\
 [[site]]
@@ -83,10 +83,10 @@ def headwater(tmp_path: Path) -> Iterator[Headwater]:
         yield opened
 
 
-def room(headwater: Headwater) -> Room:
-    found = deployed(headwater.catalog)
+def room(headwater: Headwater) -> SitePlanner:
+    found = current_deployment(headwater.catalog)
     assert found is not None
-    return Room(headwater.catalog, headwater.definitions, found)
+    return SitePlanner(headwater.catalog, headwater.definitions, found)
 
 
 def apart(n: int, name: str | None = None) -> str:
@@ -103,7 +103,7 @@ def apart(n: int, name: str | None = None) -> str:
 
 def test_a_deployment_is_the_same_in_the_catalog(headwater: Headwater, tmp_path: Path) -> None:
     read = read_deployment(tmp_path / "sites.toml")
-    assert deployed(headwater.catalog) == read == deployment_of(read.as_data())
+    assert current_deployment(headwater.catalog) == read == deployment_from_data(read.as_data())
     assert read.worker("a").store == "stores/a"
     assert read.streams["t"].sites == ("a", "b")
 
@@ -137,11 +137,11 @@ def test_a_master_that_cannot_be_reached_is_told_with_its_line(tmp_path: Path) -
     path.write_text(path.read_text().replace("cpu = 0.45", 'master = "spark://127.0.0.1:1"', 1))
     assert read_deployment(path).worker("a").master == "spark://127.0.0.1:1"
     with pytest.raises(InputError, match=r"sites.toml:3: spark://127.0.0.1:1 cannot be reached"):
-        read_deployment(path, master_trouble)
+        read_deployment(path, master_problem)
     assert (
-        master_trouble("local") is master_trouble("local[4]") is master_trouble("local[*]") is None
+        master_problem("local") is master_problem("local[4]") is master_problem("local[*]") is None
     )
-    assert "is no master" in str(master_trouble("lokal[4]"))
+    assert "is no master" in str(master_problem("lokal[4]"))
 
 
 # ---- admission
@@ -153,7 +153,7 @@ def test_queries_are_admitted_while_there_is_room(headwater: Headwater) -> None:
         try:
             headwater.execute(apart(n))
             admitted.append(f"q{n}")
-        except Refused as refusal:
+        except QueryRefused as refusal:
             text = str(refusal)
             break
     assert {row.name for row in headwater.catalog.queries()} == set(admitted)
@@ -178,7 +178,7 @@ def test_what_was_dropped_makes_room(headwater: Headwater) -> None:
         headwater.execute(apart(n))
     headwater.execute("DROP QUERY q2")
     headwater.execute(apart(7))
-    with pytest.raises(Refused):
+    with pytest.raises(QueryRefused):
         headwater.execute(apart(8))
 
 
@@ -186,7 +186,7 @@ def test_one_that_can_never_fit_says_so(tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as opened:
         deploy(opened.catalog, read_deployment(write(tmp_path, cpu=0.1)))
         opened.execute(STREAMS)
-        with pytest.raises(Refused, match="it would not fit even if nothing else ran"):
+        with pytest.raises(QueryRefused, match="it would not fit even if nothing else ran"):
             opened.execute(apart(1))
         assert not opened.catalog.queries() and not opened.catalog.units()
 
@@ -194,7 +194,7 @@ def test_one_that_can_never_fit_says_so(tmp_path: Path) -> None:
 def test_a_refused_query_keeps_no_other_from_being_admitted(headwater: Headwater) -> None:
     for n in range(6):
         headwater.execute(apart(n))
-    with pytest.raises(Refused, match="query q6 is refused"):
+    with pytest.raises(QueryRefused, match="query q6 is refused"):
         headwater.execute(f"{apart(6)}; {apart(5, 'like_q5')}")
     assert headwater.query("like_q5").row.state == "running"
 
@@ -207,7 +207,7 @@ def test_relaxing_a_unit_beyond_its_site_is_refused(tmp_path: Path) -> None:
         opened.execute(STREAMS)
         opened.execute("CREATE QUERY few AS SELECT k, v FROM s [NOW] WHERE v = 1")
         before = opened.catalog.units()
-        with pytest.raises(Refused, match="query all_of_s is refused: cpu of"):
+        with pytest.raises(QueryRefused, match="query all_of_s is refused: cpu of"):
             opened.execute("CREATE QUERY all_of_s AS SELECT k, v, ts FROM s [NOW]")
         assert opened.catalog.units() == before
         opened.execute("CREATE QUERY fewer AS SELECT k FROM s [NOW] WHERE v = 1 AND k = 2")
@@ -223,7 +223,7 @@ def test_a_narrow_link_refuses_what_a_wide_one_takes(tmp_path: Path) -> None:
                 opened.execute(apart(2))
                 assert ("stream:s", "b") in opened.catalog.assignment().routes
             else:
-                with pytest.raises(Refused, match="link of a -> b"):
+                with pytest.raises(QueryRefused, match="link of a -> b"):
                     opened.execute(apart(2))
 
 
@@ -235,7 +235,7 @@ def test_a_log_is_relayed_where_no_link_leads(headwater: Headwater) -> None:
         headwater.execute(apart(n))
     routes = headwater.catalog.assignment().routes
     assert routes["stream:s", "b"] == "a" and routes["stream:s", "c"] == "b"
-    assert copy_log("stream:s", "c") in headwater.catalog.log_ends()
+    assert log_copy("stream:s", "c") in headwater.catalog.log_ends()
     views = {(v.origin, v.target): v for v in link_views(headwater.catalog)}
     assert set(views) == {("a", "b"), ("b", "c")}
     assert set(views["a", "b"].logs) == {"stream:s", "stream:t"}
@@ -251,13 +251,13 @@ def test_nothing_is_copied_within_a_store(tmp_path: Path) -> None:
             opened.execute(apart(n))
         copies = [log for log in opened.catalog.log_ends() if log.startswith("copy:")]
         assert copies == ["copy:b:stream:s", "copy:b:stream:t"]
-        assert site(opened, "c").reads("stream:s") == "copy:b:stream:s"
-        assert not site(opened, "c").incoming
+        assert site(opened, "c").local_log("stream:s") == "copy:b:stream:s"
+        assert not site(opened, "c").incoming_logs
         deploy(opened.catalog, read_deployment(write(tmp_path, store_c='store = "stores/a"')))
         change = room(opened).replan({"a", "b", "c"})
         assert not change.moved and not change.waiting
         assert (
-            site(opened, "c").reads("stream:s") == "copy:c:stream:s"
+            site(opened, "c").local_log("stream:s") == "copy:c:stream:s"
         )  # by b, which has its own store
 
 
@@ -279,13 +279,13 @@ def test_the_controller_sees_who_comes_and_goes(headwater: Headwater) -> None:
     controller = Controller(room(headwater))
     assert controller.tick() is None
     for name in "abc":
-        headwater.catalog.see_site(name)
-    assert controller.tick() is not None and controller.there == {"a", "b", "c"}
+        headwater.catalog.touch_site(name)
+    assert controller.tick() is not None and controller.alive == {"a", "b", "c"}
     for n in range(6):
         headwater.execute(apart(n))
     assert controller.tick() is None
-    headwater.catalog.leave_site("c")
-    assert present(headwater.catalog) == {"a", "b"}
+    headwater.catalog.mark_site_gone("c")
+    assert alive_sites(headwater.catalog) == {"a", "b"}
     change = controller.tick()
     assert change is not None and len(change.moved) == 2
     kinds = [event.kind for event in headwater.catalog.events()]
@@ -301,7 +301,7 @@ def test_a_unit_that_strays_is_planned_again(headwater: Headwater) -> None:
         site = headwater.catalog.assignment().owners[unit_log(unit.id)]
         at.setdefault(site, []).append(unit.id)
     stray = max(at.values(), key=len)[0]
-    assert not room(headwater).strayed()
+    assert not room(headwater).drifted_units()
     measured = {
         "steps": 10.0,
         "step_seconds": 0.4,
@@ -312,16 +312,16 @@ def test_a_unit_that_strays_is_planned_again(headwater: Headwater) -> None:
         "step_rows_seconds": 40.0,
     }
     headwater.catalog.set_statistics({(stray, name): v for name, v in measured.items()})
-    strays = room(headwater).strayed()
+    strays = room(headwater).drifted_units()
     assert list(strays) == [stray] and strays[stray].cpu == pytest.approx(0.4)
     there = {"a", "b", "c"}
     full = room(headwater).system(there)
-    assert {one.constraint for one in check(full.problem, full.plan)} == {"cpu"}
+    assert {one.constraint for one in find_violations(full.problem, full.plan)} == {"cpu"}
     assert room(headwater).replan(there, strays).moved
     after = room(headwater).system(there)
-    assert not check(after.problem, after.plan)
+    assert not find_violations(after.problem, after.plan)
     assert len(after.plan.admitted) == 4
-    assert not room(headwater).strayed()
+    assert not room(headwater).drifted_units()
 
 
 class Model:
@@ -342,7 +342,7 @@ class Model:
             try:
                 self.headwater.execute(text)
                 self.asked.add(f"q{self.count}")
-            except Refused:
+            except QueryRefused:
                 pass
         elif what == "drop" and self.asked:
             name = rng.choice(sorted(self.asked))
@@ -363,14 +363,14 @@ class Model:
         self.there = there
         for name in "abc":
             if name in there:
-                self.headwater.catalog.see_site(name)
+                self.headwater.catalog.touch_site(name)
             else:
-                self.headwater.catalog.leave_site(name)
+                self.headwater.catalog.mark_site_gone(name)
         room(self.headwater).replan(there)
 
     def holds(self) -> None:
         catalog = self.headwater.catalog
-        assert {row.name for row in catalog.queries() if not row.hidden} == self.asked
+        assert {row.name for row in catalog.queries() if not row.is_hidden} == self.asked
         assignment, system = catalog.assignment(), room(self.headwater).system(self.there)
         for number, unit in enumerate(system.units):
             site = assignment.owners.get(unit_log(unit.id))
@@ -387,7 +387,7 @@ class Model:
                     origin = assignment.routes[at, site]
                     assert origin in self.there
                     site = origin
-        broken = {one.constraint for one in check(system.problem, system.plan)}
+        broken = {one.constraint for one in find_violations(system.problem, system.plan)}
         assert broken <= {"cpu", "link", "bandwidth in", "bandwidth out"}  # beyond, but not dropped
 
 
@@ -404,7 +404,7 @@ def test_whatever_happens_nobody_is_dropped(
         deploy(opened.catalog, read_deployment(file))
         opened.execute(STREAMS)
         for name in "abc":
-            opened.catalog.see_site(name)
+            opened.catalog.touch_site(name)
         model = Model(opened)
         for _ in range(rng.randrange(4, 14)):
             model.do(rng)
@@ -421,10 +421,10 @@ def written(headwater: Headwater, count: int, first: int = 0) -> list[int]:
     return [segment.seq for segment in headwater.catalog.segments("stream:s")]
 
 
-def site(headwater: Headwater, name: str) -> Here:
-    found = deployed(headwater.catalog)
+def site(headwater: Headwater, name: str) -> LocalSite:
+    found = current_deployment(headwater.catalog)
     assert found is not None
-    here = Here(headwater.catalog, name, headwater.state, found)
+    here = LocalSite(headwater.catalog, name, headwater.state, found)
     here.refresh()
     return here
 
@@ -444,15 +444,17 @@ def test_copies_have_the_numbers_of_the_original(headwater: Headwater) -> None:
         headwater.execute(apart(n))
     assert written(headwater, 3) == [1, 2, 3]
     b, c = site(headwater, "b"), site(headwater, "c")
-    assert not c.ship("stream:s", lease(headwater, "c"), nowhere)  # b has nothing to pass on yet
+    assert not c.ship_log(
+        "stream:s", lease(headwater, "c"), nowhere
+    )  # b has nothing to pass on yet
     mine = lease(headwater, "b")
-    assert b.ship("stream:s", mine, nowhere)
-    assert not b.ship("stream:s", mine, nowhere)
-    copies = headwater.catalog.segments(copy_log("stream:s", "b"))
+    assert b.ship_log("stream:s", mine, nowhere)
+    assert not b.ship_log("stream:s", mine, nowhere)
+    copies = headwater.catalog.segments(log_copy("stream:s", "b"))
     assert [copy.seq for copy in copies] == [1, 2, 3]
     assert all(Path(copy.path).is_relative_to(b.store) for copy in copies)
-    assert c.ship("stream:s", lease(headwater, "c"), nowhere)
-    relayed = headwater.catalog.segments(copy_log("stream:s", "c"))
+    assert c.ship_log("stream:s", lease(headwater, "c"), nowhere)
+    relayed = headwater.catalog.segments(log_copy("stream:s", "c"))
     assert [copy.seq for copy in relayed] == [1, 2, 3]
     size = sum(segment.bytes for segment in copies)
     carried = {(v.origin, v.target): v.bytes for v in link_views(headwater.catalog)}
@@ -471,9 +473,9 @@ def test_a_link_carries_no_more_than_it_may(
     monkeypatch.setattr(here_module.time, "monotonic", lambda: now[0])
     here, mine, carried = site(headwater, "b"), lease(headwater, "b"), []
     for _ in range(60):
-        here.ship("stream:s", mine, nowhere)
+        here.ship_log("stream:s", mine, nowhere)
         ends = headwater.catalog.log_ends()
-        carried.append(ends[copy_log("stream:s", "b")].seq)
+        carried.append(ends[log_copy("stream:s", "b")].seq)
         now[0] += 0.1
     for tenths, segments in enumerate(carried):
         assert segments * size <= 2.5 * size * (tenths / 10 + 1) + size
@@ -486,11 +488,11 @@ def test_a_copy_is_complete_though_old_segments_are_gone(headwater: Headwater) -
     written(headwater, 3)
     headwater.catalog.remove_segments([s.id for s in headwater.catalog.segments("stream:s")])
     here = site(headwater, "b")
-    unit = next(u for u in headwater.catalog.units() if here.has(unit_log(u.id)))
+    unit = next(u for u in headwater.catalog.units() if here.owns(unit_log(u.id)))
     cursors = {(unit.id, "stream:s"): {"seq": 3, "watermark": 0}}
     headwater.catalog.commit(None, cursors=cursors)
     assert not here.has_inputs(unit)
-    assert here.ship("stream:s", lease(headwater, "b"), nowhere)
+    assert here.ship_log("stream:s", lease(headwater, "b"), nowhere)
     assert here.has_inputs(unit)
 
 
@@ -499,16 +501,16 @@ def test_what_another_site_wrote_is_adopted(headwater: Headwater) -> None:
     written(headwater, 2)
     here = site(headwater, "a")
     before = headwater.catalog.segments("stream:s")
-    here.adopt(ingest_owner("s"), "stream:s", lease(headwater, "a"))
+    here.adopt_segments(ingest_owner("s"), "stream:s", lease(headwater, "a"))
     after = headwater.catalog.segments("stream:s")
     assert [s.id for s in before] == [s.id for s in after]
     assert all(Path(s.path).is_relative_to(here.store) for s in after)
     assert [Path(s.path).read_bytes() for s in before] == [Path(s.path).read_bytes() for s in after]
     written(headwater, 1, first=5)
-    here.adopt(ingest_owner("s"), "stream:s", lease(headwater, "a"))
+    here.adopt_segments(ingest_owner("s"), "stream:s", lease(headwater, "a"))
     (new,) = (s for s in headwater.catalog.segments("stream:s") if s.seq == 3)
     assert not Path(new.path).is_relative_to(here.store)  # looked for once
-    here.adopt(ingest_owner("s"), "stream:s", lease(headwater, "a"), again=True)
+    here.adopt_segments(ingest_owner("s"), "stream:s", lease(headwater, "a"), again=True)
     (new,) = (s for s in headwater.catalog.segments("stream:s") if s.seq == 3)
     assert Path(new.path).is_relative_to(here.store)
 
@@ -517,7 +519,7 @@ def test_copies_that_nobody_asks_for_are_forgotten(headwater: Headwater) -> None
     for n in range(6):
         headwater.execute(apart(n))
     written(headwater, 2)
-    assert site(headwater, "b").ship("stream:s", lease(headwater, "b"), nowhere)
+    assert site(headwater, "b").ship_log("stream:s", lease(headwater, "b"), nowhere)
     for n in range(6):
         headwater.execute(f"DROP QUERY q{n}")
     room(headwater).replan({"a", "b", "c"})
@@ -530,7 +532,7 @@ def test_a_copy_cannot_be_registered_twice(headwater: Headwater) -> None:
         headwater.execute(apart(n))
     written(headwater, 1)
     (segment,) = headwater.catalog.segments("stream:s")
-    log, claim = copy_log("stream:s", "b"), lease(headwater, "b")
-    headwater.catalog.keep_copies(claim, log, [(segment, segment.path)], 1)
+    log, claim = log_copy("stream:s", "b"), lease(headwater, "b")
+    headwater.catalog.register_copies(claim, log, [(segment, segment.path)], 1)
     with pytest.raises(Exception, match="has 1 already"):
-        headwater.catalog.keep_copies(claim, log, [(segment, segment.path)], 1)
+        headwater.catalog.register_copies(claim, log, [(segment, segment.path)], 1)

@@ -34,13 +34,13 @@ from hypothesis import strategies as st
 from headwater.algebra.times import to_micros
 from headwater.cql import Connector, CreateStream, parse_query, unparse
 from headwater.errors import InputError
-from headwater.runtime import results
 from headwater.runtime.api import Headwater
-from headwater.runtime.catalog import Event, stream_log
-from headwater.runtime.compile import TIME
-from headwater.runtime.sources.kafka import shares
-from headwater.runtime.sources.replay import BEFORE, Staged
-from headwater.runtime.sources.socket import LONGEST_LINE, Line, Reader
+from headwater.runtime.catalog import EventRow, stream_log
+from headwater.runtime.connectors.kafka import allot_messages
+from headwater.runtime.connectors.replay import EARLIEST, StagedFile
+from headwater.runtime.connectors.socket import MAX_LINE_BYTES, LineReader, SocketLine
+from headwater.runtime.results import reader
+from headwater.runtime.storage.columns import TIME
 from strategies import BIDS, SOURCES
 
 spark_test = pytest.mark.spark
@@ -154,25 +154,25 @@ def test_a_server_waits_while_its_lines_are_not_taken() -> None:
     """The buffer holds one line more than it may at most; nothing is lost or moved."""
     text = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(5_000))
     with server(text) as port:
-        reader = Reader("127.0.0.1", port, most=10_000)
+        reader = LineReader("127.0.0.1", port, max_bytes=10_000)
         seen = -1
         while seen < 4_999:
-            assert reader.buffered < reader.most + 1_010
+            assert reader.buffered_bytes < reader.max_bytes + 1_010
             for line in reader.take(50):
-                assert line.whole
+                assert line.is_complete
                 assert int(line.text.split()[0]) == seen + 1
                 seen += 1
         reader.close()
 
 
 def test_a_line_that_is_too_long_is_cut_and_not_taken_for_one() -> None:
-    with server(b"a" * (2 * LONGEST_LINE + 5) + b"\nb\n") as port:
-        reader = Reader("127.0.0.1", port)
-        found: list[Line] = []
+    with server(b"a" * (2 * MAX_LINE_BYTES + 5) + b"\nb\n") as port:
+        reader = LineReader("127.0.0.1", port)
+        found: list[SocketLine] = []
         while len(found) < 2:
             found += reader.take(5)
         reader.close()
-    assert [(line.text[:1], line.whole) for line in found] == [("a", False), ("b", True)]
+    assert [(line.text[:1], line.is_complete) for line in found] == [("a", False), ("b", True)]
 
 
 @spark_test
@@ -187,7 +187,7 @@ def test_a_server_that_is_away_is_told_and_stops_no_other_stream(
         headwater.execute("CREATE QUERY o AS SELECT ts FROM other")
         headwater.push("other", [(0,)], timestamp_unit="us")
 
-        def unread() -> list[Event]:
+        def unread() -> list[EventRow]:
             return [e for e in headwater.catalog.events() if e.kind == "stream unread"]
 
         tick_until(headwater, lambda: bool(unread()))
@@ -235,7 +235,7 @@ def test_replay_goes_on_after_a_crash(spark: Any, tmp_path: Path, point: str) ->
             assert taken_in(headwater) == len(data)
             assert told(headwater, "q", QUERY) == expected(QUERY, {"Bids": data}, {})
             log = headwater.catalog.segments(stream_log("bids"))
-            notes = [row["note"] for s in log for row in results.rows(pq.read_table(s.path))]
+            notes = [row["note"] for s in log for row in reader.rows(pq.read_table(s.path))]
             assert notes == [row[3] for row in data]
             assert len(log) > len(data) / 16
     assert crashes
@@ -264,20 +264,20 @@ def test_a_replay_can_be_ended(spark: Any, tmp_path: Path) -> None:
 def test_a_row_is_due_when_the_clock_has_reached_all_up_to_it(
     times: list[int | None], done: int, clock: int
 ) -> None:
-    staged = Staged("file", rows=5)
+    staged = StagedFile("file", rows=5)
     try:
         staged.folder.mkdir()
         for part, begin in enumerate(range(0, len(times) or 1, 7)):
             column = pa.array(times[begin : begin + 7], pa.int64())
             pq.write_table(pa.table({TIME: column}), staged.folder / f"part-{part}.parquet")
-        running = list(accumulate((BEFORE if t is None else t for t in times), max))
-        largest = running[min(done, len(times)) - 1] if done and times else BEFORE
-        found, last = staged.due(done, clock, largest)
+        running = list(accumulate((EARLIEST if t is None else t for t in times), max))
+        largest = running[min(done, len(times)) - 1] if done and times else EARLIEST
+        found, last = staged.due_rows(done, clock, largest)
         due = [t for t, r in zip(times[done:], running[done:], strict=True) if r <= clock]
         assert found[TIME].to_pylist() == due[: found.num_rows]
         assert found.num_rows == len(due) or found.num_rows > 0
         assert last == ([largest, *running[done:]][found.num_rows])
-        assert staged.ends_at(done) == (done >= len(times))
+        assert staged.is_end(done) == (done >= len(times))
     finally:
         staged.close()
 
@@ -287,7 +287,7 @@ def test_a_row_is_due_when_the_clock_has_reached_all_up_to_it(
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 50), max_size=6), st.integers(1, 60))
 def test_partitions_share_a_step(lags: dict[int, int], most: int) -> None:
-    taken = shares(lags, most)
+    taken = allot_messages(lags, most)
     assert taken.keys() == lags.keys()
     assert all(0 <= taken[n] <= lag for n, lag in lags.items())
     assert sum(taken.values()) == min(most, sum(lags.values()))
@@ -300,4 +300,4 @@ def test_no_broker_is_told_at_once(spark: Any, tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=r"no Kafka broker answers|without the Kafka connector"
         ):
-            headwater.engine.intake.take("bids")
+            headwater.engine.ingestion.ingest("bids")

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import HeadwaterError, InputError
-from headwater.runtime import files, push
 from headwater.runtime.api import open_state
-from headwater.runtime.connectors import FileSinkOptions
-from headwater.runtime.paths import allowed_paths, check_paths, file_name
-from headwater.runtime.sinks import Piece, write_file
-from headwater.runtime.sources import check_files
+from headwater.runtime.connectors.options import FileSinkOptions
+from headwater.runtime.connectors.registry import check_source_paths
+from headwater.runtime.connectors.sender import ResultChunk, write_sink_file
+from headwater.runtime.storage import append, segment_files
+from headwater.runtime.storage.paths import allowed_paths, check_paths, file_name
 
 NAMES = ("../../x", "/abs/x", "..", ".", "a\\b", "x" * 300, "Ü" * 100, "a[1]*{b}?", "a\nb", "~2e")
 STREAM = "CREATE STREAM `{}` (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM {}"
@@ -52,16 +52,16 @@ def test_no_name_of_a_stream_or_query_leads_out_of_the_state(tmp_path: Path, nam
         assert headwater.push(name, [(1, 1)], timestamp_unit="us") == 1
         (segment,) = headwater.catalog.segments(f"stream:{name.lower()}")
         assert Path(segment.path).is_relative_to(state / "log" / "streams")
-        assert files.read_arrow(segment).num_rows == 1
+        assert segment_files.read_arrow(segment).num_rows == 1
         row = headwater.query(name).row
-        piece = Piece(
+        piece = ResultChunk(
             row,
             segment,
-            files.read_arrow(segment)
+            segment_files.read_arrow(segment)
             .select(["v"])
-            .append_column("_tau", files.read_arrow(segment)["ts"]),
+            .append_column("_tau", segment_files.read_arrow(segment)["ts"]),
         )
-        write_file(FileSinkOptions(str(sink), "parquet"), piece, ())
+        write_sink_file(FileSinkOptions(str(sink), "parquet"), piece, ())
         assert len(list(sink.iterdir())) == 1
         assert everything(tmp_path) - everything(state) == before
 
@@ -73,13 +73,13 @@ def test_a_stream_whose_folder_was_named_otherwise_goes_on(
     with open_state(tmp_path) as headwater:
         headwater.execute(STREAM.format("my stream", "CLIENT"))
         with monkeypatch.context() as earlier:
-            earlier.setattr(push, "file_name", str.lower)
+            earlier.setattr(append, "file_name", str.lower)
             headwater.push("my stream", [(1, 1)], timestamp_unit="us")
         headwater.push("my stream", [(2, 2)], timestamp_unit="us")
         old, new = headwater.catalog.segments("stream:my stream")
         assert Path(old.path).parent.name == "my stream"
         assert Path(new.path).parent.name == "my~20stream"
-        assert [files.read_arrow(s)["v"].to_pylist() for s in (old, new)] == [[1], [2]]
+        assert [segment_files.read_arrow(s)["v"].to_pylist() for s in (old, new)] == [[1], [2]]
         assert headwater.verify().is_sound
 
 
@@ -118,10 +118,10 @@ def test_a_link_that_came_after_the_declaration_is_seen(tmp_path: Path) -> None:
         declared = headwater.definitions.streams["s"].source
         roots = allowed_paths(headwater.catalog)
         (inside / "plain.json").write_text('{"v": 2}')
-        check_files(declared, roots)
+        check_source_paths(declared, roots)
         (inside / "link.json").symlink_to(secret)
         with pytest.raises(InputError, match=r"secret.json is outside|leads to .*secret.json"):
-            check_files(declared, roots)
+            check_source_paths(declared, roots)
 
 
 def test_a_root_has_to_be_a_folder(tmp_path: Path) -> None:

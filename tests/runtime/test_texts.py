@@ -15,8 +15,8 @@ from headwater.algebra.expressions import Literal
 from headwater.algebra.types import STRING
 from headwater.cql import parse_query
 from headwater.cql.writer import expr_text, name_text
-from headwater.runtime.session import INTERPRETED, derived
-from headwater.runtime.sparksql import quoted, text_sql
+from headwater.runtime.spark.session import NO_CODEGEN, derive_session
+from headwater.runtime.spark.sql import quote_identifier, quote_text
 
 pytestmark = pytest.mark.spark
 
@@ -62,8 +62,8 @@ TEXTS = st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size
 @given(TEXTS)
 @settings(QUIET, max_examples=20)
 def test_a_literal_is_what_was_written(spark: Any, texts: list[str]) -> None:
-    for session in (spark, derived(spark, *INTERPRETED)):
-        items = ", ".join(f"{text_sql(text)} AS c{n}" for n, text in enumerate(texts))
+    for session in (spark, derive_session(spark, *NO_CODEGEN)):
+        items = ", ".join(f"{quote_text(text)} AS c{n}" for n, text in enumerate(texts))
         assert list(session.sql(f"SELECT {items}").first()) == texts
 
 
@@ -71,7 +71,7 @@ def test_a_literal_is_what_was_written(spark: Any, texts: list[str]) -> None:
 @settings(QUIET, max_examples=10)
 def test_a_name_is_what_was_written(spark: Any, texts: list[str]) -> None:
     names = list(dict.fromkeys(texts))
-    items = ", ".join(f"{n} AS {quoted(name)}" for n, name in enumerate(names))
+    items = ", ".join(f"{n} AS {quote_identifier(name)}" for n, name in enumerate(names))
     assert spark.sql(f"SELECT {items}").columns == names
 
 
@@ -99,7 +99,7 @@ def test_queries_see_texts_as_the_reference_does(spark: Any, tmp_path: Path) -> 
             + "".join(f"CREATE QUERY {name} AS {text};" for name, text in asked.items())
         )
         queries = {
-            name: parse_query(text, headwater.definitions.names) for name, text in asked.items()
+            name: parse_query(text, headwater.definitions.namespace) for name, text in asked.items()
         }
         headwater.push("s", rows, timestamp_unit="us")
         headwater.execute("END STREAM s")

@@ -19,11 +19,16 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.times import format_timestamp, parse_timestamp
 from headwater.cql import CreateQuery, CreateStream, parse
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import Rejects, Statistic
-from headwater.runtime.limits import Limits
-from headwater.runtime.push import push
-from headwater.runtime.shares import LEAST_ROWS, SHARE_SECONDS, recent, share_alarms
-from headwater.runtime.time_bounds import LATE, Bounds
+from headwater.runtime.catalog import BatchRejects, Statistic
+from headwater.runtime.ingest.client_push import push
+from headwater.runtime.ingest.share_alarms import (
+    MIN_ROWS,
+    SHARE_SECONDS,
+    recent_counts,
+    share_alarms,
+)
+from headwater.runtime.ingest.time_bounds import LATE, EventTimeBounds
+from headwater.runtime.settings import Settings
 
 NOW = parse_timestamp("2026-11-01T12:00:00Z")
 MINUTE = 60_000_000
@@ -67,8 +72,8 @@ def test_the_bounds_say_why(
     off: int, ahead: int | None, behind: int | None, mark: int | None
 ) -> None:
     declared = Stream("s", stream().schema, "ts", 0, 0, ahead, behind)
-    bounds = Bounds.of(declared, None if mark is None else NOW + mark, NOW / 1e6)
-    why = bounds.refusal(NOW + off)
+    bounds = EventTimeBounds.of(declared, None if mark is None else NOW + mark, NOW / 1e6)
+    why = bounds.rejection_reason(NOW + off)
     if ahead is not None and off > ahead:
         assert why is not None and "ahead of the clock" in why and "AHEAD" in why
     elif behind is not None and -off > behind:
@@ -178,16 +183,16 @@ def test_a_warning_is_raised_when_the_share_passes_its_limit(
     weights: list[tuple[float, int, int]] = []
     for good, late, passed in batches:
         now += passed
-        refused = Rejects("s", 0, late, ())
+        refused = BatchRejects("s", 0, late, ())
         weights.append((now, good + late, late))
-        counted = recent(known, good, refused, now)
-        alarms, changed = share_alarms(known, counted, Limits(), refused)
+        counted = recent_counts(known, good, refused, now)
+        alarms, changed = share_alarms(known, counted, Settings(), refused)
         known |= {name: Statistic(v, now) for name, v in (counted | changed).items()}
         fading = [(2.718281828459045 ** ((at - now) / SHARE_SECONDS), n, m) for at, n, m in weights]
         rows, bad = (sum(f[0] * f[k] for f in fading) for k in (1, 2))
-        near = abs(rows - LEAST_ROWS) < 1e-6 or min(abs(bad - rows * x) for x in (0.1, 0.05)) < 1e-6
+        near = abs(rows - MIN_ROWS) < 1e-6 or min(abs(bad - rows * x) for x in (0.1, 0.05)) < 1e-6
         if near:  # either is right
             return
-        should = not raised and rows >= LEAST_ROWS and bad > 0.1 * rows
+        should = not raised and rows >= MIN_ROWS and bad > 0.1 * rows
         assert [alarm.kind for alarm in alarms] == (["late-share"] if should else [])
         raised = should or (raised and bad >= 0.05 * rows)

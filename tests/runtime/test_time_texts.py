@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from headwater.algebra.times import TIMESTAMP_UNITS, parse_date, parse_timestamp, to_days
 from headwater.algebra.types import DATE, INT, TIMESTAMP, Field, Schema
 from headwater.errors import AlgebraError, InputError
-from headwater.reference.data import load
+from headwater.reference.data import load_rows
 from headwater.runtime.api import open_state
-from headwater.runtime.files import read_arrow
-from headwater.runtime.push import _value
-from headwater.runtime.sources.parse import Piece, read_file, read_lines
+from headwater.runtime.connectors.record_parser import ParsedChunk, read_file, read_lines
+from headwater.runtime.ingest.client_push import _convert_value
+from headwater.runtime.storage.segment_files import read_arrow
 
 SCHEMA = Schema((Field("n", INT), Field("ts", TIMESTAMP), Field("day", DATE)))
 UNITS = [None, *TIMESTAMP_UNITS]
@@ -75,7 +75,7 @@ def _or_none(read: Any) -> int | None:
         return None
 
 
-def found(pieces: Iterable[Piece], count: int) -> list[tuple[int | None, int | None]]:
+def found(pieces: Iterable[ParsedChunk], count: int) -> list[tuple[int | None, int | None]]:
     """What is made of two columns of each record, of which the other one is NULL; a record that is
     refused says which column it was."""
     read: dict[str, dict[int, int]] = {"ts": {}, "day": {}}
@@ -83,7 +83,7 @@ def found(pieces: Iterable[Piece], count: int) -> list[tuple[int | None, int | N
         stamps, days = table["ts"].cast("int64").to_pylist(), table["day"].cast("int32").to_pylist()
         for n, at, day in zip(table["n"].to_pylist(), stamps, days, strict=True):
             read["day" if n >= count else "ts"][n % count] = at if n < count else day
-        assert all(misfit.column in read and misfit.why for misfit in misfits)
+        assert all(misfit.column in read and misfit.reason for misfit in misfits)
     return [(read["ts"].get(n), read["day"].get(n)) for n in range(count)]
 
 
@@ -113,7 +113,7 @@ def test_texts_are_the_same_times_to_all_readers(tmp_path: Path, unit: str | Non
     assert found(read(tmp_path / "s.csv", "csv", unit), len(texts)) == want
 
 
-def read(path: Path, format: str, unit: str | None) -> list[Piece]:
+def read(path: Path, format: str, unit: str | None) -> list[ParsedChunk]:
     return list(read_file(str(path), format, SCHEMA, unit=unit))
 
 
@@ -130,19 +130,22 @@ def test_numbers_are_times_if_their_unit_is_declared(tmp_path: Path, unit: str |
     want = [expected(str(Decimal(text)), unit)[0] for text in texts]
     assert [at for at, _ in found(pieces, len(texts))] == want
     if unit is None:
-        misfits = [misfit for piece in pieces for misfit in piece.misfits]
-        assert all("timestamp_unit: s, ms, us, ns" in misfit.why for misfit in misfits)
+        misfits = [misfit for piece in pieces for misfit in piece.malformed]
+        assert all("timestamp_unit: s, ms, us, ns" in misfit.reason for misfit in misfits)
     table = pa.table({"n": [1, 2], "ts": [1793534421, None], "day": pa.nulls(2, pa.date32())})
     pq.write_table(table, tmp_path / "p.parquet")
     (piece,) = read(tmp_path / "p.parquet", "parquet", unit)
     at, _ = expected("1793534421", unit)
     if unit is None:
-        assert [misfit.line for misfit in piece.misfits] == [1]
+        assert [misfit.line for misfit in piece.malformed] == [1]
         with pytest.raises(InputError, match="ts: 1793534421 is not a timestamp but a number"):
-            load(tmp_path, "p", SCHEMA)
+            load_rows(tmp_path, "p", SCHEMA)
     else:
         assert piece.table["ts"].cast("int64").to_pylist() == [at, None]
-        assert load(tmp_path, "p", SCHEMA, timestamp_unit=unit) == [(1, at, None), (2, None, None)]
+        assert load_rows(tmp_path, "p", SCHEMA, timestamp_unit=unit) == [
+            (1, at, None),
+            (2, None, None),
+        ]
 
 
 @given(st.lists(st.integers(-(10**20), 10**20), min_size=1), st.sampled_from(list(TIMESTAMP_UNITS)))
@@ -157,7 +160,7 @@ def test_numbers_are_read_as_the_reference_reads_them(
     stamps = [at for piece in pieces for at in piece.table["ts"].cast("int64").to_pylist()]
     assert stamps == [at for at in want if at is not None]
     if None not in want:
-        assert load(file.parent, "s", schema, timestamp_unit=unit) == [(at,) for at in want]
+        assert load_rows(file.parent, "s", schema, timestamp_unit=unit) == [(at,) for at in want]
 
 
 # ---- pushes
@@ -172,7 +175,7 @@ def test_clients_push_the_texts_that_files_have(text: str) -> None:
     want, day = expected(text, None)
     for column, value in ((TIMESTAMP, want), (DATE, day)):
         try:
-            assert _value(column, text, "s.c", None) == value is not None
+            assert _convert_value(column, text, "s.c", None) == value is not None
         except InputError:
             assert value is None
 

@@ -9,18 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import CatalogError, Refused
+from headwater.errors import CatalogError, QueryRefused
 from headwater.network.sites import read_deployment
-from headwater.reuse import Kind, Operator, Relation, relation
-from headwater.reuse.words import described
+from headwater.reuse import Containment, Operator, SharingKind, classify_containment
+from headwater.reuse.describe import describe_operator
+from headwater.reuse.operator import serving_operator
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import UnitRow, part_name
-from headwater.runtime.compile import Shared, SharedPanes
-from headwater.runtime.placing import places
-from headwater.runtime.sharing import Sharing, serving
-from headwater.runtime.sites.deployment import deploy, deployed
-from headwater.runtime.sites.needs import estimate, is_current, rates_of
-from headwater.runtime.sites.planning import Room
+from headwater.runtime.catalog import UnitRow, partial_join_name
+from headwater.runtime.catalog.deployment import current_deployment, deploy
+from headwater.runtime.compile import SharedJoin, SharedPanes
+from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.sites.planner import SitePlanner
+from headwater.runtime.sites.resource_usage import (
+    estimate_usage,
+    is_current_estimate,
+    stream_rates,
+)
+from headwater.runtime.submit.unit_index import unit_index
 
 STREAMS = """
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -62,47 +67,52 @@ def text(rng: random.Random) -> str:
 
 
 def defined(headwater: Headwater, unit: UnitRow) -> tuple[UnitRow, Operator | None]:
-    sharing = Sharing(headwater.definitions)
-    unit = sharing.defined(headwater.catalog, unit)
+    sharing = UnitPlanner(headwater.definitions)
+    unit = sharing.ensure_definition(headwater.catalog, unit)
     return unit, sharing.operator(unit)
 
 
 def compiled(headwater: Headwater, unit: UnitRow) -> Operator:
     """The operator that a process would run that has never seen the unit."""
-    sharing, catalog = Sharing(headwater.definitions), headwater.catalog
-    asked = catalog.query(part_name(unit.id))
-    plan = sharing.plan(unit, catalog.members(unit.id), True, None, asked)
-    assert isinstance(plan, Shared | SharedPanes)
-    return plan.members.operator
+    sharing, catalog = UnitPlanner(headwater.definitions), headwater.catalog
+    asked = catalog.query(partial_join_name(unit.id))
+    plan = sharing.plan(unit, catalog.subscribers(unit.id), True, None, asked)
+    assert isinstance(plan, SharedJoin | SharedPanes)
+    return plan.subscribers.operator
 
 
 def agrees(headwater: Headwater) -> None:
     """All who ask for the operator of a unit get the same, and it is the least."""
     catalog, definitions = headwater.catalog, headwater.definitions
-    known = places(catalog, definitions)
+    known = unit_index(catalog, definitions)
     known.refresh()
-    found = deployed(catalog)
+    found = current_deployment(catalog)
     assert found is not None
-    room, rates = Room(catalog, definitions, found), rates_of(catalog, definitions, found)
-    needs = {unit.id: unit.need for unit in room.system({"here"}).units}
+    room, rates = (
+        SitePlanner(catalog, definitions, found),
+        stream_rates(catalog, definitions, found),
+    )
+    needs = {unit.id: unit.usage for unit in room.system({"here"}).units}
     for row in catalog.units():
         unit, operator = defined(headwater, row)
-        forms = Sharing(definitions).forms(catalog.members(unit.id))
-        assert needs[unit.id] == estimate(rates, definitions.query(unit.definition))
+        forms = UnitPlanner(definitions).signatures(catalog.subscribers(unit.id))
+        assert needs[unit.id] == estimate_usage(rates, definitions.query(unit.definition))
         if operator is None:
-            assert all(form.kind is Kind.WHOLE for form in forms)
+            assert all(form.kind is SharingKind.EXACT for form in forms)
             continue
         assert known.lattice.operator(unit.id) == operator == compiled(headwater, unit)
-        least = serving(sorted(forms, key=lambda form: form.digest))
+        least = serving_operator(sorted(forms, key=lambda form: form.digest))
         assert (operator.where, operator.keys, operator.calls) == (
             least.where,
             least.keys,
             least.calls,
         )
         assert (operator.sources, operator.columns) == (least.sources, least.columns)
-        for query in catalog.members(unit.id):
-            if not query.hidden:
-                assert headwater.query(query.name).placement()["operator"] == described(operator)
+        for query in catalog.subscribers(unit.id):
+            if not query.is_hidden:
+                assert headwater.query(query.name).placement()["operator"] == describe_operator(
+                    operator
+                )
 
 
 def come_and_go(tmp_path: Path, seed: int, steps: int) -> None:
@@ -194,26 +204,26 @@ def test_room_is_given_back(tmp_path: Path) -> None:
         (before,) = room(headwater).system({"here"}).units
         headwater.execute(WIDE)
         (widened,) = room(headwater).system({"here"}).units
-        assert widened.need.cpu > before.need.cpu
+        assert widened.usage.cpu > before.usage.cpu
         headwater.execute("DROP QUERY wide")
         (after,) = room(headwater).system({"here"}).units
-        assert after.need == before.need
-        enough = (before.need.cpu + widened.need.cpu) / 2
+        assert after.usage == before.usage
+        enough = (before.usage.cpu + widened.usage.cpu) / 2
         deploy(headwater.catalog, read_deployment(site(tmp_path, enough)))
-        with pytest.raises(Refused, match="query wide is refused: cpu of here"):
+        with pytest.raises(QueryRefused, match="query wide is refused: cpu of here"):
             headwater.execute(WIDE)
         assert [query.name for query in headwater.catalog.queries()] == ["narrow"]
         (after,) = room(headwater).system({"here"}).units
-        assert after.need == before.need
+        assert after.usage == before.usage
         room(headwater).replan({"here"})
         (unit,) = headwater.catalog.units()
-        assert is_current(headwater.catalog.statistics(unit.id), unit.definition)
+        assert is_current_estimate(headwater.catalog.statistics(unit.id), unit.definition)
 
 
-def room(headwater: Headwater) -> Room:
-    found = deployed(headwater.catalog)
+def room(headwater: Headwater) -> SitePlanner:
+    found = current_deployment(headwater.catalog)
     assert found is not None
-    return Room(headwater.catalog, headwater.definitions, found)
+    return SitePlanner(headwater.catalog, headwater.definitions, found)
 
 
 def test_a_covered_query_chooses_again_if_the_wide_one_leaves_meanwhile(
@@ -234,8 +244,11 @@ def test_a_covered_query_chooses_again_if_the_wide_one_leaves_meanwhile(
         (unit,) = one.catalog.units()
         _, operator = defined(one, unit)
         assert operator is not None
-        for form in Sharing(one.definitions).forms(one.catalog.members(unit.id)):
-            assert relation(form, operator) in (Relation.EQUAL, Relation.CONTAINED)
+        for form in UnitPlanner(one.definitions).signatures(one.catalog.subscribers(unit.id)):
+            assert classify_containment(form, operator) in (
+                Containment.EQUAL,
+                Containment.CONTAINED,
+            )
 
 
 # ---- units that read units
@@ -279,4 +292,4 @@ def test_nothing_is_asked_of_another_unit_for_a_query_that_is_not_accepted(
         with pytest.raises(CatalogError, match="there is a query three already"):
             one.execute(f"CREATE QUERY three AS {THREE}")
         assert one.catalog.unit(before.id) == before
-        assert [query.name for query in one.catalog.members(before.id)] == ["two"]
+        assert [query.name for query in one.catalog.subscribers(before.id)] == ["two"]

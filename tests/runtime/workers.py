@@ -137,7 +137,7 @@ def _java(output: IO[str]) -> Iterator[dict[str, str]]:
 def serve() -> None:
     """Answer questions until there are no more; workers that are left are killed."""
     import headwater.runtime.api
-    import headwater.runtime.engine  # noqa: F401
+    import headwater.runtime.engine.engine  # noqa: F401
 
     left: dict[int, int | None] = {}
     for line in sys.stdin:
@@ -188,25 +188,26 @@ def _child(order: Order) -> None:
 
 def work(order: Order) -> None:
     """Run the engine as the order says."""
-    from headwater.runtime import engine as engines
-    from headwater.runtime import files, housekeeping
     from headwater.runtime.api import open_state
     from headwater.runtime.catalog import log as catalog_log
+    from headwater.runtime.engine import engine as engines
+    from headwater.runtime.maintenance import stream_logs
+    from headwater.runtime.storage import segment_files
 
     if order.by_tasks:
-        files.SMALL_ROWS = 0
+        segment_files.SMALL_ROWS = 0
     if order.tidy:
         engines.TIDY_SECONDS = 0.0
-        housekeeping.MERGED_AT_LEAST, housekeeping.MERGED_ROWS = 3, 40
+        stream_logs.MIN_COMPACTED_SEGMENTS, stream_logs.MAX_COMPACTED_ROWS = 3, 40
     with open_state(order.state, catalog=order.catalog) as headwater:
-        between = headwater.catalog._database._gate
+        between = headwater.catalog._database._hold_write_lock
         at_point = stop_at(order.point, order.nth, order.signal, between)
         if order.careless == "unsynced":
             catalog_log.make_durable = lambda paths: None
         elif order.careless:
             _make_careless(headwater.catalog, order.careless, at_point)
-        limits = engines.Limits(
-            lease_seconds=order.lease_seconds, backoff=0.05, at_once=order.at_once
+        limits = engines.Settings(
+            lease_seconds=order.lease_seconds, backoff=0.05, max_concurrency=order.at_once
         )
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
@@ -254,8 +255,8 @@ def attached() -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    from headwater.runtime.cluster import cluster_settings
-    from headwater.runtime.session import SETTINGS, open_session
+    from headwater.runtime.spark.cluster import cluster_settings
+    from headwater.runtime.spark.session import SETTINGS, open_session
 
     gateway = launch_gateway()
     java_import(gateway.jvm, "org.apache.spark.api.java.*")

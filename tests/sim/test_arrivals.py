@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from headwater.errors import SimulationError
-from headwater.sim.arrivals import CHUNK, Arrivals, OnOff, Poisson, Times, Trace, mean_gap
+from headwater.sim.arrivals import (
+    CHUNK,
+    Arrivals,
+    FixedTimes,
+    OnOff,
+    Poisson,
+    RequestTrace,
+    mean_gap,
+)
 from headwater.sim.metrics import Floats
 
 DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[2] / "../shared/data")
@@ -53,31 +61,31 @@ def test_on_and_off_is_burstier_than_poisson_on_every_scale() -> None:
 
 
 def test_the_mean_gap_is_measured() -> None:
-    assert mean_gap(Times((1.0, 2.0, 4.0)), 0) == 1.5
+    assert mean_gap(FixedTimes((1.0, 2.0, 4.0)), 0) == 1.5
     assert mean_gap(Poisson(20_000, 3.0), 2) == pytest.approx(3.0, rel=0.03)
     with pytest.raises(SimulationError, match="fewer than two"):
-        mean_gap(Times((1.0,)), 0)
+        mean_gap(FixedTimes((1.0,)), 0)
 
 
 def test_a_trace_spreads_the_requests_of_a_second(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     lines = ["a [30:23:59:59] x", "b [31:00:00:01] x", "c [31:00:00:01] x", "d [31:00:00:00] x"]
     path.write_text("\n".join(lines))
-    assert times(Trace(path), 0).tolist() == [0.0, 1.0, 2.0, 2.5]
-    assert times(Trace(path, 2), 0).tolist() == [0.0, 1.0]
+    assert times(RequestTrace(path), 0).tolist() == [0.0, 1.0, 2.0, 2.5]
+    assert times(RequestTrace(path, 2), 0).tolist() == [0.0, 1.0]
 
 
 def test_a_trace_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="cannot be read"):
-        times(Trace(tmp_path / "none.txt"), 0)
+        times(RequestTrace(tmp_path / "none.txt"), 0)
     (tmp_path / "empty.txt").write_text("nothing here\n")
     with pytest.raises(SimulationError, match="no line with a time"):
-        times(Trace(tmp_path / "empty.txt"), 0)
+        times(RequestTrace(tmp_path / "empty.txt"), 0)
 
 
 @pytest.mark.skipif(not EPA.exists(), reason=f"{EPA} is not there")
 def test_the_real_trace() -> None:
-    found = times(Trace(EPA), 0)
+    found = times(RequestTrace(EPA), 0)
     assert len(found) == 15_754
     assert (np.diff(found) > 0).all()
 

@@ -16,10 +16,10 @@ from headwater.sim.kernel import Process, Simulation
 def test_events_happen_in_the_order_of_their_times_and_ties_as_they_were_set() -> None:
     simulation, seen = Simulation(), []
     for name, time in (("c", 2.0), ("a", 1.0), ("d", 2.0), ("b", 1.0)):
-        simulation.at(time, lambda name=name: seen.append((simulation.now, name)))
+        simulation.schedule_at(time, lambda name=name: seen.append((simulation.now, name)))
     simulation.run()
     assert seen == [(1.0, "a"), (1.0, "b"), (2.0, "c"), (2.0, "d")]
-    assert simulation.happened == 4
+    assert simulation.event_count == 4
 
 
 def test_a_process_waits_as_long_as_it_says() -> None:
@@ -30,7 +30,7 @@ def test_a_process_waits_as_long_as_it_says() -> None:
             yield delay
             seen.append(simulation.now)
 
-    simulation.start(clock())
+    simulation.start_process(clock())
     simulation.run()
     assert seen == [11.0, 11.0, 13.5]
 
@@ -38,7 +38,7 @@ def test_a_process_waits_as_long_as_it_says() -> None:
 def test_a_run_up_to_a_time_includes_it_and_can_be_continued() -> None:
     simulation, seen = Simulation(), []
     for time in (1.0, 2.0, 3.0):
-        simulation.at(time, lambda: seen.append(simulation.now))
+        simulation.schedule_at(time, lambda: seen.append(simulation.now))
     simulation.run(until=2.0)
     assert (seen, simulation.now) == ([1.0, 2.0], 2.0)
     simulation.run(until=2.5)
@@ -49,8 +49,8 @@ def test_a_run_up_to_a_time_includes_it_and_can_be_continued() -> None:
 
 def test_what_is_cancelled_does_not_happen() -> None:
     simulation, seen = Simulation(), []
-    simulation.at(1.0, lambda: seen.append("no")).cancel()
-    simulation.at(2.0, lambda: seen.append("yes"))
+    simulation.schedule_at(1.0, lambda: seen.append("no")).cancel()
+    simulation.schedule_at(2.0, lambda: seen.append("yes"))
     assert simulation.next_time() == 2.0
     simulation.run()
     assert seen == ["yes"]
@@ -60,7 +60,7 @@ def test_what_is_cancelled_does_not_happen() -> None:
 def test_a_time_that_is_past_or_none_is_refused(time: float) -> None:
     simulation = Simulation(1.0)
     with pytest.raises(SimulationError, match="nothing can be set"):
-        simulation.at(time, lambda: None)
+        simulation.schedule_at(time, lambda: None)
 
 
 def test_a_step_without_events_is_refused() -> None:
@@ -75,10 +75,10 @@ def test_the_same_seed_gives_the_same_events() -> None:
         def spawn() -> None:
             seen.append(simulation.now)
             if len(seen) < 200:
-                simulation.after(rng.choice([0.0, 0.25, 1.0]), spawn)
-                simulation.after(rng.random(), lambda: seen.append(-simulation.now))
+                simulation.schedule_after(rng.choice([0.0, 0.25, 1.0]), spawn)
+                simulation.schedule_after(rng.random(), lambda: seen.append(-simulation.now))
 
-        simulation.at(0.0, spawn)
+        simulation.schedule_at(0.0, spawn)
         simulation.run()
         return seen
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from headwater.errors import SimulationError
 from headwater.reproduce.scheduling.examples import EXAMPLE, PENDING, example_seed
 from headwater.schedule import POLICIES
-from headwater.sim.arrivals import OnOff, Poisson, Times, mean_gap
+from headwater.sim.arrivals import FixedTimes, OnOff, Poisson, mean_gap
 from headwater.sim.chains import run_chains
 from headwater.sim.metrics import COUNT
 from headwater.sim.plain import PlainChains, run_plan
 from headwater.sim.workload import (
     Chain,
-    Operator,
+    SimulatedOperator,
     cost_class,
     paper_chains,
 )
@@ -48,19 +48,19 @@ def test_every_policy_gives_the_same_results_and_does_the_same_work() -> None:
     for by_operator in (False, True):
         runs = [run_chains(chains, p, arrivals, 2, by_operator) for p in POLICIES.values()]
         assert len({run.tally[:, COUNT].tobytes() for run in runs}) == 1
-        assert len({run.executed for run in runs}) == 1
+        assert len({run.executions for run in runs}) == 1
 
 
 def test_round_robin_goes_round_the_queries_whatever_their_rates() -> None:
-    chains = [Chain((Operator(3.0),)), Chain((Operator(1.0),))]
-    run = run_chains(chains, POLICIES["rr"], Times((0.0, 0.0)), 1)
+    chains = [Chain((SimulatedOperator(3.0),)), Chain((SimulatedOperator(1.0),))]
+    run = run_chains(chains, POLICIES["rr"], FixedTimes((0.0, 0.0)), 1)
     assert [run.metrics([query]).response for query in (0, 1)] == [(3 + 7) / 2, (4 + 8) / 2]
 
 
 def test_the_processor_is_as_busy_as_the_load_says() -> None:
     arrivals = Poisson(4000)
     chains = paper_chains(1, 0.6, mean_gap(arrivals, 1), queries=100)
-    busy = sum(run_chains([c], BSD, Times((0.0,) * 2000), 1).ended for c in chains) / 2000
+    busy = sum(run_chains([c], BSD, FixedTimes((0.0,) * 2000), 1).end_time for c in chains) / 2000
     assert busy / mean_gap(arrivals, 1) == pytest.approx(0.6, rel=0.05)
 
 
@@ -83,12 +83,16 @@ def test_with_a_bound_no_tuple_waits_much_longer_than_first_come_first_served(
     name: str, seed: int
 ) -> None:
     """Overloaded on purpose: once overdue, a tuple has only older ones before it."""
-    chains = [Chain((Operator(1.0),)), Chain((Operator(8.0, 0.2),)), Chain((Operator(3.0, 0.9),))]
+    chains = [
+        Chain((SimulatedOperator(1.0),)),
+        Chain((SimulatedOperator(8.0, 0.2),)),
+        Chain((SimulatedOperator(3.0, 0.9),)),
+    ]
     arrivals = Poisson(25, 9.0)
 
     def longest(policy: str, bound: float | None = None) -> float:
         plan = PlainChains(chains, seed)
-        return run_plan(plan, POLICIES[policy], [arrivals], [seed], bound).metrics().longest
+        return run_plan(plan, POLICIES[policy], [arrivals], [seed], bound).metrics().max_response
 
     assert longest(name, bound=20.0) <= max(longest("fcfs"), 20.0) + 2 * 12.0
 
@@ -145,8 +149,8 @@ def test_an_hour_takes_no_more_memory_than_some_minutes() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda: Operator(0.0),
-        lambda: Operator(1.0, 1.5),
+        lambda: SimulatedOperator(0.0),
+        lambda: SimulatedOperator(1.0, 1.5),
         lambda: run_chains([], BSD, Poisson(1), 1),
     ],
 )

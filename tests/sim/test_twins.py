@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from headwater.schedule import POLICIES, Policy
 from headwater.sim.arrivals import OnOff, mean_gap
 from headwater.sim.chains import run_chains
-from headwater.sim.metrics import Floats, Outcome
+from headwater.sim.metrics import Floats, SimulationResult
 from headwater.sim.plain import PlainChains, run_plan
-from headwater.sim.workload import Chain, Operator, paper_chains
+from headwater.sim.workload import Chain, SimulatedOperator, paper_chains
 
 QUICK = settings(max_examples=50, deadline=None)
 
 EVERY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
-def same(compiled: Outcome, plain: Outcome) -> bool:
+def same(compiled: SimulationResult, plain: SimulationResult) -> bool:
     return (
         compiled.tally.tobytes() == plain.tally.tobytes()
-        and compiled.ended == plain.ended
-        and compiled.executed == plain.executed
+        and compiled.end_time == plain.end_time
+        and compiled.executions == plain.executions
         and compiled.decisions == plain.decisions
         and compiled.metrics().results > 0
     )
@@ -40,7 +40,9 @@ def test_chains(policy: Policy, by_operator: bool) -> None:
     assert same(compiled, run_plan(PlainChains(chains, 3, by_operator), policy, [arrivals], [3]))
 
 
-operators = st.builds(Operator, st.sampled_from([0.5, 1.0, 1.5, 3.0]), st.sampled_from([0, 0.3, 1]))
+operators = st.builds(
+    SimulatedOperator, st.sampled_from([0.5, 1.0, 1.5, 3.0]), st.sampled_from([0, 0.3, 1])
+)
 plans = st.lists(
     st.builds(Chain, st.lists(operators, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=6
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.types import TIMESTAMP, Schema
 from headwater.algebra.windows import UNITS, Window
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Namespace:
     `version` grows with every change, for those who remember what names meant.
     """
 
-    _known: dict[str, Stream | Table] = field(default_factory=dict)
+    _by_name: dict[str, Stream | Table] = field(default_factory=dict)
     version: int = 0
 
     @classmethod
@@ -69,28 +69,28 @@ class Namespace:
         return namespace
 
     def copy(self) -> Namespace:
-        return Namespace(dict(self._known))
+        return Namespace(dict(self._by_name))
 
     def add(self, source: Stream | Table) -> None:
         """Declare it; raises AlgebraError if the name is taken."""
-        if source.name.lower() in self._known:
+        if source.name.lower() in self._by_name:
             raise AlgebraError(f"{source.name} exists already")
-        self._known[source.name.lower()] = source
+        self._by_name[source.name.lower()] = source
         self.version += 1
 
     def remove(self, name: str) -> None:
-        del self._known[self[name].name.lower()]
+        del self._by_name[self[name].name.lower()]
         self.version += 1
 
     def get(self, name: str) -> Stream | Table | None:
-        return self._known.get(name.lower())
+        return self._by_name.get(name.lower())
 
     def __getitem__(self, name: str) -> Stream | Table:
-        found = self.get(name)
-        if found is None:
-            raise AlgebraError(f"no stream or table {name}; {nearest(name, self.names)}")
-        return found
+        source = self.get(name)
+        if source is None:
+            raise AlgebraError(f"no stream or table {name}; {suggest(name, self.names)}")
+        return source
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(source.name for source in self._known.values())
+        return tuple(source.name for source in self._by_name.values())

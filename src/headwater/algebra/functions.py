@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headwater.algebra.expressions import Call, Expr, Literal
 from headwater.algebra.lengths import MAX_TEXT, exact_length
-from headwater.algebra.patterns import format_tokens, like_parts, regex
+from headwater.algebra.patterns import compile_regex, format_tokens, like_parts
 from headwater.algebra.times import parse_date, parse_timestamp
 from headwater.algebra.types import (
     BIGINT,
@@ -32,7 +32,7 @@ from headwater.algebra.types import (
     common_type,
     decimal,
 )
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 Rule = Callable[[str, Sequence[Expr]], Type]
 
@@ -46,21 +46,23 @@ class Function:
     """How many arguments a function takes, and the rule that gives its type or refuses them."""
 
     name: str
-    least: int
-    most: int | None
+    min_args: int
+    max_args: int | None
     rule: Rule
 
 
-def call(name: str, *args: Expr) -> Call:
+def build_call(name: str, *args: Expr) -> Call:
     """The function applied to the arguments; raises AlgebraError if it is unknown or they do not fit."""
     function = FUNCTIONS.get(name)
     if function is None:
-        known = [n for n in FUNCTIONS if n[0].isalpha()]
-        raise AlgebraError(f"unknown function {name}; {nearest(name, known)}")
-    if len(args) < function.least or (function.most is not None and len(args) > function.most):
-        raise AlgebraError(f"{name} takes {_counts(function)}, not {len(args)}")
+        names = [n for n in FUNCTIONS if n[0].isalpha()]
+        raise AlgebraError(f"unknown function {name}; {suggest(name, names)}")
+    if len(args) < function.min_args or (
+        function.max_args is not None and len(args) > function.max_args
+    ):
+        raise AlgebraError(f"{name} takes {_arity_text(function)}, not {len(args)}")
     if name in COMPARISONS or name == "in":
-        args = _with_times(args)
+        args = _read_time_constants(args)
     return Call(name, args, function.rule(name, args))
 
 
@@ -85,15 +87,15 @@ def _can_cast(source: Type, target: Type) -> bool:
     return {source, target} == {DATE, TIMESTAMP}
 
 
-def _counts(function: Function) -> str:
-    if function.most is None:
-        return f"{function.least} arguments or more"
-    if function.least == function.most:
-        return f"{function.least} argument" + ("" if function.least == 1 else "s")
-    return f"{function.least} to {function.most} arguments"
+def _arity_text(function: Function) -> str:
+    if function.max_args is None:
+        return f"{function.min_args} arguments or more"
+    if function.min_args == function.max_args:
+        return f"{function.min_args} argument" + ("" if function.min_args == 1 else "s")
+    return f"{function.min_args} to {function.max_args} arguments"
 
 
-def _with_times(args: Sequence[Expr]) -> tuple[Expr, ...]:
+def _read_time_constants(args: Sequence[Expr]) -> tuple[Expr, ...]:
     """Text constants beside a time are times: ts > '2026-01-31'."""
     types = {arg.type for arg in args}
     target = TIMESTAMP if TIMESTAMP in types else DATE if DATE in types else None
@@ -110,12 +112,12 @@ def _with_times(args: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(read(arg) for arg in args)
 
 
-def _refuse(name: str, args: Sequence[Expr], wanted: str) -> AlgebraError:
+def _argument_error(name: str, args: Sequence[Expr], expected: str) -> AlgebraError:
     got = ", ".join(str(arg.type) for arg in args)
-    return AlgebraError(f"{name} takes {wanted}, not {got}")
+    return AlgebraError(f"{name} takes {expected}, not {got}")
 
 
-def _common(name: str, args: Sequence[Expr]) -> Type:
+def _common_type_of(name: str, args: Sequence[Expr]) -> Type:
     result = args[0].type
     for arg in args[1:]:
         common = common_type(result, arg.type)
@@ -128,17 +130,17 @@ def _common(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _compare(name: str, args: Sequence[Expr]) -> Type:
-    _common(name, args)
+    _common_type_of(name, args)
     return BOOLEAN
 
 
-def _takes(wanted: str, fits: Callable[[Type], bool], result: Type | None = None) -> Rule:
+def _takes(expected: str, fits: Callable[[Type], bool], result: Type | None = None) -> Rule:
     """A rule for arguments of one sort; the result is the common type unless said."""
 
     def rule(name: str, args: Sequence[Expr]) -> Type:
         if not all(fits(arg.type) or arg.type == NULL for arg in args):
-            raise _refuse(name, args, wanted)
-        return _common(name, args) if result is None else result
+            raise _argument_error(name, args, expected)
+        return _common_type_of(name, args) if result is None else result
 
     return rule
 
@@ -147,32 +149,36 @@ def _numeric(type_: Type) -> bool:
     return type_.is_numeric
 
 
-def _exactly(*types: Type) -> Callable[[Type], bool]:
+def _one_of(*types: Type) -> Callable[[Type], bool]:
     return lambda type_: type_ in types
 
 
-def _signature(*wanted: Type, result: Type) -> Rule:
+def _signature(*types: Type, result: Type) -> Rule:
     """A rule that names the type of each argument; integers fit wherever INT is wanted."""
-    text = ", ".join(map(str, wanted))
+    text = ", ".join(map(str, types))
 
     def rule(name: str, args: Sequence[Expr]) -> Type:
-        for arg, want in zip(args, wanted, strict=False):
+        for arg, want in zip(args, types, strict=False):
             if arg.type in (want, NULL) or (want == INT and arg.type.is_integer):
                 continue
             if want == TIMESTAMP and arg.type == DATE:
                 continue
-            raise _refuse(name, args, text)
+            raise _argument_error(name, args, text)
         return result
 
     return rule
 
 
-_COUNTED = (SMALLINT, INT, BIGINT)  # beside a decimal, their constants are as wide as they look
+_SIZED_INTEGERS = (
+    SMALLINT,
+    INT,
+    BIGINT,
+)  # beside a decimal, their constants are as wide as they look
 
 
 def _as_decimal(arg: Expr, type_: Type) -> Type:
     """The decimal that an operand counts as; `type_` is its own, or the other's beside a NULL."""
-    if isinstance(arg, Literal) and isinstance(arg.value, int) and arg.type in _COUNTED:
+    if isinstance(arg, Literal) and isinstance(arg.value, int) and arg.type in _SIZED_INTEGERS:
         return decimal(len(str(abs(arg.value))), 0)
     return as_decimal(type_)
 
@@ -184,7 +190,7 @@ def _arithmetic(name: str, args: Sequence[Expr]) -> Type:
     if (moved := _time_arithmetic(name, a, b)) is not None:
         return moved
     if not (a.is_numeric and b.is_numeric):
-        raise _refuse(name, args, "numbers")
+        raise _argument_error(name, args, "numbers")
     common = common_type(a, b)
     assert common is not None
     if name == "/" and not common.is_decimal:
@@ -228,20 +234,20 @@ def _time_arithmetic(name: str, a: Type, b: Type) -> Type | None:
 
 def _whole_division(name: str, args: Sequence[Expr]) -> Type:
     if not all(arg.type.is_integer or arg.type == NULL for arg in args):
-        raise _refuse(name, args, "integers")
+        raise _argument_error(name, args, "integers")
     return BIGINT
 
 
 def _negate(name: str, args: Sequence[Expr]) -> Type:
     if not (args[0].type.is_numeric or args[0].type == INTERVAL):
-        raise _refuse(name, args, "a number or an interval")
+        raise _argument_error(name, args, "a number or an interval")
     return args[0].type
 
 
 def _round_up_or_down(name: str, args: Sequence[Expr]) -> Type:
     type_ = args[0].type
     if not type_.is_numeric:
-        raise _refuse(name, args, "a number")
+        raise _argument_error(name, args, "a number")
     if type_.is_decimal:
         return bounded_decimal(max(type_.precision - type_.scale + 1, 1), 0)
     return BIGINT
@@ -250,15 +256,17 @@ def _round_up_or_down(name: str, args: Sequence[Expr]) -> Type:
 def _round(name: str, args: Sequence[Expr]) -> Type:
     type_ = args[0].type
     if not type_.is_numeric:
-        raise _refuse(name, args, "a number, and how many digits to keep")
+        raise _argument_error(name, args, "a number, and how many digits to keep")
     digits = 0
     if len(args) == 2:
-        kept = args[1]
+        digits_arg = args[1]
         if not (
-            isinstance(kept, Literal) and isinstance(kept.value, int) and 0 <= kept.value <= 30
+            isinstance(digits_arg, Literal)
+            and isinstance(digits_arg.value, int)
+            and 0 <= digits_arg.value <= 30
         ):
             raise AlgebraError(f"{name}: the number of digits is a constant from 0 to 30")
-        digits = kept.value
+        digits = digits_arg.value
     if type_.is_decimal:
         scale = min(type_.scale, digits)
         return clipped_decimal(type_.precision - type_.scale + 1 + scale, scale)
@@ -269,11 +277,11 @@ def _case(name: str, args: Sequence[Expr]) -> Type:
     conditions, values = args[0:-1:2], (*args[1::2], args[-1])
     if len(args) % 2 == 0 or not all(c.type in (BOOLEAN, NULL) for c in conditions):
         raise AlgebraError("case: every WHEN is a condition")
-    return _common("case", values)
+    return _common_type_of("case", values)
 
 
-def _alike(name: str, args: Sequence[Expr]) -> Type:
-    return _common(name, args)
+def _common_rule(name: str, args: Sequence[Expr]) -> Type:
+    return _common_type_of(name, args)
 
 
 _DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
@@ -284,7 +292,7 @@ def _date_trunc(name: str, args: Sequence[Expr]) -> Type:
     if not (isinstance(unit, Literal) and str(unit.value).lower() in _DATE_PARTS):
         raise AlgebraError(f"date_trunc: the unit is one of {', '.join(_DATE_PARTS)} in quotes")
     if args[1].type not in (TIMESTAMP, DATE, NULL):
-        raise _refuse(name, args, "a unit and a TIMESTAMP")
+        raise _argument_error(name, args, "a unit and a TIMESTAMP")
     return TIMESTAMP
 
 
@@ -320,7 +328,7 @@ def _date_format(name: str, args: Sequence[Expr]) -> Type:
     return result
 
 
-def _short(rule: Rule) -> Rule:
+def _check_length(rule: Rule) -> Rule:
     """The rule, and that the text is not known to become too long."""
 
     def checked(name: str, args: Sequence[Expr]) -> Type:
@@ -338,10 +346,10 @@ def _short(rule: Rule) -> Rule:
 
 _number = _takes("a number", _numeric)
 _real = _takes("numbers", _numeric, DOUBLE)
-_text = _takes("STRING", _exactly(STRING), STRING)
-_condition = _takes("conditions", _exactly(BOOLEAN), BOOLEAN)
-_part_of_time = _takes("a TIMESTAMP or DATE", _exactly(TIMESTAMP, DATE), INT)
-_two_texts = _takes("STRING", _exactly(STRING), BOOLEAN)
+_text = _takes("STRING", _one_of(STRING), STRING)
+_condition = _takes("conditions", _one_of(BOOLEAN), BOOLEAN)
+_part_of_time = _takes("a TIMESTAMP or DATE", _one_of(TIMESTAMP, DATE), INT)
+_two_texts = _takes("STRING", _one_of(STRING), BOOLEAN)
 
 _TABLE: list[tuple[str, int, int | None, Rule]] = [
     *((name, 2, 2, _compare) for name in COMPARISONS),
@@ -362,29 +370,29 @@ _TABLE: list[tuple[str, int, int | None, Rule]] = [
     ("sign", 1, 1, _real),
     *((name, 1, 1, _real) for name in ("sqrt", "exp", "ln", "log10", "log2")),
     ("pow", 2, 2, _real),
-    ("greatest", 2, None, _alike),
-    ("least", 2, None, _alike),
-    ("coalesce", 1, None, _alike),
-    ("nullif", 2, 2, lambda name, args: (_common(name, args), args[0].type)[1]),
+    ("greatest", 2, None, _common_rule),
+    ("least", 2, None, _common_rule),
+    ("coalesce", 1, None, _common_rule),
+    ("nullif", 2, 2, lambda name, args: (_common_type_of(name, args), args[0].type)[1]),
     *(
         (name, 1, 1, _text)
         for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap")
     ),
-    ("length", 1, 1, _takes("STRING", _exactly(STRING), INT)),
-    ("concat", 1, None, _short(_text)),
+    ("length", 1, 1, _takes("STRING", _one_of(STRING), INT)),
+    ("concat", 1, None, _check_length(_text)),
     ("replace", 3, 3, _text),
     ("translate", 3, 3, _text),
     ("substring", 2, 3, _signature(STRING, INT, INT, result=STRING)),
     ("left", 2, 2, _signature(STRING, INT, result=STRING)),
     ("right", 2, 2, _signature(STRING, INT, result=STRING)),
-    ("repeat", 2, 2, _short(_signature(STRING, INT, result=STRING))),
-    ("lpad", 3, 3, _short(_signature(STRING, INT, STRING, result=STRING))),
-    ("rpad", 3, 3, _short(_signature(STRING, INT, STRING, result=STRING))),
+    ("repeat", 2, 2, _check_length(_signature(STRING, INT, result=STRING))),
+    ("lpad", 3, 3, _check_length(_signature(STRING, INT, STRING, result=STRING))),
+    ("rpad", 3, 3, _check_length(_signature(STRING, INT, STRING, result=STRING))),
     ("split_part", 3, 3, _signature(STRING, STRING, INT, result=STRING)),
-    ("instr", 2, 2, _takes("STRING", _exactly(STRING), INT)),
+    ("instr", 2, 2, _takes("STRING", _one_of(STRING), INT)),
     *((name, 2, 2, _two_texts) for name in ("startswith", "endswith", "contains")),
     ("like", 2, 2, _pattern(like_parts)),
-    ("rlike", 2, 2, _pattern(regex)),
+    ("rlike", 2, 2, _pattern(compile_regex)),
     *(
         (n, 1, 1, _part_of_time)
         for n in ("year", "quarter", "month", "day", "dayofweek", "dayofyear")
@@ -423,13 +431,13 @@ class AggregateCall:
         return f"{self.name}({inner})" + ("" if self.filter is None else f" filter {self.filter}")
 
 
-def aggregate(
+def build_aggregate(
     name: str, arg: Expr | None, distinct: bool = False, filter: Expr | None = None
 ) -> AggregateCall:
     """The aggregate call; raises AlgebraError if it is unknown or the argument does not fit."""
     rule = AGGREGATES.get(name)
     if rule is None:
-        raise AlgebraError(f"unknown aggregate {name}; {nearest(name, AGGREGATES)}")
+        raise AlgebraError(f"unknown aggregate {name}; {suggest(name, AGGREGATES)}")
     if arg is None and name != "count":
         raise AlgebraError(f"{name} takes an expression, not *")
     if filter is not None and filter.type not in (BOOLEAN, NULL):
@@ -452,7 +460,7 @@ def _sum(name: str, args: Sequence[Expr]) -> Type:
         return DOUBLE
     if type_ == INTERVAL:
         return INTERVAL
-    raise _refuse(name, args, "a number")
+    raise _argument_error(name, args, "a number")
 
 
 def _avg(name: str, args: Sequence[Expr]) -> Type:
@@ -461,7 +469,7 @@ def _avg(name: str, args: Sequence[Expr]) -> Type:
         return clipped_decimal(type_.precision + 4, type_.scale + 4)
     if type_.is_numeric or type_ == NULL:
         return DOUBLE
-    raise _refuse(name, args, "a number")
+    raise _argument_error(name, args, "a number")
 
 
 AGGREGATES: dict[str, Rule] = {

@@ -12,7 +12,7 @@ from headwater.algebra.types import STRING
 
 MAX_TEXT = 1_000_000
 """Characters in a text that a function makes."""
-_OF_A_VALUE = 100  # a number or a time as text
+_VALUE_LENGTH = 100  # a number or a time as text
 
 _SHORTER = ("trim", "ltrim", "rtrim", "reverse", "translate", "substring", "left", "right")
 _CHOICES = ("case", "coalesce", "greatest", "least", "nullif")
@@ -21,17 +21,17 @@ _CHOICES = ("case", "coalesce", "greatest", "least", "nullif")
 def exact_length(name: str, args: tuple[Expr, ...]) -> int | None:
     """The length of a text that depends on constants alone, or of the least that is not NULL."""
     if name == "concat":
-        known = [_exact(arg) for arg in args]
-        return sum(length for length in known if length is not None)
+        lengths = [_exact_length_of(arg) for arg in args]
+        return sum(length for length in lengths if length is not None)
     if name in ("lpad", "rpad"):
         return _count(args[1])
     if name == "repeat" and (times := _count(args[1])) is not None:
-        length = _exact(args[0])
+        length = _exact_length_of(args[0])
         return times * (1 if length is None else length)
     return None
 
 
-def _exact(expr: Expr) -> int | None:
+def _exact_length_of(expr: Expr) -> int | None:
     if isinstance(expr, Literal):
         return len(expr.value) if isinstance(expr.value, str) else None
     return exact_length(expr.name, expr.args) if isinstance(expr, Call) else None
@@ -43,19 +43,19 @@ def _count(expr: Expr) -> int | None:
     return None
 
 
-def longest(expr: Expr) -> int | None:
+def max_length(expr: Expr) -> int | None:
     """An upper bound of the length of a text that constants set; None if only its input does."""
     if isinstance(expr, Literal):
         return len(str(expr.value))
     if expr.type != STRING:
-        return _OF_A_VALUE
+        return _VALUE_LENGTH
     if not isinstance(expr, Call):
         return None
-    inner = [longest(arg) for arg in expr.args if arg.type == STRING]
-    known = [length for length in inner if length is not None]
-    complete = len(known) == len(inner)
+    inner = [max_length(arg) for arg in expr.args if arg.type == STRING]
+    lengths = [length for length in inner if length is not None]
+    complete = len(lengths) == len(inner)
     if expr.name == "cast":
-        return _OF_A_VALUE if expr.args[0].type != STRING else inner[0]
+        return _VALUE_LENGTH if expr.args[0].type != STRING else inner[0]
     if expr.name in ("lpad", "rpad"):
         return _count(expr.args[1])
     if expr.name == "date_format":
@@ -67,7 +67,7 @@ def longest(expr: Expr) -> int | None:
     if expr.name in ("upper", "lower", "initcap"):
         return None if inner[0] is None else 3 * inner[0]
     if expr.name == "concat":
-        return sum(known) if complete else None
+        return sum(lengths) if complete else None
     if expr.name == "repeat" and complete and (times := _count(expr.args[1])) is not None:
-        return known[0] * times
-    return max(known) if complete and expr.name in _CHOICES else None
+        return lengths[0] * times
+    return max(lengths) if complete and expr.name in _CHOICES else None

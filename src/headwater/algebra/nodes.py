@@ -16,7 +16,7 @@ from headwater.algebra.expressions import Column, Expr, Literal, walk
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.types import BOOLEAN, NULL, Schema, common_type
 from headwater.algebra.windows import Range, Rows, Window
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 
 class Output(Enum):
@@ -57,7 +57,7 @@ class Scan:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return _columns(self.alias, self.schema)
+        return _schema_columns(self.alias, self.schema)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class TableScan:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return _columns(self.alias, self.schema)
+        return _schema_columns(self.alias, self.schema)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ class Project:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(Column(self.alias, i.name, i.expr.type, nullable(i.expr)) for i in self.items)
+        return tuple(
+            Column(self.alias, i.name, i.expr.type, is_nullable(i.expr)) for i in self.items
+        )
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,9 @@ class Aggregate:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        keys = [Column(self.alias, f"k{i}", e.type, nullable(e)) for i, e in enumerate(self.keys)]
+        keys = [
+            Column(self.alias, f"k{i}", e.type, is_nullable(e)) for i, e in enumerate(self.keys)
+        ]
         calls = [
             Column(self.alias, f"a{i}", c.type, c.name != "count") for i, c in enumerate(self.calls)
         ]
@@ -298,47 +302,47 @@ class Query:
 
 def find_column(columns: Sequence[Column], name: str, relation: str | None = None) -> Column:
     """The one column of that name (and alias); raises AlgebraError, naming what there is."""
-    found = [
+    matches = [
         c
         for c in columns
         if c.name.lower() == name.lower()
         and (relation is None or c.relation.lower() == relation.lower())
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise AlgebraError(f"{name} is ambiguous: {', '.join(map(str, found))}")
-    raise AlgebraError(f"no column {name}; {nearest(name, map(str, columns))}")
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise AlgebraError(f"{name} is ambiguous: {', '.join(map(str, matches))}")
+    raise AlgebraError(f"no column {name}; {suggest(name, map(str, columns))}")
 
 
-def relations(root: Relation) -> Iterator[Relation]:
+def walk_relations(root: Relation) -> Iterator[Relation]:
     """The relation and all below it, parents first, inputs in order."""
     yield root
     for below in root.inputs:
-        yield from relations(below)
+        yield from walk_relations(below)
 
 
 def slides(root: Relation) -> frozenset[int]:
     """The slides of all windows; empty if the query is evaluated at every event."""
     return frozenset(
         node.window.slide
-        for node in relations(root)
+        for node in walk_relations(root)
         if isinstance(node, Scan) and isinstance(node.window, Range) and node.window.slide
     )
 
 
 def default_output(root: Relation) -> Output:
     """RSTREAM where there is an aggregate and a window slides, else ISTREAM."""
-    aggregates = any(isinstance(node, Aggregate) for node in relations(root))
+    aggregates = any(isinstance(node, Aggregate) for node in walk_relations(root))
     return Output.RSTREAM if aggregates and slides(root) else Output.ISTREAM
 
 
 def is_spj(root: Relation) -> bool:
     """Rows are identified by the tuples they were joined from, through and through."""
-    return not any(isinstance(n, Aggregate | Distinct) for n in relations(root))
+    return not any(isinstance(n, Aggregate | Distinct) for n in walk_relations(root))
 
 
-def nullable(expr: Expr) -> bool:
+def is_nullable(expr: Expr) -> bool:
     """Whether an expression may be NULL; True if that is not known."""
     if isinstance(expr, Column):
         return expr.nullable
@@ -347,7 +351,7 @@ def nullable(expr: Expr) -> bool:
     return expr.name not in ("is_null", "<=>")
 
 
-def _columns(alias: str, schema: Schema) -> tuple[Column, ...]:
+def _schema_columns(alias: str, schema: Schema) -> tuple[Column, ...]:
     return tuple(Column(alias, f.name, f.type, f.nullable) for f in schema)
 
 
@@ -355,7 +359,7 @@ def _check_columns(expr: Expr, available: tuple[Column, ...], where: str) -> Non
     for part in walk(expr):
         if isinstance(part, Column) and part not in available:
             raise AlgebraError(
-                f"{where}: no column {part}; {nearest(str(part), map(str, available))}"
+                f"{where}: no column {part}; {suggest(str(part), map(str, available))}"
             )
 
 

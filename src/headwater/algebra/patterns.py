@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
-MOST_LETTERS = 1_000
+MAX_REGEX_LENGTH = 1_000
 """How long a regular expression may be."""
-MOST_DEPTH = 20
-MOST_TIMES = 1_000
+MAX_REGEX_DEPTH = 20
+MAX_REPEATS = 1_000
 """The largest number in {n,m} after a single character."""
-MOST_GROUP_TIMES = 100
+MAX_GROUP_REPEATS = 100
 """The largest number of times that a group is repeated: Java needs stack for each."""
-MOST_WAYS = 10_000
-MOST_UNBOUNDED = 10
+MAX_WAYS = 10_000
+MAX_UNBOUNDED = 10
 
 
 # ---- LIKE
@@ -96,27 +96,27 @@ _NAME = re.compile(r"\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
 @lru_cache(maxsize=1024)
-def regex(pattern: str) -> re.Pattern[str]:
+def compile_regex(pattern: str) -> re.Pattern[str]:
     """The regular expression as Java means it; raises AlgebraError if it is not in the language."""
-    if len(pattern) > MOST_LETTERS:
-        raise AlgebraError(f"RLIKE: a pattern has at most {MOST_LETTERS:,} letters")
+    if len(pattern) > MAX_REGEX_LENGTH:
+        raise AlgebraError(f"RLIKE: a pattern has at most {MAX_REGEX_LENGTH:,} letters")
     flags = re.ASCII
     start = 0
     if pattern.startswith("(?i)"):
         flags, start = re.ASCII | re.IGNORECASE, 4
-    reader = _Regex(pattern, start)
+    reader = _RegexReader(pattern, start)
     whole = reader.alternatives(0)
     if reader.at < len(pattern):
-        raise reader.refused("a ) without its (", r"write \) for the character")
-    if whole.ways > MOST_WAYS or whole.unbounded > MOST_UNBOUNDED:
+        raise reader.error("a ) without its (", r"write \) for the character")
+    if whole.ways > MAX_WAYS or whole.unbounded > MAX_UNBOUNDED:
         raise AlgebraError(
             "RLIKE: the pattern could match a text in too many ways, and would take too long;"
-            f" use fewer quantifiers inside repeated groups, and at most {MOST_UNBOUNDED} of * and +"
+            f" use fewer quantifiers inside repeated groups, and at most {MAX_UNBOUNDED} of * and +"
         )
     return re.compile(whole.python, flags)
 
 
-class _Regex:
+class _RegexReader:
     """Reads a regular expression from left to right."""
 
     def __init__(self, pattern: str, at: int) -> None:
@@ -124,87 +124,87 @@ class _Regex:
         self.at = at
         self.names: set[str] = set()
 
-    def refused(self, what: str, hint: str) -> AlgebraError:
+    def error(self, what: str, hint: str) -> AlgebraError:
         return AlgebraError(f"RLIKE: {what} at character {self.at + 1} of the pattern; {hint}")
 
-    def next(self) -> str:
+    def peek(self) -> str:
         return self.pattern[self.at : self.at + 1]
 
     def alternatives(self, depth: int) -> _Part:
-        if depth > MOST_DEPTH:
-            raise self.refused(f"groups nested more than {MOST_DEPTH} deep", "use fewer")
-        found = [self.sequence(depth)]
-        while self.next() == "|":
+        if depth > MAX_REGEX_DEPTH:
+            raise self.error(f"groups nested more than {MAX_REGEX_DEPTH} deep", "use fewer")
+        branches = [self.sequence(depth)]
+        while self.peek() == "|":
             self.at += 1
-            found.append(self.sequence(depth))
-        if len(found) == 1:
-            return found[0]
-        ways = sum(part.ways for part in found)
-        unbounded = max(part.unbounded for part in found)
-        return _Part("|".join(part.python for part in found), ways, unbounded)
+            branches.append(self.sequence(depth))
+        if len(branches) == 1:
+            return branches[0]
+        ways = sum(part.ways for part in branches)
+        unbounded = max(part.unbounded for part in branches)
+        return _Part("|".join(part.python for part in branches), ways, unbounded)
 
     def sequence(self, depth: int) -> _Part:
         python, ways, unbounded = "", 1, 0
-        while self.next() not in ("", "|", ")"):
-            part = self.quantified(depth)
+        while self.peek() not in ("", "|", ")"):
+            part = self.quantified_atom(depth)
             python += part.python
-            ways = min(ways * part.ways, MOST_WAYS + 1)
+            ways = min(ways * part.ways, MAX_WAYS + 1)
             unbounded += part.unbounded
         return _Part(python, ways, unbounded)
 
-    def quantified(self, depth: int) -> _Part:
+    def quantified_atom(self, depth: int) -> _Part:
         part = self.atom(depth)
-        times = self.times()
+        times = self.quantifier()
         if times is None:
             return part
         if not part.repeatable:
-            raise self.refused("nothing to repeat", "a quantifier follows a character or a group")
+            raise self.error("nothing to repeat", "a quantifier follows a character or a group")
         least, most, python = times
-        mode = self.next() if self.next() in ("?", "+") else ""
+        mode = self.peek() if self.peek() in ("?", "+") else ""
         self.at += len(mode)
-        if self.next() in ("*", "+", "?", "{"):
-            raise self.refused("one quantifier after another", "put the first part in a group")
+        if self.peek() in ("*", "+", "?", "{"):
+            raise self.error("one quantifier after another", "put the first part in a group")
         if part.single:
             alone = mode == "+"
             ways = 1 if alone or most is None else most - least + 1
             unbounded = int(most is None and not alone)
             return _Part(part.python + python + mode, ways, unbounded)
-        return self.repeated(part, least, most, python + mode)
+        return self.repeated_group(part, least, most, python + mode)
 
-    def repeated(self, part: _Part, least: int, most: int | None, python: str) -> _Part:
-        if most is None or most > MOST_GROUP_TIMES:
-            raise self.refused(
+    def repeated_group(self, part: _Part, least: int, most: int | None, python: str) -> _Part:
+        if most is None or most > MAX_GROUP_REPEATS:
+            raise self.error(
                 "a group repeated without end"
                 if most is None
                 else f"a group repeated {most} times",
-                f"repeat a character or a class like [a-z.], or a group at most {MOST_GROUP_TIMES}"
+                f"repeat a character or a class like [a-z.], or a group at most {MAX_GROUP_REPEATS}"
                 " times: {0,10}",
             )
         ways = 0
         for times in range(least, most + 1):
-            ways = min(ways + min(part.ways ** min(times, 20), MOST_WAYS + 1), MOST_WAYS + 1)
+            ways = min(ways + min(part.ways ** min(times, 20), MAX_WAYS + 1), MAX_WAYS + 1)
         return _Part(f"(?:{part.python}){python}", ways, part.unbounded * most)
 
-    def times(self) -> tuple[int, int | None, str] | None:
+    def quantifier(self) -> tuple[int, int | None, str] | None:
         """The quantifier that stands here: least, most (None: no end), and how it is written."""
-        letter = self.next()
+        letter = self.peek()
         if letter in ("*", "+", "?") and letter:
             self.at += 1
             return int(letter == "+"), 1 if letter == "?" else None, letter
         if letter != "{":
             return None
-        found = _TIMES.match(self.pattern, self.at)
-        if found is None:
-            raise self.refused("a { that is no quantifier", r"write {2}, {2,} or {2,5}, or \{")
-        least = int(found[1])
-        most = least if found[2] is None else None if found[3] is None else int(found[3])
-        if max(least, most or 0) > MOST_TIMES or (most is not None and most < least):
-            raise self.refused(f"{found[0]}", f"the numbers rise, and are at most {MOST_TIMES:,}")
-        self.at = found.end()
-        return least, most, found[0]
+        match = _TIMES.match(self.pattern, self.at)
+        if match is None:
+            raise self.error("a { that is no quantifier", r"write {2}, {2,} or {2,5}, or \{")
+        least = int(match[1])
+        most = least if match[2] is None else None if match[3] is None else int(match[3])
+        if max(least, most or 0) > MAX_REPEATS or (most is not None and most < least):
+            raise self.error(f"{match[0]}", f"the numbers rise, and are at most {MAX_REPEATS:,}")
+        self.at = match.end()
+        return least, most, match[0]
 
     def atom(self, depth: int) -> _Part:
-        letter = self.next()
+        letter = self.peek()
         if letter == "(":
             return self.group(depth)
         if letter == "[":
@@ -212,9 +212,9 @@ class _Regex:
         if letter == "\\":
             return _Part(self.escape(), single=True)
         if letter in "*+?{":
-            raise self.refused(f"nothing before {letter}", f"write \\{letter} for the character")
+            raise self.error(f"nothing before {letter}", f"write \\{letter} for the character")
         if letter in "]}":
-            raise self.refused(f"a {letter} alone", f"write \\{letter} for the character")
+            raise self.error(f"a {letter} alone", f"write \\{letter} for the character")
         self.at += 1
         if letter == ".":
             return _ANY
@@ -224,11 +224,11 @@ class _Regex:
 
     def group(self, depth: int) -> _Part:
         self.at += 1
-        if self.next() == "?":
+        if self.peek() == "?":
             self.group_kind()
         inner = self.alternatives(depth + 1)
-        if self.next() != ")":
-            raise self.refused("a ( that is not closed", r"write \( for the character")
+        if self.peek() != ")":
+            raise self.error("a ( that is not closed", r"write \( for the character")
         self.at += 1
         return _Part(f"(?:{inner.python})", inner.ways, inner.unbounded)
 
@@ -240,7 +240,7 @@ class _Regex:
         elif self.pattern.startswith("?:", self.at):
             self.at += 2
         else:
-            raise self.refused(
+            raise self.error(
                 "a special group", "there is (..), (?:..), (?<name>..) and, first of all, (?i)"
             )
 
@@ -254,7 +254,7 @@ class _Regex:
         elif letter and letter.isascii() and not letter.isalnum() and letter.isprintable():
             written = re.escape(letter)
         else:
-            raise self.refused(
+            raise self.error(
                 f"\\{letter}",
                 f"after a backslash comes a sign or one of {', '.join([*_CLASSES, *_CONTROLS])}",
             )
@@ -263,13 +263,13 @@ class _Regex:
 
     def character_class(self) -> _Part:
         self.at += 1
-        negated = self.next() == "^"
+        negated = self.peek() == "^"
         self.at += negated
         python = ""
-        while self.next() != "]":
+        while self.peek() != "]":
             python += self.class_item(first=not python)
         if not python:
-            raise self.refused("an empty class", r"write \] for the character")
+            raise self.error("an empty class", r"write \] for the character")
         self.at += 1
         return _Part(f"[{'^' if negated else ''}{python}]", single=True)
 
@@ -277,32 +277,30 @@ class _Regex:
         """A character, a range or an escape in a class."""
         low, is_one = self.class_character(first)
         following = self.pattern[self.at + 1 : self.at + 2]
-        if self.next() != "-" or following in ("]", ""):
+        if self.peek() != "-" or following in ("]", ""):
             return low
         self.at += 1
         high, other = self.class_character(first=False)
-        if not (is_one and other) or _of(low) > _of(high):
-            raise self.refused(
-                "a range that is none", r"write [a-z]; a - alone goes last, or as \-"
-            )
+        if not (is_one and other) or _code_point(low) > _code_point(high):
+            raise self.error("a range that is none", r"write [a-z]; a - alone goes last, or as \-")
         return f"{low}-{high}"
 
     def class_character(self, first: bool) -> tuple[str, bool]:
         """A character as Python writes it, and whether it is one, not a class like \\d."""
-        letter = self.next()
+        letter = self.peek()
         if letter == "":
-            raise self.refused("a [ that is not closed", r"write \[ for the character")
+            raise self.error("a [ that is not closed", r"write \[ for the character")
         if letter == "\\":
             written = self.escape()
             return written, written[1:] not in tuple(_CLASSES) or len(written) == 1
         last = self.pattern[self.at + 1 : self.at + 2] == "]"
         if letter in "[&^" or (letter == "-" and not (first or last)):
-            raise self.refused(f"a {letter} in a class", f"write \\{letter} for the character")
+            raise self.error(f"a {letter} in a class", f"write \\{letter} for the character")
         self.at += 1
         return re.escape(letter), True
 
 
-def _of(written: str) -> int:
+def _code_point(written: str) -> int:
     return ord(written[-1])
 
 
@@ -320,23 +318,23 @@ def format_tokens(pattern: str) -> Iterator[tuple[str, bool]]:
 
     Raises AlgebraError.
     """
-    place = 0
-    while place < len(pattern):
-        token = _FORMAT_TOKEN.match(pattern, place)
+    position = 0
+    while position < len(pattern):
+        token = _FORMAT_TOKEN.match(pattern, position)
         if token is None:
             raise AlgebraError(
-                f"date_format: {pattern[place]} is not known in a format; texts go in single quotes,"
+                f"date_format: {pattern[position]} is not known in a format; texts go in single quotes,"
                 " which are doubled inside the quotes of the format"
             )
-        found = token.group()
-        place = token.end()
-        if found[0].isascii() and found[0].isalpha():
-            if found not in FORMAT_PARTS:
+        part = token.group()
+        position = token.end()
+        if part[0].isascii() and part[0].isalpha():
+            if part not in FORMAT_PARTS:
                 raise AlgebraError(
-                    f"date_format: {found} is not known in a format; {nearest(found, FORMAT_PARTS)}"
+                    f"date_format: {part} is not known in a format; {suggest(part, FORMAT_PARTS)}"
                 )
-            yield found, True
-        elif found == "''":
+            yield part, True
+        elif part == "''":
             yield "'", False
         else:
-            yield found[1:-1].replace("''", "'") if found[0] == "'" else found, False
+            yield part[1:-1].replace("''", "'") if part[0] == "'" else part, False

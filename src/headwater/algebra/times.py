@@ -10,14 +10,14 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 
-LEAST_TIMESTAMP = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // _MICROSECOND
-LARGEST_TIMESTAMP = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - EPOCH) // _MICROSECOND
+MIN_TIMESTAMP = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // _MICROSECOND
+MAX_TIMESTAMP = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 TIMESTAMP_UNITS: dict[str, int | Decimal] = {
     "s": 1_000_000,
@@ -60,7 +60,7 @@ def parse_timestamp(text: str, unit: str | None = None) -> int:
     a number of such units since the epoch as well. Raises AlgebraError."""
     word = text.strip(BLANKS)
     if _NUMBER.fullmatch(word):
-        return from_number(Decimal(word), unit)
+        return timestamp_from_number(Decimal(word), unit)
     try:
         if not _TIMESTAMP.fullmatch(word):
             raise ValueError(word)
@@ -69,10 +69,10 @@ def parse_timestamp(text: str, unit: str | None = None) -> int:
         raise AlgebraError(
             f"{text!r} is not a timestamp; write it like '2026-01-31 12:30:00' or '2026-01-31T12:30:00.5Z'"
         ) from None
-    return _within_years(micros, repr(text))
+    return _check_years(micros, repr(text))
 
 
-def from_number(number: int | Decimal, unit: str | None) -> int:
+def timestamp_from_number(number: int | Decimal, unit: str | None) -> int:
     """Microseconds since the epoch, for so many units; what is less than one is cut off. Raises
     AlgebraError if no unit is given, or there is none of that name."""
     if unit is None:
@@ -81,21 +81,21 @@ def from_number(number: int | Decimal, unit: str | None) -> int:
             f"{', '.join(TIMESTAMP_UNITS)}"
         )
     if unit not in TIMESTAMP_UNITS:
-        raise AlgebraError(f"no timestamp_unit {unit}; {nearest(unit, TIMESTAMP_UNITS)}")
+        raise AlgebraError(f"no timestamp_unit {unit}; {suggest(unit, TIMESTAMP_UNITS)}")
     exact = Decimal(number).quantize(_BILLIONTH, ROUND_HALF_UP, _EXACT)
     micros = _EXACT.multiply(exact, Decimal(TIMESTAMP_UNITS[unit]))
-    return _within_years(int(micros.to_integral_value(ROUND_FLOOR)), f"{number} {unit}")
+    return _check_years(int(micros.to_integral_value(ROUND_FLOOR)), f"{number} {unit}")
 
 
-def _within_years(micros: int, written: str) -> int:
-    if not LEAST_TIMESTAMP <= micros <= LARGEST_TIMESTAMP:
+def _check_years(micros: int, written: str) -> int:
+    if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         raise AlgebraError(f"{written} is outside the years 1 to 9999 in UTC")
     return micros
 
 
 def format_timestamp(micros: int) -> str:
     """ISO form with microseconds and Z; an instant outside the years 1 to 9999 as plain number."""
-    if not LEAST_TIMESTAMP <= micros <= LARGEST_TIMESTAMP:
+    if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         return f"{micros} us"
     return from_micros(micros).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 Value = bool | int | float | Decimal | str | None
 
@@ -90,7 +90,7 @@ def decimal(precision: int, scale: int) -> Type:
     return Type("DECIMAL", precision, scale)
 
 
-def written_type(text: str) -> Type:
+def parse_type(text: str) -> Type:
     """The type whose `str` it is."""
     name, _, digits = text.rstrip(")").partition("(")
     return Type(name, *map(int, digits.split(","))) if digits else Type(name)
@@ -184,5 +184,5 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         field = self.get(name)
         if field is None:
-            raise AlgebraError(f"no column {name}; {nearest(name, self.names)}")
+            raise AlgebraError(f"no column {name}; {suggest(name, self.names)}")
         return field

@@ -37,11 +37,11 @@ class Range:
     def __str__(self) -> str:
         if self == NOW:
             return "[NOW]"
-        size = "UNBOUNDED" if self.size is None else duration(self.size)
+        size = "UNBOUNDED" if self.size is None else format_duration(self.size)
         return (
             f"[RANGE {size}]"
             if self.slide is None
-            else f"[RANGE {size} SLIDE {duration(self.slide)}]"
+            else f"[RANGE {size} SLIDE {format_duration(self.slide)}]"
         )
 
 
@@ -72,7 +72,7 @@ NOW = Range(0)
 
 
 @lru_cache(maxsize=1024)
-def duration(microseconds: int) -> str:
+def format_duration(microseconds: int) -> str:
     """The shortest exact text of a length of time: 300000000 -> '5 MINUTES'."""
     if microseconds == 0:
         return "0 SECONDS"

@@ -8,56 +8,58 @@ from typing import Any
 
 import typer
 
-from headwater.cli.files import errors_of, fail, is_name, read
-from headwater.cli.formats import Format, json_line
-from headwater.cli.listing import count, moment, seconds, times
-from headwater.cli.listing import names as names_of
-from headwater.cli.queries import queries_of, select
-from headwater.cli.state import exists, opened, run_again
+from headwater.cli.cql_files import fail, is_query_name, read_source, report_errors
+from headwater.cli.formats import Format, print_json
+from headwater.cli.listing import format_clock_time, format_count, format_factor, format_seconds
+from headwater.cli.listing import format_names as names_of
+from headwater.cli.queries import queries_of, select_queries
+from headwater.cli.state import open_catalog, run_command_line, state_exists
 from headwater.cli.tables import console, table
 from headwater.cql import parse
-from headwater.errors import nearest
-from headwater.runtime.analysis import analysis, lines
+from headwater.errors import suggest
 from headwater.runtime.catalog import Catalog, QueryRow
-from headwater.runtime.placement import lines as placement_lines
-from headwater.runtime.placement import placement
-from headwater.runtime.scheduling import SCHEDULE
+from headwater.runtime.engine.scheduler import SCHEDULE
+from headwater.runtime.inspect.explain import describe_placement
+from headwater.runtime.inspect.explain import format_placement as placement_lines
+from headwater.runtime.inspect.explain_analyze import analyze_query, format_analysis
 
 
-def explain_measured(
+def explain_analysis(
     what: Path, names: Sequence[str], state: Path, url: str | None, format: Format
 ) -> None:
     """Print what was measured of a query by name, or of the queries of a file."""
-    if not exists(state, url):
+    if not state_exists(state, url):
         fail(
             f"--analyze shows what was measured while queries ran, and there is no state in "
-            f"{state}: {run_again(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
+            f"{state}: {run_command_line(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
         )
-    _explain(_names(what, names), state, url, format, analysis, lines)
+    _print_explanations(
+        _query_names(what, names), state, url, format, analyze_query, format_analysis
+    )
 
 
-def explain_placed(
+def explain_placement(
     name: str, names: Sequence[str], state: Path, url: str | None, format: Format
 ) -> None:
     """Print where queries run, with whom and why."""
-    _explain([name, *names], state, url, format, placement, placement_lines)
+    _print_explanations([name, *names], state, url, format, describe_placement, placement_lines)
 
 
 def explain_schedule(state: Path, url: str | None, format: Format) -> None:
     """Print which unit was chosen last, by which policy, and how the others stood."""
-    with opened(state, url) as catalog:
-        found = catalog.profile(SCHEDULE)
-        if found is None:
+    with open_catalog(state, url) as catalog:
+        profile = catalog.profile(SCHEDULE)
+        if profile is None:
             fail("no unit was chosen yet: nothing has run on this state")
-        asked = {
-            row.id: [query.spelled for query in catalog.members(row.id) if not query.hidden]
+        queries_by_unit = {
+            row.id: [query.spelled for query in catalog.subscribers(row.id) if not query.is_hidden]
             for row in catalog.units(dropped=True)
         }
-    choice = dict(found.value, at=moment(found.value["at"]))
-    for one in choice["ranking"]:
-        one["queries"] = asked.get(one["name"], [])
+    choice = dict(profile.value, at=format_clock_time(profile.value["at"]))
+    for candidate in choice["ranking"]:
+        candidate["queries"] = queries_by_unit.get(candidate["name"], [])
     if format is Format.json:
-        json_line(choice)
+        print_json(choice)
         return
     typer.echo(f"{choice['at']}, by {choice['policy']} (the highest {choice['formula']}):")
     typer.echo(f"  {choice['why']}\n")
@@ -65,45 +67,45 @@ def explain_schedule(state: Path, url: str | None, format: Format) -> None:
     heading += [("wait", True), ("slowdown", True), ("", False)]
     rows = [
         [
-            one["name"],
-            names_of(one["queries"]),
-            f"{one['rank']:.4g}",
-            count(one["pending"]),
-            seconds(one["wait"]),
-            times(one["slowdown"]),
-            "overdue" if one["overdue"] else "",
+            candidate["name"],
+            names_of(candidate["queries"]),
+            f"{candidate['rank']:.4g}",
+            format_count(candidate["pending"]),
+            format_seconds(candidate["wait"]),
+            format_factor(candidate["slowdown"]),
+            "overdue" if candidate["overdue"] else "",
         ]
-        for one in choice["ranking"]
+        for candidate in choice["ranking"]
     ]
     console().print(table("", heading, rows))
 
 
-def _explain(
-    wanted: Sequence[str],
+def _print_explanations(
+    names: Sequence[str],
     state: Path,
     url: str | None,
     format: Format,
-    find: Callable[[Catalog, QueryRow], dict[str, Any]],
+    describe: Callable[[Catalog, QueryRow], dict[str, Any]],
     as_lines: Callable[[dict[str, Any]], list[str]],
 ) -> None:
-    with opened(state, url) as catalog:
-        known = {row.name: row for row in catalog.queries()}
-        for name in wanted:
-            if name.lower() not in known:
-                spelled = [row.spelled for row in known.values()]
-                fail(f"there is no query {name} in {state}; {nearest(name, spelled)}")
-        for place, name in enumerate(wanted):
-            found = find(catalog, known[name.lower()])
+    with open_catalog(state, url) as catalog:
+        rows_by_name = {row.name: row for row in catalog.queries()}
+        for name in names:
+            if name.lower() not in rows_by_name:
+                spelled = [row.spelled for row in rows_by_name.values()]
+                fail(f"there is no query {name} in {state}; {suggest(name, spelled)}")
+        for position, name in enumerate(names):
+            description = describe(catalog, rows_by_name[name.lower()])
             if format is Format.json:
-                json_line(found)
+                print_json(description)
             else:
-                typer.echo("\n" * (place > 0) + "\n".join(as_lines(found)))
+                typer.echo("\n" * (position > 0) + "\n".join(as_lines(description)))
 
 
-def _names(what: Path, names: Sequence[str]) -> list[str]:
+def _query_names(what: Path, names: Sequence[str]) -> list[str]:
     """The queries of a file, or the one that is named."""
-    if is_name(what):
+    if is_query_name(what):
         return [str(what), *names]
-    source = read(what)
-    with errors_of(source):
-        return [named.name for named in select(queries_of(parse(source.text)), names)]
+    source = read_source(what)
+    with report_errors(source):
+        return [named.name for named in select_queries(queries_of(parse(source.text)), names)]

@@ -8,36 +8,38 @@ from pathlib import Path
 
 import typer
 
-from headwater.cli.formats import Format, json_line
-from headwater.cli.spark import started
+from headwater.cli.formats import Format, print_json
+from headwater.cli.spark import start_spark
 from headwater.cli.tables import console, table
-from headwater.cost.operators import CostTable, costs_text
-from headwater.runtime.calibrate import calibrate
+from headwater.cost.operators import CostTable, format_costs
+from headwater.runtime.calibration.calibrate import calibrate
 from headwater.runtime.durability import OWNER_FILE, replace_file
-from headwater.runtime.engine import COSTS
-from headwater.runtime.place import made
+from headwater.runtime.engine.engine import COSTS_FILE
+from headwater.runtime.storage.state_dir import ensure_state_dir
 
 
-def calibrate_here(
+def calibrate_state(
     state: Path, rows: int, master: str, settings: Mapping[str, str], format: Format
 ) -> None:
     """Measure, write the file, and print what it says."""
-    path = made(state) / COSTS
+    path = ensure_state_dir(state) / COSTS_FILE
     typer.echo(f"starting Spark on {master}; the machine should have nothing else to do", err=True)
-    spark = started(state, master, lambda: settings)
+    spark = start_spark(state, master, lambda: settings)
     try:
-        costs = calibrate(spark, rows, told=lambda words: typer.echo(words, err=True))
+        costs = calibrate(spark, rows, report=lambda words: typer.echo(words, err=True))
     finally:
         with suppress(Exception):  # of Java that has ended already
             spark.stop()
-    replace_file(path, costs_text(costs).encode())
+    replace_file(path, format_costs(costs).encode())
     path.chmod(OWNER_FILE)
-    untold = [kind for kind, cost in costs.costs.items() if not cost.tuple + cost.result]
-    if untold:
-        names = ", ".join(untold)
+    unmeasured = [
+        kind for kind, cost in costs.costs.items() if not cost.per_tuple + cost.per_result
+    ]
+    if unmeasured:
+        names = ", ".join(unmeasured)
         typer.echo(f"headwater: too short to tell from none: {names}; more --rows tell", err=True)
     if format is Format.json:
-        json_line({kind: vars(cost) for kind, cost in costs.costs.items()})
+        print_json({kind: vars(cost) for kind, cost in costs.costs.items()})
     else:
         print_costs(costs)
         typer.echo(f"\nwritten to {path}, in seconds of a core: a site of 4 cores has cpu = 4")
@@ -45,7 +47,7 @@ def calibrate_here(
 
 def print_costs(costs: CostTable) -> None:
     """Microseconds of each kind, the dearest first."""
-    ordered = sorted(costs.costs.items(), key=lambda one: -one[1].tuple)
-    rows = [(k, f"{c.tuple * 1e6:,.3f}", f"{c.result * 1e6:,.3f}") for k, c in ordered]
+    ordered = sorted(costs.costs.items(), key=lambda one: -one[1].per_tuple)
+    rows = [(k, f"{c.per_tuple * 1e6:,.3f}", f"{c.per_result * 1e6:,.3f}") for k, c in ordered]
     columns = [("operator", False), ("us a tuple", True), ("us a result", True)]
     console().print(table("", columns, rows))

@@ -12,11 +12,19 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import runtime
-from headwater.cli.files import WRONG, describe, errors_of, fail, flatten, is_name, read
-from headwater.cli.formats import Format, RowFormat, counted, json_line
+from headwater.cli import state_commands
+from headwater.cli.cql_files import (
+    EXIT_WRONG,
+    describe_errors,
+    fail,
+    flatten_errors,
+    is_query_name,
+    read_source,
+    report_errors,
+)
+from headwater.cli.formats import Format, RowFormat, pluralize, print_json
 from headwater.cli.parameters import Commands
-from headwater.cli.state import DEFAULT, CatalogUrl, State, exists, failures
+from headwater.cli.state import DEFAULT_STATE, CatalogUrl, State, report_failures, state_exists
 from headwater.errors import CqlError
 
 app = typer.Typer(
@@ -28,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(runtime.app)
+app.add_typer(state_commands.app)
 
 File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements in CQL; - reads stdin.")]
 Names = Annotated[
@@ -38,8 +46,8 @@ Names = Annotated[
 AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"headwater {__version__}")
         raise typer.Exit
 
@@ -57,34 +65,34 @@ def _root(
 def check(file: File, format: AsFormat = Format.table) -> None:
     """Report all the mistakes in a file, each with its place: what submit would refuse, too."""
     from headwater.cli.queries import queries_of
-    from headwater.runtime.checks import check_text
+    from headwater.runtime.submit.checks import check_script
 
-    source = read(file)
+    source = read_source(file)
     try:
-        statements = check_text(source.text)
+        statements = check_script(source.text)
     except CqlError as error:
         if format is Format.json:
-            for one in flatten(error):
-                json_line(
+            for mistake in flatten_errors(error):
+                print_json(
                     {
                         "file": source.name,
-                        "line": one.line,
-                        "column": one.column,
-                        "length": one.length,
-                        "message": one.message,
-                        "hint": one.hint,
+                        "line": mistake.line,
+                        "column": mistake.column,
+                        "length": mistake.length,
+                        "message": mistake.message,
+                        "hint": mistake.hint,
                     }
                 )
         else:
-            found = list(describe(error, source.name))
-            typer.echo("\n\n".join(found))
-            typer.echo(f"\n{counted(len(found), 'mistake')}")
-        raise typer.Exit(WRONG) from None
+            messages = list(describe_errors(error, source.name))
+            typer.echo("\n\n".join(messages))
+            typer.echo(f"\n{pluralize(len(messages), 'mistake')}")
+        raise typer.Exit(EXIT_WRONG) from None
     if not statements:
         fail(f"{source.name} has no statement")
     queries = len(queries_of(statements))
     if format is Format.table:
-        typer.echo(f"{counted(len(statements), 'statement')}, {counted(queries, 'query')}: ok")
+        typer.echo(f"{pluralize(len(statements), 'statement')}, {pluralize(queries, 'query')}: ok")
 
 
 @app.command()
@@ -96,17 +104,17 @@ def format(
     write: Annotated[bool, typer.Option("--write", help="Rewrite the file itself.")] = False,
 ) -> None:
     """Print a file in the one format; comments stay, those inside a statement move before it."""
-    from headwater.cli.layout import formatted
+    from headwater.cli.formatting import format_statements
     from headwater.cql import parse
 
     if check and write:
         fail("--check and --write exclude each other")
-    source = read(file)
-    with errors_of(source):
+    source = read_source(file)
+    with report_errors(source):
         statements = parse(source.text)
         if not statements:
             fail(f"{source.name} has no statement")
-        result = formatted(source.text, statements)
+        result = format_statements(source.text, statements)
     changed = result != source.text
     if write and source.is_stdin:
         fail("--write needs a file, not standard input")
@@ -118,7 +126,7 @@ def format(
     else:
         typer.echo(result, nl=False)
     if check and changed:
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_WRONG)
 
 
 @app.command()
@@ -139,14 +147,14 @@ def explain(
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Why the unit that stepped last was chosen.")
     ] = False,
-    state: State = DEFAULT,
+    state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
     """Show what each query of a file means: its tree, its canonical form, which are the same; and of a
     query of a state where it runs, with whom and why."""
     if schedule:
-        with failures():
+        with report_failures():
             from headwater.cli.analyze import explain_schedule
 
         explain_schedule(state, catalog_url, format)
@@ -154,22 +162,22 @@ def explain(
     if file is None:
         fail("name a file with queries, or a query of a state; or ask for --schedule")
     if analyze:
-        with failures():
-            from headwater.cli.analyze import explain_measured
+        with report_failures():
+            from headwater.cli.analyze import explain_analysis
 
-        explain_measured(file, query or [], state, catalog_url, format)
+        explain_analysis(file, query or [], state, catalog_url, format)
         return
-    if is_name(file):
-        with failures():
-            from headwater.cli.analyze import explain_placed
+    if is_query_name(file):
+        with report_failures():
+            from headwater.cli.analyze import explain_placement
 
-        if exists(state, catalog_url):
-            explain_placed(str(file), query or [], state, catalog_url, format)
+        if state_exists(state, catalog_url):
+            explain_placement(str(file), query or [], state, catalog_url, format)
             return
     from headwater.cli.explain import explain_file
 
-    source = read(file)
-    with errors_of(source):
+    source = read_source(file)
+    with report_errors(source):
         explain_file(source, query or [], brief, format)
 
 
@@ -188,8 +196,8 @@ def evaluate(
     """Compute the rows of each query with the reference evaluator, from files in a directory."""
     from headwater.cli.evaluate import evaluate_file
 
-    source = read(file)
-    with errors_of(source):
+    source = read_source(file)
+    with report_errors(source):
         evaluate_file(source, input, query or [], format)
 
 
@@ -214,12 +222,12 @@ def tune(
     format: AsFormat = Format.table,
 ) -> None:
     """Find the order and the place of operators that take the highest input rates."""
-    from headwater.cli.tune import Wanted, tune_file
+    from headwater.cli.tune import TuneOptions, tune_file
 
-    source = read(file)
-    with errors_of(source):
-        wanted = Wanted(search, seconds, seed, copies)
-        tune_file(source, sites, profile, costs, query or [], wanted, format)
+    source = read_source(file)
+    with report_errors(source):
+        options = TuneOptions(search, seconds, seed, copies)
+        tune_file(source, sites, profile, costs, query or [], options, format)
 
 
 @app.command()
@@ -253,12 +261,12 @@ def plan(
     format: AsFormat = Format.table,
 ) -> None:
     """Say which queries sites could take, where they would run and what would be full; runs nothing."""
-    from headwater.cli.plan import Given, plan_file
+    from headwater.cli.plan import PlanOptions, plan_file
 
-    source = read(file)
-    with errors_of(source):
-        given = Given(sites, profile, costs, planner, seconds, seed, consolidate, svg)
-        plan_file(source, given, query or [], format)
+    source = read_source(file)
+    with report_errors(source):
+        options = PlanOptions(sites, profile, costs, planner, seconds, seed, consolidate, svg)
+        plan_file(source, options, query or [], format)
 
 
 @app.command()
@@ -292,7 +300,7 @@ def reproduce(
     format: AsFormat = Format.table,
 ) -> None:
     """Compute a figure of a paper anew, and show it beside the paper's claims."""
-    with failures():
+    with report_failures():
         from headwater.cli.reproduce import list_figures, reproduce_figure
 
         if figure is None:

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwater.algebra.catalog import Stream, Table
-from headwater.algebra.nodes import Scan, TableScan, relations
+from headwater.algebra.nodes import Scan, TableScan, walk_relations
 from headwater.algebra.types import Value
-from headwater.cli.files import Source, fail
+from headwater.cli.cql_files import CqlSource, fail
 from headwater.cli.formats import RowFormat
-from headwater.cli.queries import Named, queries_of, select
-from headwater.cli.rows import Answer, check_columns, show
+from headwater.cli.queries import NamedQuery, queries_of, select_queries
+from headwater.cli.result_rows import QueryResults, check_columns, print_query_results
 from headwater.cql import parse
 from headwater.cql.statements import CreateStream, CreateTable, Statement
 from headwater.reference import Result, evaluate
-from headwater.reference.data import load
+from headwater.reference.data import load_rows
 
 Rows = Sequence[tuple[Value, ...]]
 
 
-def evaluate_file(source: Source, folder: Path, names: Sequence[str], format: RowFormat) -> None:
+def evaluate_file(source: CqlSource, folder: Path, names: Sequence[str], format: RowFormat) -> None:
     """Print the rows of the queries of those names, or of all, one query after the other.
 
     Raises CqlErrors if the file has mistakes, InputError if data is missing or does not fit.
@@ -37,18 +37,20 @@ def evaluate_file(source: Source, folder: Path, names: Sequence[str], format: Ro
         fail(f"{source.name} has no query")
     if not folder.is_dir():
         fail(f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}")
-    inputs = Inputs.of(folder, statements)
-    selected = select(queries, names)
+    inputs = EvaluationInputs.of(folder, statements)
+    selected = select_queries(queries, names)
     for named in selected:
         check_columns(named.name, named.query.columns)
-    for place, named in enumerate(selected):
-        if place and format is not RowFormat.json:
+    for position, named in enumerate(selected):
+        if position and format is not RowFormat.json:
             sys.stdout.write("\n")
-        show(Answer(named.name, named.query.columns, inputs.evaluate(named)), format)
+        print_query_results(
+            QueryResults(named.name, named.query.columns, inputs.evaluate(named)), format
+        )
 
 
 @dataclass
-class Inputs:
+class EvaluationInputs:
     """The declared streams and tables, and their rows, read when a query first needs them."""
 
     folder: Path
@@ -59,7 +61,7 @@ class Inputs:
     _rows: dict[str, Rows] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folder: Path, statements: Iterable[Statement]) -> Inputs:
+    def of(cls, folder: Path, statements: Iterable[Statement]) -> EvaluationInputs:
         streams = [s.stream for s in statements if isinstance(s, CreateStream)]
         tables = [s.table for s in statements if isinstance(s, CreateTable)]
         units = {
@@ -70,9 +72,9 @@ class Inputs:
         }
         return cls(folder, {s.name: s for s in streams}, {t.name: t for t in tables}, units)
 
-    def evaluate(self, named: Named) -> list[Result]:
+    def evaluate(self, named: NamedQuery) -> list[Result]:
         """The rows of a query; raises InputError if data is missing or does not fit."""
-        nodes = list(relations(named.query.root))
+        nodes = list(walk_relations(named.query.root))
         scans = [node for node in nodes if isinstance(node, Scan)]
         streams = {scan.stream: self._read(self.streams[scan.stream]) for scan in scans}
         tables = {
@@ -85,7 +87,7 @@ class Inputs:
             streams,
             tables,
             start=named.start,
-            end=_end(named, scans, streams),
+            end=_end_time(named, scans, streams),
             keep={name: self.streams[name].keep for name in streams},
         )
 
@@ -93,13 +95,13 @@ class Inputs:
         if source.name not in self._rows:
             time = source.time if isinstance(source, Stream) else None
             unit = self.units.get(source.name)
-            self._rows[source.name] = load(
+            self._rows[source.name] = load_rows(
                 self.folder, source.name, source.schema, time=time, timestamp_unit=unit
             )
         return self._rows[source.name]
 
 
-def _end(named: Named, scans: Sequence[Scan], streams: dict[str, Rows]) -> int | None:
+def _end_time(named: NamedQuery, scans: Sequence[Scan], streams: dict[str, Rows]) -> int | None:
     """The last instant of a query that has a lifetime."""
     if named.lifetime is None:
         return None
@@ -109,10 +111,10 @@ def _end(named: Named, scans: Sequence[Scan], streams: dict[str, Rows]) -> int |
         time
         for scan in scans
         for row in streams[scan.stream]
-        if isinstance(time := row[_place(scan)], int)
+        if isinstance(time := row[_time_position(scan)], int)
     ]
     return min(times) + named.lifetime if times else None
 
 
-def _place(scan: Scan) -> int:
+def _time_position(scan: Scan) -> int:
     return [name.lower() for name in scan.schema.names].index(scan.time.lower())

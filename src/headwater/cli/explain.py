@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from headwater.algebra.canonical import Canonical, canonicalize
-from headwater.cli.files import Source, fail
-from headwater.cli.formats import Format, json_line
-from headwater.cli.queries import Named, queries_of, select
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.cli.cql_files import CqlSource, fail
+from headwater.cli.formats import Format, print_json
+from headwater.cli.queries import NamedQuery, queries_of, select_queries
 from headwater.cli.tables import console, table
 from headwater.cql import parse, tree
 
 
 @dataclass(frozen=True)
-class Explained:
+class QueryExplanation:
     """A query, its canonical form, and the other queries of the file with the same content."""
 
-    named: Named
-    canonical: Canonical
+    named: NamedQuery
+    canonical: CanonicalQuery
     same_as: tuple[str, ...]
 
     @property
@@ -29,76 +29,81 @@ class Explained:
         return ", ".join(f"{c.name} {c.type}" for c in self.named.query.columns)
 
 
-def explain_file(source: Source, names: Sequence[str], brief: bool, format: Format) -> None:
+def explain_file(source: CqlSource, names: Sequence[str], brief: bool, format: Format) -> None:
     """Print the queries of those names, or all; raises CqlErrors if the file has mistakes."""
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
-    wanted = select(queries, names)
-    found = [e for e in explained(queries) if e.named in wanted]
+    selected = select_queries(queries, names)
+    explanations = [e for e in explain_queries(queries) if e.named in selected]
     if format is Format.json:
-        for one in found:
-            json_line(as_json(one))
+        for explanation in explanations:
+            print_json(as_json(explanation))
     elif brief:
-        console().print(as_table(found))
+        console().print(as_table(explanations))
     else:
-        for one in found:
-            print_one(one)
+        for explanation in explanations:
+            print_explanation(explanation)
 
 
-def explained(queries: Sequence[Named]) -> list[Explained]:
+def explain_queries(queries: Sequence[NamedQuery]) -> list[QueryExplanation]:
     """Every query with those before and behind it that have its digest."""
-    forms = [(named, canonicalize(named.query)) for named in queries]
+    canonicals = [(named, canonicalize(named.query)) for named in queries]
     names: dict[str, list[str]] = {}
-    for named, form in forms:
-        names.setdefault(form.digest, []).append(named.name)
+    for named, canonical in canonicals:
+        names.setdefault(canonical.digest, []).append(named.name)
     return [
-        Explained(named, form, tuple(n for n in names[form.digest] if n != named.name))
-        for named, form in forms
+        QueryExplanation(
+            named, canonical, tuple(n for n in names[canonical.digest] if n != named.name)
+        )
+        for named, canonical in canonicals
     ]
 
 
-def as_json(one: Explained) -> dict[str, object]:
-    places = dict(one.canonical.columns)
+def as_json(explanation: QueryExplanation) -> dict[str, object]:
+    positions = dict(explanation.canonical.columns)
     return {
-        "query": one.named.name,
-        "digest": one.canonical.digest,
-        "same_as": list(one.same_as),
+        "query": explanation.named.name,
+        "digest": explanation.canonical.digest,
+        "same_as": list(explanation.same_as),
         "columns": [
             {
                 "name": c.name,
                 "type": str(c.type),
                 "nullable": c.nullable,
-                "canonical": places[c.name],
+                "canonical": positions[c.name],
             }
-            for c in one.named.query.columns
+            for c in explanation.named.query.columns
         ],
-        "logical": tree(one.named.query),
-        "canonical": tree(one.canonical.query),
+        "logical": tree(explanation.named.query),
+        "canonical": tree(explanation.canonical.query),
     }
 
 
-def as_table(found: Sequence[Explained]) -> Table:
+def as_table(explanations: Sequence[QueryExplanation]) -> Table:
     """One row for each query, with the start of its digest."""
     return table(
         "",
         [("query", False), ("digest", False), ("same as", False), ("columns", False)],
-        [(e.named.name, e.canonical.digest[:12], ", ".join(e.same_as), e.columns) for e in found],
+        [
+            (e.named.name, e.canonical.digest[:12], ", ".join(e.same_as), e.columns)
+            for e in explanations
+        ],
     )
 
 
-def print_one(one: Explained) -> None:
+def print_explanation(explanation: QueryExplanation) -> None:
     """The query in full: columns, digest, the tree as written and the canonical one."""
     out = console()
-    out.print(Text(one.named.name, style="bold"))
-    same = f"   the same as {', '.join(one.same_as)}" if one.same_as else ""
-    out.print(Text(f"  digest   {one.canonical.digest}{same}"))
-    places = dict(one.canonical.columns)
-    columns = (f"{c.name} {c.type} (c{places[c.name]})" for c in one.named.query.columns)
+    out.print(Text(explanation.named.name, style="bold"))
+    same = f"   the same as {', '.join(explanation.same_as)}" if explanation.same_as else ""
+    out.print(Text(f"  digest   {explanation.canonical.digest}{same}"))
+    positions = dict(explanation.canonical.columns)
+    columns = (f"{c.name} {c.type} (c{positions[c.name]})" for c in explanation.named.query.columns)
     out.print(Text(f"  columns  {', '.join(columns)}"))
     for title, lines in (
-        ("as written", tree(one.named.query)),
-        ("canonical", tree(one.canonical.query)),
+        ("as written", tree(explanation.named.query)),
+        ("canonical", tree(explanation.canonical.query)),
     ):
         out.print(Text(f"  {title}", style="dim"))
         for line in lines:

@@ -24,7 +24,7 @@ class RowFormat(StrEnum):
     csv = "csv"
 
 
-class What(StrEnum):
+class ListingKind(StrEnum):
     """What `show` lists."""
 
     streams = "streams"
@@ -38,12 +38,12 @@ class What(StrEnum):
     events = "events"
 
 
-def json_line(values: Mapping[str, object]) -> None:
+def print_json(values: Mapping[str, object]) -> None:
     """One JSON object on one line of standard output."""
     typer.echo(json.dumps(values, ensure_ascii=False))
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """`1 query`, `2 queries`, `3,000 rows`."""
     plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else plural}"

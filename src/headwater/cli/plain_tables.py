@@ -23,19 +23,19 @@ def print_rows(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]
 
         console().print(table("", columns, rows))
         return
-    sys.stdout.write("\n".join(lines(columns, rows)) + "\n")
+    sys.stdout.write("\n".join(format_table(columns, rows)) + "\n")
 
 
-def lines(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> list[str]:
     """The heading, a rule and the rows; a cell is one line of text, or several."""
     headings = [heading for heading, _ in columns]
-    split = [part for row in rows for part in _parts(row)]
+    split = [part for row in rows for part in _row_lines(row)]
     widths = [max(map(_width, column)) for column in zip(headings, *split, strict=True)]
     rule = "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
 
     def line(cells: Sequence[str]) -> str:
         padded = (
-            _padded(cell, width, numeric)
+            _pad(cell, width, numeric)
             for cell, width, (_, numeric) in zip(cells, widths, columns, strict=True)
         )
         return GAP.join(padded)
@@ -43,7 +43,7 @@ def lines(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) ->
     return [line(headings), rule, *map(line, split)]
 
 
-def _parts(row: Sequence[str]) -> list[Sequence[str]]:
+def _row_lines(row: Sequence[str]) -> list[Sequence[str]]:
     """The lines of a row, more than one if a cell has a line feed in it."""
     if not any("\n" in cell for cell in row):
         return [row]
@@ -52,7 +52,7 @@ def _parts(row: Sequence[str]) -> list[Sequence[str]]:
     return [[cell[at] if at < len(cell) else "" for cell in cells] for at in range(height)]
 
 
-def _padded(cell: str, width: int, numeric: bool) -> str:
+def _pad(cell: str, width: int, numeric: bool) -> str:
     blank = " " * (width - _width(cell))
     return blank + cell if numeric else cell + blank
 
@@ -61,6 +61,6 @@ def _width(cell: str) -> int:
     """How many places of a terminal a text takes."""
     if cell.isascii():
         return len(cell)
-    wide = sum(unicodedata.east_asian_width(one) in "WF" for one in cell)
-    marks = sum(unicodedata.combining(one) > 0 for one in cell)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in cell)
+    marks = sum(unicodedata.combining(character) > 0 for character in cell)
     return len(cell) + wide - marks

@@ -9,28 +9,33 @@ from pathlib import Path
 
 import typer
 
-from headwater.cli.files import Source, fail
-from headwater.cli.formats import Format, counted, json_line
-from headwater.cli.queries import queries_of, select
+from headwater.cli.cql_files import CqlSource, fail
+from headwater.cli.formats import Format, pluralize, print_json
+from headwater.cli.queries import queries_of, select_queries
 from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, read_costs
 from headwater.cql import parse
-from headwater.errors import nearest
-from headwater.network.sites import read_sites
-from headwater.plan.placement.bound import certified
-from headwater.plan.placement.check import prove
+from headwater.errors import suggest
+from headwater.network.sites import read_network
+from headwater.plan.placement.bound import certified_bound
+from headwater.plan.placement.check import ensure_valid
+from headwater.plan.placement.from_cql import build_placement_problem
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import Load, link_loads, site_loads
-from headwater.plan.placement.model import CONSOLIDATE, Plan, Problem, Weights
-from headwater.plan.placement.picture import picture
+from headwater.plan.placement.model import (
+    CONSOLIDATION_WEIGHTS,
+    ObjectiveWeights,
+    PlacementPlan,
+    PlacementProblem,
+)
+from headwater.plan.placement.picture import render_svg
 from headwater.plan.placement.planner import Budget, Decision
 from headwater.plan.placement.planners import PLANNERS
-from headwater.plan.placement.written import placement_problem
 from headwater.plan.throughput.profile import read_profile
 
 
 @dataclass(frozen=True)
-class Given:
+class PlanOptions:
     """The files and settings of a question: sites, what is known of streams, and how to plan."""
 
     sites: Path
@@ -44,68 +49,70 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanResult:
     """The answer: a decision for each query, the plan, and what no plan could exceed."""
 
-    problem: Problem
-    plan: Plan
+    problem: PlacementProblem
+    plan: PlacementPlan
     decisions: tuple[Decision, ...]
     bound: int
 
 
-def plan_file(source: Source, given: Given, names: Sequence[str], format: Format) -> None:
+def plan_file(
+    source: CqlSource, options: PlanOptions, names: Sequence[str], format: Format
+) -> None:
     """Print what becomes of the queries of those names, or of all, submitted in their order."""
-    if given.planner not in PLANNERS:
-        fail(f"there is no planner {given.planner}; {nearest(given.planner, PLANNERS)}")
+    if options.planner not in PLANNERS:
+        fail(f"there is no planner {options.planner}; {suggest(options.planner, PLANNERS)}")
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
-    problem = placement_problem(
-        [(named.name, named.query) for named in select(queries, names)],
-        read_sites(given.sites, whole=True),
-        read_profile(given.profile) if given.profile else None,
-        read_costs(given.costs) if given.costs else CostTable(),
-        CONSOLIDATE if given.consolidate else Weights(),
+    problem = build_placement_problem(
+        [(named.name, named.query) for named in select_queries(queries, names)],
+        read_network(options.sites, must_be_connected=True),
+        read_profile(options.profile) if options.profile else None,
+        read_costs(options.costs) if options.costs else CostTable(),
+        CONSOLIDATION_WEIGHTS if options.consolidate else ObjectiveWeights(),
     )
-    planned = plan(problem, given)
-    if given.svg is not None:
+    planned = plan_queries(problem, options)
+    if options.svg is not None:
         try:
-            given.svg.write_text(picture(problem, planned.plan), encoding="utf-8")
+            options.svg.write_text(render_svg(problem, planned.plan), encoding="utf-8")
         except OSError as error:
-            fail(f"{given.svg}: cannot be written: {error.strerror or error}")
+            fail(f"{options.svg}: cannot be written: {error.strerror or error}")
     if format is Format.json:
-        json_line(as_json(planned))
+        print_json(as_json(planned))
     else:
-        print_planned(planned, given.svg)
+        print_plan(planned, options.svg)
 
 
-def plan(problem: Problem, given: Given) -> Planned:
+def plan_queries(problem: PlacementProblem, options: PlanOptions) -> PlanResult:
     """Submit all queries, one by one."""
-    ledger, planner = Ledger(problem), PLANNERS[given.planner]()
+    ledger, planner = Ledger(problem), PLANNERS[options.planner]()
     decisions: list[Decision] = []
     for query in range(len(problem.queries)):
-        decisions += planner(ledger, [query], Budget(given.seconds, given.seed))
-    found = ledger.plan()
-    prove(problem, found)
-    return Planned(
-        problem, found, tuple(decisions), certified(problem, range(len(problem.queries)))
+        decisions += planner(ledger, [query], Budget(options.seconds, options.seed))
+    final_plan = ledger.plan()
+    ensure_valid(problem, final_plan)
+    return PlanResult(
+        problem, final_plan, tuple(decisions), certified_bound(problem, range(len(problem.queries)))
     )
 
 
-def as_json(planned: Planned) -> dict[str, object]:
+def as_json(planned: PlanResult) -> dict[str, object]:
     """Everything, for programs; what is not limited is null."""
-    problem, found = planned.problem, planned.plan
+    problem, final_plan = planned.problem, planned.plan
     return {
         "queries": [
             {
                 "query": problem.queries[decision.query].name,
                 "admitted": decision.admitted,
-                "by": decision.by,
+                "by": decision.step,
                 "site": _site(planned, decision),
                 "proven": decision.proven,
                 "short": [
-                    {"constraint": b.constraint, "where": b.where, "by": b.by}
-                    for b in decision.short
+                    {"constraint": b.constraint, "where": b.where, "by": b.excess}
+                    for b in decision.shortages
                 ],
             }
             for decision in planned.decisions
@@ -117,40 +124,40 @@ def as_json(planned: Planned) -> dict[str, object]:
                 "of": [problem.streams[s].name for s in problem.operators[run.operator].inputs],
                 "cpu": problem.operators[run.operator].cpu,
             }
-            for run in sorted(found.runs)
+            for run in sorted(final_plan.runs)
         ],
         "sites": [
             {
                 "site": site.site,
-                "cpu": _numbers(site.cpu),
-                "memory": _numbers(site.memory),
-                "bandwidth_in": _numbers(site.bandwidth_in),
-                "bandwidth_out": _numbers(site.bandwidth_out),
+                "cpu": _load_numbers(site.cpu),
+                "memory": _load_numbers(site.memory),
+                "bandwidth_in": _load_numbers(site.bandwidth_in),
+                "bandwidth_out": _load_numbers(site.bandwidth_out),
             }
-            for site in site_loads(problem, found)
+            for site in site_loads(problem, final_plan)
         ],
         "links": [
             {
                 "from": link.origin,
                 "to": link.target,
-                "bandwidth": _numbers(link.bandwidth),
+                "bandwidth": _load_numbers(link.bandwidth),
                 "streams": list(link.streams),
             }
-            for link in link_loads(problem, found)
+            for link in link_loads(problem, final_plan)
         ],
         "admitted": sum(decision.admitted for decision in planned.decisions),
         "bound": planned.bound,
     }
 
 
-def print_planned(planned: Planned, svg: Path | None) -> None:
+def print_plan(planned: PlanResult, svg: Path | None) -> None:
     """Queries, sites and links as tables, then the bound."""
     problem, out = planned.problem, console()
     rows = [
         (
             problem.queries[decision.query].name,
             f"admitted at {_site(planned, decision)}" if decision.admitted else "refused",
-            "shares all" if decision.by == "duplicate" else _reason(decision),
+            "shares all" if decision.step == "duplicate" else _reason(decision),
         )
         for decision in planned.decisions
     ]
@@ -158,12 +165,12 @@ def print_planned(planned: Planned, svg: Path | None) -> None:
     typer.echo()
     columns = [(name, name != "site") for name in ("site", "cpu", "memory", "in", "out")]
     sites = [
-        (s.site, *map(_text, (s.cpu, s.memory, s.bandwidth_in, s.bandwidth_out)))
+        (s.site, *map(_format_load, (s.cpu, s.memory, s.bandwidth_in, s.bandwidth_out)))
         for s in site_loads(problem, planned.plan)
     ]
     out.print(table("", columns, sites))
     links = [
-        (f"{link.origin} -> {link.target}", _text(link.bandwidth), ", ".join(link.streams))
+        (f"{link.origin} -> {link.target}", _format_load(link.bandwidth), ", ".join(link.streams))
         for link in link_loads(problem, planned.plan)
     ]
     if links:
@@ -171,13 +178,13 @@ def print_planned(planned: Planned, svg: Path | None) -> None:
         out.print(table("", [("link", False), ("bytes/s", True), ("carries", False)], links))
     typer.echo()
     admitted = sum(decision.admitted for decision in planned.decisions)
-    typer.echo(f"admitted  {admitted} of {counted(len(planned.decisions), 'query')}")
+    typer.echo(f"admitted  {admitted} of {pluralize(len(planned.decisions), 'query')}")
     typer.echo(f"bound     {planned.bound}: no plan admits more")
     if svg is not None:
         typer.echo(f"drawn     {svg}")
 
 
-def _site(planned: Planned, decision: Decision) -> str | None:
+def _site(planned: PlanResult, decision: Decision) -> str | None:
     stream = planned.problem.queries[decision.query].stream
     for serve in planned.plan.serves:
         if decision.admitted and serve.stream == stream:
@@ -189,15 +196,15 @@ def _reason(decision: Decision) -> str:
     if decision.admitted:
         return ""
     proof = "proven" if decision.proven else "not proven: more time may help"
-    return f"{'; '.join(map(str, decision.short)) or 'no place was found'} ({proof})"
+    return f"{'; '.join(map(str, decision.shortages)) or 'no place was found'} ({proof})"
 
 
-def _text(load: Load) -> str:
+def _format_load(load: Load) -> str:
     if math.isinf(load.capacity):
         return f"{load.used:,.3g}"
     return f"{load.used:,.3g} of {load.capacity:,.3g} ({load.share:.0%})"
 
 
-def _numbers(load: Load) -> dict[str, float | None]:
+def _load_numbers(load: Load) -> dict[str, float | None]:
     limit = None if math.isinf(load.capacity) else load.capacity
     return {"used": load.used, "capacity": limit}

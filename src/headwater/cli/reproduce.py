@@ -8,12 +8,12 @@ from pathlib import Path
 import typer
 from rich.table import Table as Printed
 
-from headwater.cli.files import fail
-from headwater.cli.formats import Format, json_line
+from headwater.cli.cql_files import fail
+from headwater.cli.formats import Format, print_json
 from headwater.cli.tables import console, table
-from headwater.errors import nearest
-from headwater.reproduce import FIGURES, Claim, Report, Settings, Table
-from headwater.reproduce.draw import draw
+from headwater.errors import suggest
+from headwater.reproduce import FIGURES, Claim, FigureSettings, Report, ReportTable
+from headwater.reproduce.draw import draw_plot
 from headwater.reproduce.figure import Cell
 
 HOLDS = {True: "yes", False: "no", None: "?"}
@@ -23,7 +23,7 @@ def list_figures(format: Format) -> None:
     """Print the names of all figures."""
     if format is Format.json:
         for name, figure in sorted(FIGURES.items()):
-            json_line({"figure": name, "title": figure.title})
+            print_json({"figure": name, "title": figure.title})
     else:
         rows = [(name, figure.title) for name, figure in sorted(FIGURES.items())]
         console().print(table("", [("figure", False), ("what it shows", False)], rows))
@@ -34,13 +34,13 @@ def reproduce_figure(
 ) -> None:
     """Compute a figure, print it, and draw its plots into `out`."""
     if name not in FIGURES:
-        fail(f"there is no figure {name}; {nearest(name, FIGURES)}")
+        fail(f"there is no figure {name}; {suggest(name, FIGURES)}")
     figure = FIGURES[name]
-    report = figure.run(Settings(seeds or (1 if quick else figure.seeds), quick, data))
+    report = figure.run(FigureSettings(seeds or (1 if quick else figure.seeds), quick, data))
     files = _draw(report, out)
     if format is Format.json:
         for line in _as_json(name, report, files):
-            json_line(line)
+            print_json(line)
     else:
         _print(figure.title, report, files)
 
@@ -49,19 +49,19 @@ def _draw(report: Report, out: Path) -> list[Path]:
     try:
         if report.plots:
             out.mkdir(parents=True, exist_ok=True)
-        return [draw(plot, out) for plot in report.plots]
+        return [draw_plot(plot, out) for plot in report.plots]
     except OSError as error:
         fail(f"the plots cannot be written to {out}: {error.strerror}; name a folder with --out")
 
 
 def _as_json(name: str, report: Report, files: list[Path]) -> Iterator[dict[str, object]]:
     """A line for each row of each table, each claim and each plot."""
-    for one in report.tables:
-        for row in one.rows:
+    for report_table in report.tables:
+        for row in report_table.rows:
             yield {
                 "figure": name,
-                "table": one.title,
-                **dict(zip(one.columns, row, strict=True)),
+                "table": report_table.title,
+                **dict(zip(report_table.columns, row, strict=True)),
             }
     for claim in report.claims:
         yield {
@@ -78,9 +78,9 @@ def _as_json(name: str, report: Report, files: list[Path]) -> Iterator[dict[str,
 def _print(title: str, report: Report, files: list[Path]) -> None:
     out = console()
     typer.echo(title)
-    for one in report.tables:
+    for report_table in report.tables:
         typer.echo()
-        out.print(_table(one))
+        out.print(_table(report_table))
     if report.claims:
         typer.echo()
         out.print(_claims(report.claims))
@@ -90,13 +90,15 @@ def _print(title: str, report: Report, files: list[Path]) -> None:
         typer.echo(f"drawn: {file}")
 
 
-def _table(one: Table) -> Printed:
+def _table(report_table: ReportTable) -> Printed:
     numeric = [
-        all(isinstance(row[place], int | float | None) for row in one.rows)
-        for place in range(len(one.columns))
+        all(isinstance(row[position], int | float | None) for row in report_table.rows)
+        for position in range(len(report_table.columns))
     ]
-    columns = list(zip(one.columns, numeric, strict=True))
-    return table(one.title, columns, [[_text(cell) for cell in row] for row in one.rows])
+    columns = list(zip(report_table.columns, numeric, strict=True))
+    return table(
+        report_table.title, columns, [[_text(cell) for cell in row] for row in report_table.rows]
+    )
 
 
 def _claims(claims: tuple[Claim, ...]) -> Printed:

@@ -25,33 +25,33 @@ from typing import TYPE_CHECKING
 import typer
 
 from headwater.cli import state as states
-from headwater.cli.files import FAILED, Source, fail
-from headwater.cli.formats import counted
-from headwater.cli.listing import names
-from headwater.cli.logfiles import KEPT_FILES, MOST_BYTES, rotating
-from headwater.cli.view import shown
+from headwater.cli.cql_files import EXIT_FAILED, CqlSource, fail
+from headwater.cli.formats import pluralize
+from headwater.cli.listing import format_names
+from headwater.cli.live_view import show_progress
+from headwater.cli.log_rotation import MAX_BYTES, MAX_ROTATED_FILES, rotate_periodically
 from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.claims import is_dead, repeated, this_process
-from headwater.runtime.cluster import check_master
-from headwater.runtime.limits import Setting
-from headwater.runtime.overview import Observer, holders
-from headwater.runtime.scripts import Outcome, execute
+from headwater.runtime.inspect.status import Observer
+from headwater.runtime.leases import is_dead_process, lease_holders, process_name, run_periodically
+from headwater.runtime.settings import SettingValue
+from headwater.runtime.spark.cluster import check_master
+from headwater.runtime.submit.scripts import StatementOutcome, execute
 
 if TYPE_CHECKING:
     from headwater.cli.steering import SteeredEngine
 
 INTERRUPTED = 130
-CLAIM_SECONDS = 60.0
+LEASE_SECONDS = 60.0
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
 ENGINE_LOG = "engine.log"
 SPARK_LOG = "spark.log"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """What was asked for on the command line."""
 
     state: Path
@@ -60,70 +60,74 @@ class Run:
     patience: float
     master: str
     quiet: bool
-    limits: Mapping[str, Setting] = field(default_factory=dict)
+    overrides: Mapping[str, SettingValue] = field(default_factory=dict)
     memory: str | None = None
     allow_paths: Sequence[Path] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
 
-    def say(self, words: str) -> None:
+    def echo(self, words: str) -> None:
         if not self.quiet:
             typer.echo(words)
 
 
-def run(source: Source | None, asked: Run) -> None:
+def run(source: CqlSource | None, options: RunOptions) -> None:
     """Run the statements of a file, or what the state holds already; ends with an exit status."""
-    with states.failures(source):
-        _check(source, asked)
-        opened = open_state(
-            asked.state,
-            catalog=asked.catalog,
-            master=asked.master,
-            settings=asked.settings,
-            memory=asked.memory,
-            allow_paths=asked.allow_paths,
+    with states.report_failures(source):
+        _check_runnable(source, options)
+        opened_state = open_state(
+            options.state,
+            catalog=options.catalog,
+            master=options.master,
+            settings=options.spark_settings,
+            memory=options.memory,
+            allow_paths=options.allow_paths,
         )
-        with opened as headwater, claimed(headwater.catalog), logged(asked.state):
+        with (
+            opened_state as headwater,
+            exclusive_run(headwater.catalog),
+            log_to_files(options.state),
+        ):
             if source is not None:
-                _execute(headwater, source, asked)
+                _execute_source(headwater, source, options)
             _warn_of_missing_files(headwater)
             try:
-                with _terminable():
-                    engine = _start(headwater, asked)
+                with _interruptible_start():
+                    engine = _start_engine(headwater, options)
             except KeyboardInterrupt:
-                typer.echo(f"\nheadwater: stopped; {_go_on(asked)}", err=True)
+                typer.echo(f"\nheadwater: stopped; {_resume_hint(options)}", err=True)
                 raise typer.Exit(INTERRUPTED) from None
-            _work(engine, asked)
+            _run_engine(engine, options)
 
 
-def _check(source: Source | None, asked: Run) -> None:
+def _check_runnable(source: CqlSource | None, options: RunOptions) -> None:
     """End the command before anything is made, if nothing can come of it."""
-    check_master(asked.master)
-    if states.exists(asked.state, asked.catalog):
+    check_master(options.master)
+    if states.state_exists(options.state, options.catalog):
         return
     if source is None:
-        states.no_state(asked.state, asked.catalog)
+        states.fail_without_state(options.state, options.catalog)
     parse(source.text)
 
 
 # ---- statements
 
 
-def _execute(headwater: Headwater, source: Source, asked: Run) -> None:
+def _execute_source(headwater: Headwater, source: CqlSource, options: RunOptions) -> None:
     folder = None if source.is_stdin else source.path.resolve().parent
     done = execute(headwater.catalog, headwater.definitions, source.text, folder)
-    asked.say(summary(source, done))
+    options.echo(summarize_outcomes(source, done))
 
 
-def summary(source: Source, done: list[Outcome]) -> str:
-    new = [one for one in done if one.new]
+def summarize_outcomes(source: CqlSource, done: list[StatementOutcome]) -> str:
+    new = [outcome for outcome in done if outcome.new]
     if not new:
         return f"{source.name}: all of it is there already; going on"
-    kinds = Counter(type(one.statement).__name__ for one in new)
+    kinds = Counter(type(outcome.statement).__name__ for outcome in new)
     words = {"CreateStream": "stream", "CreateTable": "table", "CreateQuery": "query"}
-    made = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    counts = [pluralize(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
     others = len(new) - sum(kinds[kind] for kind in words)
-    made += [counted(others, "other statement")] if others else []
-    return f"{source.name}: {', '.join(made)}"
+    counts += [pluralize(others, "other statement")] if others else []
+    return f"{source.name}: {', '.join(counts)}"
 
 
 def _warn_of_missing_files(headwater: Headwater) -> None:
@@ -131,14 +135,18 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
         *headwater.definitions.streams.values(),
         *headwater.definitions.tables.values(),
     ]
-    for one in declared:
-        path = one.source.get("path") if one.source else None
-        if isinstance(path, str) and "://" not in path and not _is_there(Path(path)):
-            name = one.stream.name if isinstance(one, CreateStream) else one.table.name
+    for declaration in declared:
+        path = declaration.source.get("path") if declaration.source else None
+        if isinstance(path, str) and "://" not in path and not _path_exists(Path(path)):
+            name = (
+                declaration.stream.name
+                if isinstance(declaration, CreateStream)
+                else declaration.table.name
+            )
             typer.echo(f"headwater: {name} reads {path}, which is not there (yet)", err=True)
 
 
-def _is_there(path: Path) -> bool:
+def _path_exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:
@@ -149,63 +157,66 @@ def _is_there(path: Path) -> bool:
 
 
 @contextmanager
-def claimed(catalog: Catalog) -> Iterator[None]:
+def exclusive_run(catalog: Catalog) -> Iterator[None]:
     """Be the one process that runs this state; ends the command if there is another.
 
     The claims of processes of this machine that died are freed.
     """
     for lease in catalog.leases():
-        if is_dead(lease.holder):
+        if is_dead_process(lease.holder):
             catalog.release(lease)
-    for holder, left in holders(catalog.leases()).items():
+    for holder, left in lease_holders(catalog.leases()).items():
         fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
-    with held(catalog, "run"):
+    with hold_lease(catalog, "run"):
         yield
 
 
 @contextmanager
-def held(catalog: Catalog, name: str) -> Iterator[None]:
+def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
     """Hold a claim that only one process may have, renewed in the background, as a step may take
     longer than a claim lasts; ends the command if another has it."""
     for lease in catalog.leases():
-        if lease.name == name and is_dead(lease.holder):
+        if lease.name == name and is_dead_process(lease.holder):
             catalog.release(lease)
-    mine = catalog.acquire(name, this_process(), CLAIM_SECONDS)
-    if mine is None:
+    own_lease = catalog.acquire(name, process_name(), LEASE_SECONDS)
+    if own_lease is None:
         fail(f"another process has just claimed {name} of this state: stop it first")
 
     def renew() -> None:
         with suppress(HeadwaterError):
-            catalog.renew(mine, CLAIM_SECONDS)
+            catalog.renew(own_lease, LEASE_SECONDS)
 
-    catalog.record_event("engine started", name, process=this_process())
+    catalog.record_event("engine started", name, process=process_name())
     try:
-        with repeated(renew, CLAIM_SECONDS / 3, name):
+        with run_periodically(renew, LEASE_SECONDS / 3, name):
             yield
     finally:
         with suppress(CatalogError):  # of a catalog that is away
-            catalog.record_event("engine stopped", name, process=this_process())
-        catalog.release(mine)
+            catalog.record_event("engine stopped", name, process=process_name())
+        catalog.release(own_lease)
 
 
 # ---- logs
 
 
 @contextmanager
-def logged(state: Path) -> Iterator[None]:
+def log_to_files(state: Path) -> Iterator[None]:
     """The engine's messages go to a file in full, and to standard error in short; those of the
     libraries below it go to the file alone."""
-    kept = RotatingFileHandler(
-        state / ENGINE_LOG, maxBytes=MOST_BYTES, backupCount=KEPT_FILES, delay=True
+    file_handler = RotatingFileHandler(
+        state / ENGINE_LOG, maxBytes=MAX_BYTES, backupCount=MAX_ROTATED_FILES, delay=True
     )
-    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    told = logging.StreamHandler(sys.stderr)
-    told.setFormatter(_Short())
-    handlers = ((logging.getLogger(), kept), (logging.getLogger("headwater"), told))
+    file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    stderr_handler = logging.StreamHandler(sys.stderr)
+    stderr_handler.setFormatter(_ShortFormatter())
+    handlers = (
+        (logging.getLogger(), file_handler),
+        (logging.getLogger("headwater"), stderr_handler),
+    )
     for logger, handler in handlers:
         logger.addHandler(handler)
     try:
-        with rotating([state / SPARK_LOG]):
+        with rotate_periodically([state / SPARK_LOG]):
             yield
     finally:
         for logger, handler in handlers:
@@ -213,7 +224,7 @@ def logged(state: Path) -> Iterator[None]:
             handler.close()
 
 
-class _Short(logging.Formatter):
+class _ShortFormatter(logging.Formatter):
     """One line, without a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -225,24 +236,28 @@ class _Short(logging.Formatter):
 # ---- the engine
 
 
-def _start(headwater: Headwater, asked: Run) -> SteeredEngine:
+def _start_engine(headwater: Headwater, options: RunOptions) -> SteeredEngine:
     """The engine with its Spark session."""
-    from headwater.cli.spark import started
+    from headwater.cli.spark import start_spark
     from headwater.cli.steering import SteeredEngine
 
-    asked.say(f"starting Spark on {asked.master}")
-    start = partial(started, asked.state, asked.master, headwater.session_settings)
+    options.echo(f"starting Spark on {options.master}")
+    start = partial(start_spark, options.state, options.master, headwater.session_settings)
     return SteeredEngine(
-        headwater.catalog, headwater.state, start(), given=asked.limits, restart=start
+        headwater.catalog,
+        headwater.state,
+        start(),
+        overrides=options.overrides,
+        restart_spark=start,
     )
 
 
-def _work(engine: SteeredEngine, asked: Run) -> None:
-    begun = time.monotonic()
+def _run_engine(engine: SteeredEngine, options: RunOptions) -> None:
+    started = time.monotonic()
     observer = Observer(engine.catalog)
     try:
-        with signals(engine.stop), shown(observer, asked.quiet):
-            engine.go(asked.until_idle, asked.patience)
+        with handle_signals(engine.stop), show_progress(observer, options.quiet):
+            engine.go(options.until_idle, options.patience)
     except HeadwaterError:
         engine.release()
         if not engine.stop.is_set():
@@ -253,30 +268,30 @@ def _work(engine: SteeredEngine, asked: Run) -> None:
         logging.getLogger("headwater").exception("the engine failed")
         raise RuntimeFailure(
             f"the engine failed: {str(error).splitlines()[0] if str(error) else type(error)}; "
-            f"more is in {asked.state / ENGINE_LOG}"
+            f"more is in {options.state / ENGINE_LOG}"
         ) from error
     engine.release()
     try:
-        _tell(engine, observer, asked, time.monotonic() - begun)
+        _report_outcome(engine, observer, options, time.monotonic() - started)
     finally:
         with suppress(Exception):  # of Java that has ended already
             engine.spark.stop()
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def _interruptible_start() -> Iterator[None]:
     """An INT or TERM signal while Spark starts is a Ctrl-C, also if a library passed over it."""
-    told = Event()
+    interrupted = Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        told.set()
+        interrupted.set()
         raise KeyboardInterrupt
 
     watched = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, handle) for number in watched]
     try:
         yield
-        if told.is_set():
+        if interrupted.is_set():
             raise KeyboardInterrupt
     finally:
         for number, handler in zip(watched, before, strict=True):
@@ -289,7 +304,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def signals(stop: Event) -> Iterator[None]:
+def handle_signals(stop: Event) -> Iterator[None]:
     """The first INT or TERM sets the word to stop, the second ends the process.
 
     A thread that waits for Spark cannot be interrupted, hence the hard end; the claims that are
@@ -313,26 +328,34 @@ def signals(stop: Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -> None:
+def _report_outcome(
+    engine: SteeredEngine, observer: Observer, options: RunOptions, spent: float
+) -> None:
     """Say what was done and what is left; ends the command if a unit cannot go on."""
     now = observer.overview()
     rows = sum(view.rows for view in now.streams)
     out = sum(view.rows for view in now.queries)
-    asked.say(
+    options.echo(
         f"{'stopped' if engine.stop.is_set() else 'done'} after {spent:.1f} s: "
-        f"{counted(rows, 'row')} of {counted(len(now.streams), 'stream')}, "
-        f"{counted(engine.steps, 'step')} of {counted(len(now.units), 'unit')}, "
-        f"{counted(out, 'row')} of {counted(len(now.queries), 'query')}"
+        f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
+        f"{pluralize(engine.steps, 'step')} of {pluralize(len(now.units), 'unit')}, "
+        f"{pluralize(out, 'row')} of {pluralize(len(now.queries), 'query')}"
     )
-    if now.pending or now.units_due:
-        due = f"instants of {counted(now.units_due, 'unit')}" if now.units_due else ""
-        rows_left = counted(now.pending, "row") if now.pending else ""
-        left = " and ".join(said for said in (rows_left, due) if said)
-        asked.say(f"{left} left to work on; {_go_on(asked)}")
+    if now.backlog or now.units_with_more_due:
+        due = (
+            f"instants of {pluralize(now.units_with_more_due, 'unit')}"
+            if now.units_with_more_due
+            else ""
+        )
+        rows_left = pluralize(now.backlog, "row") if now.backlog else ""
+        left = " and ".join(phrase for phrase in (rows_left, due) if phrase)
+        options.echo(f"{left} left to work on; {_resume_hint(options)}")
     elif engine.stop.is_set() and not now.undelivered:
-        asked.say(f"nothing is left to work on; {_go_on(asked)}")
+        options.echo(f"nothing is left to work on; {_resume_hint(options)}")
     if now.undelivered:
-        asked.say(f"{counted(now.undelivered, 'row')} left to deliver; {_go_on(asked)}")
+        options.echo(
+            f"{pluralize(now.undelivered, 'row')} left to deliver; {_resume_hint(options)}"
+        )
     for query in now.queries:
         if query.sink_error:
             typer.echo(
@@ -341,16 +364,16 @@ def _tell(engine: SteeredEngine, observer: Observer, asked: Run, spent: float) -
     failed = [view for view in now.units if view.row.error]
     for view in failed:
         typer.echo(
-            f"headwater: unit {view.row.id} ({names(view.queries)}) is {view.row.state} after "
-            f"{counted(view.row.retries, 'failure')}: {view.row.error}",
+            f"headwater: unit {view.row.id} ({format_names(view.queries)}) is {view.row.state} after "
+            f"{pluralize(view.row.retries, 'failure')}: {view.row.error}",
             err=True,
         )
-    troubles = engine.intake.troubles()
+    troubles = engine.ingestion.problems()
     for trouble in troubles:
         typer.echo(f"headwater: {trouble}", err=True)
     if failed or troubles:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
-def _go_on(asked: Run) -> str:
-    return f"{states.run_again(asked.state, asked.catalog)} goes on from there"
+def _resume_hint(options: RunOptions) -> str:
+    return f"{states.run_command_line(options.state, options.catalog)} goes on from there"

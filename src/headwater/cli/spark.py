@@ -11,16 +11,16 @@ from typing import Any
 
 from headwater.cli.run import SPARK_LOG
 from headwater.errors import RuntimeFailure
-from headwater.runtime.cluster import check_cluster
-from headwater.runtime.durability import owner_only
-from headwater.runtime.session import open_session
+from headwater.runtime.durability import owner_only_opener
+from headwater.runtime.spark.cluster import check_cluster
+from headwater.runtime.spark.session import open_session
 
 
-def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]]) -> Any:
+def start_spark(state: Path, master: str, settings: Callable[[], Mapping[str, str]]) -> Any:
     """A session with settings; raises RuntimeFailure that says where Spark's own words are."""
     log = state / SPARK_LOG
     try:
-        with _output_to(log):
+        with _redirect_output(log):
             spark = open_session(master, settings=settings())
     except OSError as error:
         raise RuntimeFailure(
@@ -34,17 +34,17 @@ def started(state: Path, master: str, settings: Callable[[], Mapping[str, str]])
 
 
 @contextmanager
-def _output_to(path: Path) -> Iterator[None]:
+def _redirect_output(path: Path) -> Iterator[None]:
     """Standard output and error, also of processes that are started, go to a file."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     saved = [os.dup(1), os.dup(2)]
     try:
-        with open(path, "ab", opener=owner_only) as file:
+        with open(path, "ab", opener=owner_only_opener) as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        for target, kept in enumerate(saved, 1):
-            os.dup2(kept, target)
-            os.close(kept)
+        for target, saved_descriptor in enumerate(saved, 1):
+            os.dup2(saved_descriptor, target)
+            os.close(saved_descriptor)

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from headwater.cli.files import FAILED, WRONG, Source, describe, fail
+from headwater.cli.cql_files import EXIT_FAILED, EXIT_WRONG, CqlSource, describe_errors, fail
 from headwater.errors import (
     CatalogError,
+    CatalogNotFound,
     CqlError,
     HeadwaterError,
     InputError,
-    NoCatalog,
     RuntimeFailure,
     is_url,
-    local_only,
+    remote_state_message,
 )
 
 if TYPE_CHECKING:
     from headwater.runtime.catalog import Catalog
 
-DEFAULT = Path(".headwater")
+DEFAULT_STATE = Path(".headwater")
 
 
-def _checked_state(state: Path) -> Path:
+def _check_state(state: Path) -> Path:
     """Ends the command if the state is to be at a URL, which would become a folder of that name."""
     if is_url(state):
-        fail(local_only(state), FAILED)
+        fail(remote_state_message(state), EXIT_FAILED)
     return state
 
 
@@ -42,7 +42,7 @@ State = Annotated[
     Path,
     typer.Option(
         "--state",
-        callback=_checked_state,
+        callback=_check_state,
         metavar="DIR",
         envvar="HEADWATER_STATE",
         show_envvar=False,
@@ -63,7 +63,7 @@ CatalogUrl = Annotated[
 
 
 @contextmanager
-def failures(source: Source | None = None) -> Iterator[None]:
+def report_failures(source: CqlSource | None = None) -> Iterator[None]:
     """Turn errors that are the user's into a message and an exit status."""
     try:
         yield
@@ -74,26 +74,26 @@ def failures(source: Source | None = None) -> Iterator[None]:
         fail(f"this needs the package {package}, which is not installed: pip install {package}")
     except CqlError as error:
         name = source.name if source else "<text>"
-        typer.echo("\n\n".join(describe(error, name)), err=True)
-        raise typer.Exit(WRONG) from None
+        typer.echo("\n\n".join(describe_errors(error, name)), err=True)
+        raise typer.Exit(EXIT_WRONG) from None
     except (CatalogError, InputError, RuntimeFailure) as error:
-        fail(str(error), FAILED)
+        fail(str(error), EXIT_FAILED)
     except HeadwaterError as error:
-        fail(f"{source.name}: {error}" if source else str(error), WRONG)
+        fail(f"{source.name}: {error}" if source else str(error), EXIT_WRONG)
     except (FileNotFoundError, PermissionError) as error:
-        fail(f"a file of the state cannot be read: {error}; restore it from a copy", FAILED)
+        fail(f"a file of the state cannot be read: {error}; restore it from a copy", EXIT_FAILED)
 
 
-def exists(state: Path, url: str | None = None) -> bool:
+def state_exists(state: Path, url: str | None = None) -> bool:
     """Whether the directory holds a catalog, or there is one at the URL."""
     from headwater.runtime.catalog import Catalog
-    from headwater.runtime.catalog.database import FILE
+    from headwater.runtime.catalog.database import CATALOG_FILE
 
     try:
         if url is None:
-            return (state / FILE).is_file()
+            return (state / CATALOG_FILE).is_file()
         Catalog.open(url, create=False).close()
-    except NoCatalog:
+    except CatalogNotFound:
         return False
     except OSError as error:
         raise CatalogError(f"{state} cannot be read: {error.strerror}; name another one") from error
@@ -101,10 +101,10 @@ def exists(state: Path, url: str | None = None) -> bool:
 
 
 @contextmanager
-def opened(
+def open_catalog(
     state: Path,
     url: str | None = None,
-    source: Source | None = None,
+    source: CqlSource | None = None,
     files: bool = False,
     create: bool = False,
 ) -> Iterator[Catalog]:
@@ -113,34 +113,34 @@ def opened(
 
     `files` is for commands that touch the log: its directory has to be the right one.
     """
-    with failures(source):
-        if not create and not exists(state, url):
-            no_state(state, url)
+    with report_failures(source):
+        if not create and not state_exists(state, url):
+            fail_without_state(state, url)
         from headwater.runtime.catalog import Catalog
-        from headwater.runtime.place import check_place, made
+        from headwater.runtime.storage.state_dir import check_state_dir, ensure_state_dir
 
         if create or url is None:
-            made(state)
+            ensure_state_dir(state)
         with Catalog.open(url or state, create=create) as catalog:
             if files or url is None:
-                check_place(catalog, state)
+                check_state_dir(catalog, state)
             yield catalog
 
 
-def no_state(state: Path, url: str | None) -> NoReturn:
+def fail_without_state(state: Path, url: str | None) -> NoReturn:
     """End the command, and say how a state is made."""
-    from headwater.runtime.catalog.database import without_password
+    from headwater.runtime.catalog.database import redact_password
 
-    again = run_again(state, url, "FILE.cql")
-    where = f"catalog in {without_password(url)}" if url else f"state in {state}"
+    again = run_command_line(state, url, "FILE.cql")
+    where = f"catalog in {redact_password(url)}" if url else f"state in {state}"
     fail(f"there is no {where}: {again} creates it and runs it, headwater submit creates it")
 
 
-def run_again(state: Path, url: str | None = None, *words: str) -> str:
+def run_command_line(state: Path, url: str | None = None, *words: str) -> str:
     """The command line of `headwater run` on this state."""
-    from headwater.runtime.catalog.database import without_password
+    from headwater.runtime.catalog.database import redact_password
 
-    place = [] if state == DEFAULT else ["--state", shlex.quote(str(state))]
+    options = [] if state == DEFAULT_STATE else ["--state", shlex.quote(str(state))]
     if url is not None:
-        place += ["--catalog", shlex.quote(without_password(url))]
-    return " ".join(["headwater run", *words, *place])
+        options += ["--catalog", shlex.quote(redact_password(url))]
+    return " ".join(["headwater run", *words, *options])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from threading import Event, Lock
 
-from headwater.runtime.engine import Engine
-from headwater.runtime.stepping import Unit
+from headwater.runtime.engine.engine import Engine
+from headwater.runtime.engine.stepper import Unit
 
 
 class SteeredEngine(Engine):

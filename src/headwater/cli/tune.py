@@ -9,25 +9,25 @@ from pathlib import Path
 
 import typer
 
-from headwater.cli.files import Source, fail
-from headwater.cli.formats import Format, json_line
-from headwater.cli.queries import queries_of, select
+from headwater.cli.cql_files import CqlSource, fail
+from headwater.cli.formats import Format, print_json
+from headwater.cli.queries import queries_of, select_queries
 from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, read_costs
 from headwater.cql import parse
-from headwater.errors import PlanError, nearest
-from headwater.network.sites import read_sites
-from headwater.plan.throughput.model import Configuration, Problem
+from headwater.errors import PlanError, suggest
+from headwater.network.sites import read_network
+from headwater.plan.throughput.local_search import PHYSICAL
+from headwater.plan.throughput.model import Configuration, ThroughputProblem
 from headwater.plan.throughput.polynomial import add, value
-from headwater.plan.throughput.profile import problem_of, read_profile
+from headwater.plan.throughput.profile import build_problem, read_profile
 from headwater.plan.throughput.quality import Quality, quality
-from headwater.plan.throughput.rates import Flow, flows
-from headwater.plan.throughput.search import SEARCHES, Found, reactive_tabu, run
-from headwater.plan.throughput.walks import PHYSICAL
+from headwater.plan.throughput.rates import OperatorFlow, operator_flows
+from headwater.plan.throughput.search import SEARCHES, SearchResult, reactive_tabu, run_search
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TuneOptions:
     """How to search: which search, for how many seconds, with which seed, and how many copies."""
 
     search: str
@@ -37,68 +37,70 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """What was found, beside the plan as written: on the first site, and at the best places."""
 
-    problem: Problem
-    found: Found
+    problem: ThroughputProblem
+    found: SearchResult
     quality: Quality
     written: float
     placed: float
 
 
 def tune_file(
-    source: Source,
+    source: CqlSource,
     sites: Path,
     profile: Path,
     costs: Path | None,
     names: Sequence[str],
-    wanted: Wanted,
+    options: TuneOptions,
     format: Format,
 ) -> None:
     """Print the best configuration found for the queries of those names, or for all together."""
-    if wanted.search not in SEARCHES:
-        fail(f"there is no search {wanted.search}; {nearest(wanted.search, SEARCHES)}")
+    if options.search not in SEARCHES:
+        fail(f"there is no search {options.search}; {suggest(options.search, SEARCHES)}")
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
-    chosen = [named.query for named in select(queries, names)]
+    chosen = [named.query for named in select_queries(queries, names)]
     table_of_costs = read_costs(costs) if costs else CostTable()
-    target, network = read_profile(profile), read_sites(sites)
-    problem, _ = problem_of(chosen, target, network, table_of_costs, wanted.copies)
-    tuned = tune(problem, wanted)
+    target, network = read_profile(profile), read_network(sites)
+    problem, _ = build_problem(chosen, target, network, table_of_costs, options.copies)
+    tuned = tune_problem(problem, options)
     if format is Format.json:
-        json_line(as_json(tuned))
+        print_json(as_json(tuned))
     else:
-        print_tuned(tuned)
+        print_tuning(tuned)
 
 
-def tune(problem: Problem, wanted: Wanted) -> Tuned:
+def tune_problem(problem: ThroughputProblem, options: TuneOptions) -> TuneResult:
     """Search; raises PlanError if no configuration is possible."""
-    start = problem.start()
-    found = run(SEARCHES[wanted.search], problem, start, wanted.seed, seconds=wanted.seconds)
-    best = quality(problem, found.configuration)
+    start = problem.initial_configuration()
+    best_found = run_search(
+        SEARCHES[options.search], problem, start, options.seed, seconds=options.seconds
+    )
+    best = quality(problem, best_found.configuration)
     if best.value == 0:
         raise PlanError(
             f"no configuration was found that fits; the last one exceeds the {best.binding}"
         )
-    placed = run(partial(reactive_tabu, alpha=PHYSICAL), problem, start, wanted.seed)
-    return Tuned(problem, found, best, quality(problem, start).value, placed.quality)
+    placed = run_search(partial(reactive_tabu, alpha=PHYSICAL), problem, start, options.seed)
+    return TuneResult(problem, best_found, best, quality(problem, start).value, placed.quality)
 
 
-def as_json(tuned: Tuned) -> dict[str, object]:
+def as_json(tuned: TuneResult) -> dict[str, object]:
     """Everything, for programs; a rate that nothing limits is null."""
     limited = tuned.quality.binding is not None
     return {
         "operators": [
             {
-                "operator": place,
+                "operator": position,
                 "kind": operator.kind.name.lower(),
                 "name": operator.name,
-                "inputs": list(tuned.found.configuration.inputs[place]),
-                "sites": _sites(tuned, place),
+                "inputs": list(tuned.found.configuration.inputs[position]),
+                "sites": _sites(tuned, position),
             }
-            for place, operator in enumerate(tuned.problem.operators)
+            for position, operator in enumerate(tuned.problem.operators)
         ],
         "outputs": list(tuned.found.configuration.outputs),
         "quality": tuned.quality.value if limited else None,
@@ -111,19 +113,19 @@ def as_json(tuned: Tuned) -> dict[str, object]:
     }
 
 
-def print_tuned(tuned: Tuned) -> None:
+def print_tuning(tuned: TuneResult) -> None:
     """The plan with its places, then the rate, what binds, and the gain."""
     best = tuned.quality
     at = best.value if best.binding else 1.0
-    given = flows(tuned.problem, tuned.found.configuration, best.point)
+    flow_list = operator_flows(tuned.problem, tuned.found.configuration, best.point)
     rows = [
         (
-            "  " * depth + tuned.problem.operators[place].name,
-            tuned.problem.operators[place].kind.name.lower(),
-            ", ".join(_sites(tuned, place)),
-            f"{_arriving(tuned.found.configuration, given, place, at):,.0f}",
+            "  " * depth + tuned.problem.operators[position].name,
+            tuned.problem.operators[position].kind.name.lower(),
+            ", ".join(_sites(tuned, position)),
+            f"{_arrival_rate(tuned.found.configuration, flow_list, position, at):,.0f}",
         )
-        for depth, place in _tree(tuned.found.configuration)
+        for depth, position in _tree(tuned.found.configuration)
     ]
     columns = [("operator", False), ("kind", False), ("site", False), ("tuples/s in", True)]
     console().print(table("", columns, rows))
@@ -135,25 +137,27 @@ def print_tuned(tuned: Tuned) -> None:
     typer.echo(f"takes     {rates} tuples/s: {best.value:,.3g} times the profile")
     typer.echo(f"binds     {best.binding}")
     typer.echo(
-        f"gain      {_gain(best.value, tuned.written)} over the plan as written on the first site,"
-        f" {_gain(best.value, tuned.placed)} over it at the best places"
+        f"gain      {_format_gain(best.value, tuned.written)} over the plan as written on the first site,"
+        f" {_format_gain(best.value, tuned.placed)} over it at the best places"
     )
     proven = "proven to be the best" if tuned.found.proven else "the best found"
     typer.echo(f"search    {tuned.found.seen:,} configurations, {proven}")
 
 
-def _gain(now: float, before: float) -> str:
+def _format_gain(now: float, before: float) -> str:
     return f"{now / before:,.3g}x" if before else "everything"
 
 
-def _sites(tuned: Tuned, place: int) -> list[str]:
+def _sites(tuned: TuneResult, position: int) -> list[str]:
     sites = tuned.problem.network.sites
-    return [sites[host].name for host in tuned.found.configuration.hosts[place]]
+    return [sites[host].name for host in tuned.found.configuration.hosts[position]]
 
 
-def _arriving(configuration: Configuration, given: Sequence[Flow], place: int, at: float) -> float:
-    below = configuration.inputs[place] or (place,)
-    return value(add(*(given[i].rate for i in below)), at)
+def _arrival_rate(
+    configuration: Configuration, flow_list: Sequence[OperatorFlow], position: int, at: float
+) -> float:
+    below = configuration.inputs[position] or (position,)
+    return value(add(*(flow_list[i].rate for i in below)), at)
 
 
 def _tree(configuration: Configuration) -> Iterator[tuple[int, int]]:
@@ -167,5 +171,5 @@ def _tree(configuration: Configuration) -> Iterator[tuple[int, int]]:
             for below in configuration.inputs[place]:
                 yield from visit(below, depth + 1)
 
-    for place in configuration.outputs:
-        yield from visit(place, 0)
+    for position in configuration.outputs:
+        yield from visit(position, 0)

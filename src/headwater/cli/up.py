@@ -22,41 +22,47 @@ from threading import Event
 import typer
 
 from headwater.cli import state as states
-from headwater.cli.files import FAILED, WRONG, Source, fail
-from headwater.cli.formats import counted
-from headwater.cli.logfiles import rotating
-from headwater.cli.run import ENGINE_LOG, held, logged, signals, summary
-from headwater.cli.view import shown
+from headwater.cli.cql_files import EXIT_FAILED, EXIT_WRONG, CqlSource, fail
+from headwater.cli.formats import pluralize
+from headwater.cli.live_view import show_progress
+from headwater.cli.log_rotation import rotate_periodically
+from headwater.cli.run import (
+    ENGINE_LOG,
+    handle_signals,
+    hold_lease,
+    log_to_files,
+    summarize_outcomes,
+)
 from headwater.cql import parse
-from headwater.errors import CatalogUnavailable, nearest
+from headwater.errors import CatalogUnavailable, suggest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
-from headwater.runtime.cluster import master_trouble
-from headwater.runtime.durability import make_folder, owner_only
-from headwater.runtime.overview import Observer
-from headwater.runtime.paths import file_name
-from headwater.runtime.scripts import execute
+from headwater.runtime.catalog.deployment import current_deployment, deploy
+from headwater.runtime.durability import make_folder, owner_only_opener
+from headwater.runtime.inspect.status import Observer
 from headwater.runtime.sites.controller import Controller
-from headwater.runtime.sites.deployment import deploy, deployed
-from headwater.runtime.sites.here import Here
-from headwater.runtime.sites.planning import Change, Room
+from headwater.runtime.sites.local_site import LocalSite
+from headwater.runtime.sites.planner import ReplanResult, SitePlanner
+from headwater.runtime.spark.cluster import master_problem
+from headwater.runtime.storage.paths import file_name
+from headwater.runtime.submit.scripts import execute
 
 log = logging.getLogger("headwater")
 
-LOOK_SECONDS = 0.5
-COMING_SECONDS = 120.0
+CHECK_SECONDS = 0.5
+STARTUP_SECONDS = 120.0
 """For so long after its start a worker counts as there before it gives a sign."""
 
 STOPPING_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Up:
+class UpOptions:
     """What was asked for on the command line."""
 
     sites: Path
-    source: Source | None
+    source: CqlSource | None
     state: Path
     catalog: str | None
     until_idle: bool
@@ -64,56 +70,60 @@ class Up:
     quiet: bool
     memory: str | None = None
     allow_paths: Sequence[Path] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
 
-    def say(self, words: str) -> None:
+    def echo(self, words: str) -> None:
         if not self.quiet:
             typer.echo(words)
 
 
-def up(asked: Up) -> None:
+def run_sites(options: UpOptions) -> None:
     """Run a state on sites until it is told to stop, or all is done; ends with an exit status."""
-    deployment = read_deployment(asked.sites, master_trouble)
-    names = [one.name for one in deployment.network.sites]
-    for name in asked.only or ():
+    deployment = read_deployment(options.sites, master_problem)
+    names = [deployed_site.name for deployed_site in deployment.network.sites]
+    for name in options.only or ():
         if name not in names:
-            fail(f"{asked.sites} has no site {name}; {nearest(name, names)}")
-    if asked.source is not None and not states.exists(asked.state, asked.catalog):
-        parse(asked.source.text)  # before anything is made
-    opened = open_state(
-        asked.state,
-        catalog=asked.catalog,
-        settings=asked.settings,
-        allow_paths=asked.allow_paths,
+            fail(f"{options.sites} has no site {name}; {suggest(name, names)}")
+    if options.source is not None and not states.state_exists(options.state, options.catalog):
+        parse(options.source.text)  # before anything is made
+    opened_state = open_state(
+        options.state,
+        catalog=options.catalog,
+        settings=options.spark_settings,
+        allow_paths=options.allow_paths,
     )
-    with opened as headwater, held(headwater.catalog, "run"), logged(asked.state):
+    with (
+        opened_state as headwater,
+        hold_lease(headwater.catalog, "run"),
+        log_to_files(options.state),
+    ):
         deploy(headwater.catalog, deployment)
-        refused = asked.source is not None and _execute(headwater, asked.source, asked)
-        workers = Workers(asked, [n for n in names if asked.only is None or n in asked.only])
-        room = Room(headwater.catalog, headwater.definitions, deployment)
-        controller = Controller(room, lambda: workers.coming(headwater.catalog))
+        refused = options.source is not None and _execute_source(headwater, options.source, options)
+        workers = Workers(options, [n for n in names if options.only is None or n in options.only])
+        site_planner = SitePlanner(headwater.catalog, headwater.definitions, deployment)
+        controller = Controller(site_planner, lambda: workers.starting(headwater.catalog))
         stop = Event()
         with (
             workers.running(),
-            rotating(asked.state / f"site-{name}.log" for name in workers.names),
-            signals(stop),
-            shown(Observer(headwater.catalog), asked.quiet),
+            rotate_periodically(options.state / f"site-{name}.log" for name in workers.names),
+            handle_signals(stop),
+            show_progress(Observer(headwater.catalog), options.quiet),
         ):
-            _control(controller, workers, asked, stop)
-        _tell(headwater.catalog, asked)
+            _run_controller(controller, workers, options, stop)
+        _report_totals(headwater.catalog, options)
         if refused:
-            raise typer.Exit(WRONG)
+            raise typer.Exit(EXIT_WRONG)
 
 
-def _execute(headwater: Headwater, source: Source, asked: Up) -> bool:
+def _execute_source(headwater: Headwater, source: CqlSource, options: UpOptions) -> bool:
     """Carry out the statements of a file; returns whether a query was refused."""
     folder = None if source.is_stdin else source.path.resolve().parent
     done = execute(headwater.catalog, headwater.definitions, source.text, folder)
-    asked.say(summary(source, done))
-    for one in done:
-        if one.refused:
-            typer.echo(f"headwater: {one.sentence}", err=True)
-    return any(one.refused for one in done)
+    options.echo(summarize_outcomes(source, done))
+    for outcome in done:
+        if outcome.refused:
+            typer.echo(f"headwater: {outcome.sentence}", err=True)
+    return any(outcome.refused for outcome in done)
 
 
 # ---- workers
@@ -123,34 +133,36 @@ def _execute(headwater: Headwater, source: Source, asked: Up) -> bool:
 class Workers:
     """The processes of sites that were started here."""
 
-    asked: Up
+    options: UpOptions
     names: list[str]
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _begun: float = field(default_factory=time.monotonic)
+    _started_at: float = field(default_factory=time.monotonic)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Start them; stop them when the block ends."""
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         try:
             for name in self.names:
                 self._start(name)
-            self.asked.say(f"started {counted(len(self.names), 'site')}: {', '.join(self.names)}")
+            self.options.echo(
+                f"started {pluralize(len(self.names), 'site')}: {', '.join(self.names)}"
+            )
             yield
         finally:
             self._stop()
 
     def _start(self, name: str) -> None:
-        state = str(self.asked.state.resolve())
-        more = ["--drain"] if self.asked.until_idle else []
-        more += [] if self.asked.memory is None else ["--memory", self.asked.memory]
-        more += [f"--conf={key}={value}" for key, value in self.asked.settings.items()]
+        state = str(self.options.state.resolve())
+        more = ["--drain"] if self.options.until_idle else []
+        more += [] if self.options.memory is None else ["--memory", self.options.memory]
+        more += [f"--conf={key}={value}" for key, value in self.options.spark_settings.items()]
         command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *more]
         environment = dict(os.environ)
-        if self.asked.catalog is not None:  # it may hold a password, which others could see
-            environment["HEADWATER_CATALOG"] = self.asked.catalog
-        log = self.asked.state / f"site-{file_name(name)}.log"
-        with open(log, "ab", opener=owner_only) as output:
+        if self.options.catalog is not None:  # it may hold a password, which others could see
+            environment["HEADWATER_CATALOG"] = self.options.catalog
+        log = self.options.state / f"site-{file_name(name)}.log"
+        with open(log, "ab", opener=owner_only_opener) as output:
             self._processes[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -160,17 +172,19 @@ class Workers:
                 start_new_session=True,
             )
 
-    def coming(self, catalog: Catalog) -> set[str]:
+    def starting(self, catalog: Catalog) -> set[str]:
         """Those that live but had no time yet to give a sign of it."""
-        if time.monotonic() - self._begun > COMING_SECONDS:
+        if time.monotonic() - self._started_at > STARTUP_SECONDS:
             return set()
-        never = {one.name for one in catalog.sites() if one.seen_at == 0}
-        return {name for name in self.names if name in never and name not in self.ended()}
+        never = {
+            deployed_site.name for deployed_site in catalog.sites() if deployed_site.seen_at == 0
+        }
+        return {name for name in self.names if name in never and name not in self.exit_statuses()}
 
-    def ended(self) -> dict[str, int]:
+    def exit_statuses(self) -> dict[str, int]:
         """The status of those that have ended."""
-        found = {name: process.poll() for name, process in self._processes.items()}
-        return {name: status for name, status in found.items() if status is not None}
+        statuses = {name: process.poll() for name, process in self._processes.items()}
+        return {name: status for name, status in statuses.items() if status is not None}
 
     def _stop(self) -> None:
         for process in self._processes.values():
@@ -187,32 +201,34 @@ class Workers:
 # ---- the controller
 
 
-def _control(controller: Controller, workers: Workers, asked: Up, stop: Event) -> None:
+def _run_controller(
+    controller: Controller, workers: Workers, options: UpOptions, stop: Event
+) -> None:
     """Look after sites and units, until told to stop or all is done."""
-    gone: set[str] = set()
-    while not stop.wait(LOOK_SECONDS):
+    ended: set[str] = set()
+    while not stop.wait(CHECK_SECONDS):
         try:
             change = controller.tick()
         except CatalogUnavailable as error:
             log.warning("%s; waiting", error)
             continue
         if change is not None:
-            _say_change(controller, change, asked)
-        for name, status in workers.ended().items():
-            if name not in gone:
-                gone.add(name)
-                controller.catalog.leave_site(name)
-                words = asked.state / f"site-{name}.log"
+            _report_change(controller, change, options)
+        for name, status in workers.exit_statuses().items():
+            if name not in ended:
+                ended.add(name)
+                controller.catalog.mark_site_gone(name)
+                words = options.state / f"site-{name}.log"
                 typer.echo(f"headwater: site {name} has ended ({status}); see {words}", err=True)
-        if len(gone) == len(workers.names) and workers.names and not controller.there:
-            fail("no site is left", FAILED)
-        if asked.until_idle and _is_done(controller.catalog):
+        if len(ended) == len(workers.names) and workers.names and not controller.alive:
+            fail("no site is left", EXIT_FAILED)
+        if options.until_idle and _is_done(controller.catalog):
             return
 
 
-def _say_change(controller: Controller, change: Change, asked: Up) -> None:
-    there = ", ".join(sorted(controller.there)) or "none"
-    asked.say(f"sites {there}: {counted(len(change.moved), 'unit')} placed anew")
+def _report_change(controller: Controller, change: ReplanResult, options: UpOptions) -> None:
+    alive = ", ".join(sorted(controller.alive)) or "none"
+    options.echo(f"sites {alive}: {pluralize(len(change.moved), 'unit')} placed anew")
     for unit in change.waiting:
         typer.echo(f"headwater: unit {unit} waits: no site can have what it reads", err=True)
 
@@ -224,20 +240,20 @@ def _is_done(catalog: Catalog) -> bool:
     return over and not Observer(catalog).overview().undelivered
 
 
-def _tell(catalog: Catalog, asked: Up) -> None:
+def _report_totals(catalog: Catalog, options: UpOptions) -> None:
     now = Observer(catalog).overview()
     rows, out = sum(view.rows for view in now.streams), sum(view.rows for view in now.queries)
-    asked.say(
-        f"{counted(rows, 'row')} of {counted(len(now.streams), 'stream')}, "
-        f"{counted(out, 'row')} of {counted(len(now.queries), 'query')} "
-        f"in {counted(len(now.units), 'unit')}; headwater show sites tells who did what"
+    options.echo(
+        f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
+        f"{pluralize(out, 'row')} of {pluralize(len(now.queries), 'query')} "
+        f"in {pluralize(len(now.units), 'unit')}; headwater show sites tells who did what"
     )
 
 
 # ---- a site
 
 
-def site(
+def run_site(
     name: str,
     state: Path,
     catalog: str | None,
@@ -246,36 +262,36 @@ def site(
     settings: Mapping[str, str] | None = None,
 ) -> None:
     """Be a site until told to stop."""
-    from headwater.cli.spark import started
+    from headwater.cli.spark import start_spark
     from headwater.cli.steering import SteeredEngine
 
     with open_state(state, catalog=catalog, settings=settings, memory=memory) as headwater:
-        deployment = _deployment(headwater.catalog, name, state)
-        here = Here(headwater.catalog, name, headwater.state, deployment, drain)
-        make_folder(here.store)
-        with held(headwater.catalog, f"site:{name}"), logged(here.store):
+        deployment = _require_deployment(headwater.catalog, name, state)
+        local_site = LocalSite(headwater.catalog, name, headwater.state, deployment, drain)
+        make_folder(local_site.store)
+        with hold_lease(headwater.catalog, f"site:{name}"), log_to_files(local_site.store):
             master = deployment.worker(name).master
             typer.echo(f"site {name}: starting Spark on {master}")
-            start = partial(started, here.store, master, headwater.session_settings)
+            start = partial(start_spark, local_site.store, master, headwater.session_settings)
             engine = SteeredEngine(
-                headwater.catalog, headwater.state, start(), site=here, restart=start
+                headwater.catalog, headwater.state, start(), site=local_site, restart_spark=start
             )
-            typer.echo(f"site {name}: at work; more is in {here.store / ENGINE_LOG}")
+            typer.echo(f"site {name}: at work; more is in {local_site.store / ENGINE_LOG}")
             try:
-                with signals(engine.stop):
+                with handle_signals(engine.stop):
                     engine.go(until_idle=False, patience=0.0)
             finally:
                 engine.release()
-                headwater.catalog.leave_site(name)
+                headwater.catalog.mark_site_gone(name)
             with suppress(Exception):  # of Java that has ended already
                 engine.spark.stop()
 
 
-def _deployment(catalog: Catalog, name: str, state: Path) -> Deployment:
-    found = deployed(catalog)
-    if found is None:
+def _require_deployment(catalog: Catalog, name: str, state: Path) -> Deployment:
+    deployment = current_deployment(catalog)
+    if deployment is None:
         fail(f"{state} is not run by sites: headwater up SITES.toml makes it so")
-    names = [one.name for one in found.network.sites]
+    names = [deployed_site.name for deployed_site in deployment.network.sites]
     if name not in names:
-        fail(f"there is no site {name}; {nearest(name, names)}")
-    return found
+        fail(f"there is no site {name}; {suggest(name, names)}")
+    return deployment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.lazy import exported
+from headwater.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwater.cost.prices import (
@@ -21,28 +21,27 @@ if TYPE_CHECKING:
         select_cpu,
     )
     from headwater.cost.rates import (
-        Input,
+        ColumnStatistics,
+        JoinInput,
         StreamStatistics,
-        Values,
         domain_share,
         grouped_rate,
-        held,
         join_rate,
         selectivity,
+        tuples_in_window,
     )
 
 __all__ = [
     "ONE_SITE",
+    "ColumnStatistics",
     "CpuCosts",
     "Flow",
-    "Input",
+    "JoinInput",
     "Prices",
     "StreamStatistics",
-    "Values",
     "Work",
     "domain_share",
     "grouped_rate",
-    "held",
     "join_cpu",
     "join_rate",
     "lifetime_price",
@@ -51,9 +50,10 @@ __all__ = [
     "price",
     "select_cpu",
     "selectivity",
+    "tuples_in_window",
 ]
 
-__getattr__ = exported(
+__getattr__ = lazy_exports(
     __name__,
     {
         "CpuCosts": "headwater.cost.prices",
@@ -67,12 +67,12 @@ __getattr__ = exported(
         "network_usage": "headwater.cost.prices",
         "price": "headwater.cost.prices",
         "select_cpu": "headwater.cost.prices",
-        "Input": "headwater.cost.rates",
+        "JoinInput": "headwater.cost.rates",
         "StreamStatistics": "headwater.cost.rates",
-        "Values": "headwater.cost.rates",
+        "ColumnStatistics": "headwater.cost.rates",
         "domain_share": "headwater.cost.rates",
         "grouped_rate": "headwater.cost.rates",
-        "held": "headwater.cost.rates",
+        "tuples_in_window": "headwater.cost.rates",
         "join_rate": "headwater.cost.rates",
         "selectivity": "headwater.cost.rates",
     },

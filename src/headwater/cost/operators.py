@@ -22,11 +22,11 @@ from headwater.tomltext import Section, read_toml
 class OperatorCost:
     """Instructions for a tuple that comes in, and for a result that goes out."""
 
-    tuple: float = 0.0
-    result: float = 0.0
+    per_tuple: float = 0.0
+    per_result: float = 0.0
 
 
-DEFAULTS: Mapping[str, OperatorCost] = {
+DEFAULT_COSTS: Mapping[str, OperatorCost] = {
     "emit": OperatorCost(0),
     "select": OperatorCost(20),
     "project": OperatorCost(50),
@@ -44,7 +44,7 @@ DEFAULTS: Mapping[str, OperatorCost] = {
 class CostTable:
     """The cost of each kind of operator."""
 
-    costs: Mapping[str, OperatorCost] = field(default_factory=lambda: dict(DEFAULTS))
+    costs: Mapping[str, OperatorCost] = field(default_factory=lambda: dict(DEFAULT_COSTS))
 
     def __getitem__(self, kind: str) -> OperatorCost:
         return self.costs[kind]
@@ -53,19 +53,19 @@ class CostTable:
 def read_costs(path: Path) -> CostTable:
     """The table of a file over the defaults; raises InputError with the line of a mistake."""
     top = read_toml(path)
-    top.only(*DEFAULTS)
-    given = {kind: _cost(top.section(kind)) for kind in top.values}
-    return CostTable({**DEFAULTS, **given})
+    top.check_keys(*DEFAULT_COSTS)
+    overrides = {kind: _parse_cost(top.section(kind)) for kind in top.values}
+    return CostTable({**DEFAULT_COSTS, **overrides})
 
 
-def costs_text(table: CostTable) -> str:
+def format_costs(table: CostTable) -> str:
     """The table as the text of a file that `read_costs` reads back."""
     return "\n".join(
-        f"[{kind}]\ntuple = {cost.tuple!r}\nresult = {cost.result!r}\n"
+        f"[{kind}]\ntuple = {cost.per_tuple!r}\nresult = {cost.per_result!r}\n"
         for kind, cost in table.costs.items()
     )
 
 
-def _cost(section: Section) -> OperatorCost:
-    section.only("tuple", "result")
+def _parse_cost(section: Section) -> OperatorCost:
+    section.check_keys("tuple", "result")
     return OperatorCost(section.number("tuple"), section.number("result", 0.0))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.network import Network, routes, usage
+from headwater.network import Network, shortest_routes, transit_costs
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ ONE_SITE = Prices(np.zeros((1, 1)), cpu=1.0)
 
 def network_prices(network: Network, cpu: float = 0.0) -> Prices:
     """Network usage as the price: bytes in transit on the fastest ways, weighted by link cost."""
-    return Prices(usage(routes(network)), cpu)
+    return Prices(transit_costs(shortest_routes(network)), cpu)
 
 
 def price(work: Work, prices: Prices) -> float:

@@ -10,22 +10,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwater.algebra.box import Box, Constraint
-from headwater.algebra.domain import Domain
+from headwater.algebra.conditions.box import Box, Constraint
+from headwater.algebra.conditions.domain import Domain
 from headwater.algebra.expressions import Column
 from headwater.algebra.windows import Range, Rows, Window
 
-UNKNOWN = 1 / 3
+DEFAULT_SELECTIVITY = 1 / 3
 """The share of tuples that pass a condition of which nothing is known."""
 
-UNKNOWN_DISTINCT = 100.0
+DEFAULT_DISTINCT = 100.0
 """How many values a column has of which nothing is known."""
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 
 
 @dataclass(frozen=True)
-class Values:
+class ColumnStatistics:
     """What is known of a column: how many different values, and for numbers the least and largest."""
 
     distinct: float
@@ -39,18 +39,18 @@ class StreamStatistics:
 
     rate: float
     tuple_bytes: float = 100.0
-    columns: Mapping[str, Values] = field(default_factory=dict)
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Input:
+class JoinInput:
     """One side of a join: tuples that come in a second, and tuples that its window holds."""
 
     rate: float
-    held: float
+    window_tuples: float
 
 
-def selectivity(box: Box, known: Mapping[Column, Values]) -> float:
+def selectivity(box: Box, statistics: Mapping[Column, ColumnStatistics]) -> float:
     """The share of combinations of tuples that are in a box.
 
     Equal columns meet as often as one of the larger number of values does: of k columns with at
@@ -58,54 +58,58 @@ def selectivity(box: Box, known: Mapping[Column, Values]) -> float:
     """
     if box.empty:
         return 0.0
-    share = math.prod(_constraint_share(c, known) for c in box.constraints)
-    return share * UNKNOWN ** len(box.terms)
+    share = math.prod(_constraint_share(c, statistics) for c in box.constraints)
+    return share * DEFAULT_SELECTIVITY ** len(box.terms)
 
 
-def _constraint_share(constraint: Constraint, known: Mapping[Column, Values]) -> float:
+def _constraint_share(
+    constraint: Constraint, statistics: Mapping[Column, ColumnStatistics]
+) -> float:
     columns = [
-        known.get(t, Values(UNKNOWN_DISTINCT)) for t in constraint.terms if isinstance(t, Column)
+        statistics.get(t, ColumnStatistics(DEFAULT_DISTINCT))
+        for t in constraint.terms
+        if isinstance(t, Column)
     ]
     if not columns:
-        return UNKNOWN
+        return DEFAULT_SELECTIVITY
     widest = max(columns, key=lambda values: values.distinct)
     meet = (1 / max(1.0, widest.distinct)) ** (len(columns) - 1)
     return meet * domain_share(constraint.domain, widest)
 
 
-def domain_share(domain: Domain, values: Values) -> float:
+def domain_share(domain: Domain, values: ColumnStatistics) -> float:
     """The share of a column's values that are in a domain."""
     if domain.has_all_values:
         return 1.0
     if domain.is_empty:
         return 0.0
     if values.low is not None and values.high is not None and _is_numeric(domain):
-        return _length(domain, values.low, values.high)
-    points = domain.values(MOST_POINTS)
+        return _covered_fraction(domain, values.low, values.high)
+    points = domain.values(MAX_POINTS)
     if points is not None:
         return min(1.0, len(points) / max(1.0, values.distinct))
-    missing = domain.complement().values(MOST_POINTS)
+    missing = domain.complement().values(MAX_POINTS)
     if missing is not None:
         return max(0.0, 1 - len(missing) / max(1.0, values.distinct))
-    return UNKNOWN
+    return DEFAULT_SELECTIVITY
 
 
 def _is_numeric(domain: Domain) -> bool:
     return domain.type.name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL")
 
 
-def _length(domain: Domain, low: float, high: float) -> float:
+def _covered_fraction(domain: Domain, low: float, high: float) -> float:
     """How much of low..high is in it; a single value counts as one step of its type."""
     step = 10.0**-domain.type.scale
     inside = 0.0
-    for first, last in domain.stretches():
+    for first, last in domain.numeric_ranges():
         bottom = low if first is None else max(low, float(first))
         top = high if last is None else min(high, float(last))
         inside += max(0.0, top - bottom + step)
     return min(1.0, inside / (high - low + step))
 
 
-def held(window: Window, rate: float) -> float:
+def tuples_in_window(window: Window, rate: float) -> float:
     """How many tuples a window holds; infinitely many if it never forgets."""
     match window:
         case Rows():
@@ -117,15 +121,15 @@ def held(window: Window, rate: float) -> float:
             return rate * window.size / 1e6
 
 
-def join_rate(inputs: Sequence[Input], share: float) -> float:
+def join_rate(inputs: Sequence[JoinInput], share: float) -> float:
     """Results per second of a windowed join of which `share` of all combinations qualify.
 
     Every new tuple meets what the windows of the others hold:
     share * sum over i of rate_i * product of held_j over j != i.
     """
     return share * sum(
-        one.rate * math.prod(other.held for other in (*inputs[:i], *inputs[i + 1 :]))
-        for i, one in enumerate(inputs)
+        side.rate * math.prod(other.window_tuples for other in (*inputs[:i], *inputs[i + 1 :]))
+        for i, side in enumerate(inputs)
     )
 
 

@@ -31,25 +31,31 @@ from headwater.algebra.nodes import (
     default_output,
 )
 from headwater.algebra.windows import UNBOUNDED, Range, Rows, Window
-from headwater.cql.expressions import Aggregates, Binder, called, is_aggregate
+from headwater.cql.expressions import AggregateCollector, Binder, called_function, is_aggregate
 from headwater.cql.joins import (
-    Asked,
-    Joined,
+    JoinedRelations,
+    MembershipTest,
     check_aliases,
     is_grouped,
     join_condition,
-    membership,
+    membership_condition,
+    reads_only,
     semi_join,
     shared_columns,
-    speaks_of,
     subquery_condition,
 )
 from headwater.cql.names import Scope
-from headwater.cql.outputs import NOTHING, grouped, named, numbered, read_outputs
-from headwater.cql.refusals import Node, Place, name_of, operands
-from headwater.cql.sizes import largest
+from headwater.cql.outputs import (
+    NO_PARTS,
+    bind_grouping,
+    name_outputs,
+    number_outputs,
+    read_outputs,
+)
+from headwater.cql.refusals import ErrorLocator, Node, name_of, operands
+from headwater.cql.sizes import largest_expression
 from headwater.cql.syntax import Bracket, Syntax
-from headwater.errors import CqlError, nearest
+from headwater.errors import CqlError, suggest
 
 MAX_BLOCKS = 300
 MAX_BLOCK_DEPTH = 30
@@ -61,32 +67,34 @@ MAX_PARTS = 25_000
 class UnknownName(CqlError):
     """A stream or table that is not declared."""
 
-    def __init__(self, name: str, known: Iterable[str], text: str, start: int, end: int) -> None:
-        hint = nearest(name, known)
+    def __init__(
+        self, name: str, candidates: Iterable[str], text: str, start: int, end: int
+    ) -> None:
+        hint = suggest(name, candidates)
         super().__init__(f"no stream or table {name}", text, start, end - start + 1, hint)
         self.name = name
 
 
 def bind(syntax: Syntax, names: Namespace) -> Query:
     """The query that the syntax tree says over these streams and tables; raises CqlError."""
-    queries = _Queries(syntax, names)
-    root = queries.query(syntax.tree, _Around())
+    queries = _QueryBinder(syntax, names)
+    root = queries.query(syntax.tree, _Context())
     queries.check_unused()
     queries.check_size(root)
     return Query(syntax.output or default_output(root), root)
 
 
 @dataclass(frozen=True, slots=True)
-class _With:
+class _WithQuery:
     """A WITH name: its query, and the names that were known where it was written."""
 
     name: str
     node: Any
-    known: dict[str, _With]
+    visible: dict[str, _WithQuery]
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _Context:
     """What a query is told from outside: the alias of its columns (`counted`: they are called c0,
     c1, ..), the WITH names, the scope of the query around, a window to put on its one stream.
 
@@ -94,64 +102,64 @@ class _Around:
     the algebra, which knows columns by the name of their relation alone."""
 
     alias: str = ""
-    known: dict[str, _With] = field(default_factory=dict)
+    with_queries: dict[str, _WithQuery] = field(default_factory=dict)
     scope: Scope | None = None
     window: Bracket | None = None
-    counted: bool = False
-    apart: bool = False
+    number_columns: bool = False
+    rename_clashes: bool = False
     depth: int = 0
 
-    def inside(self, alias: str, known: dict[str, _With] | None = None) -> _Around:
+    def nested(self, alias: str, with_queries: dict[str, _WithQuery] | None = None) -> _Context:
         """What a query in it is told."""
-        known = self.known if known is None else known
-        return _Around(alias, known, depth=self.depth + 1)
+        with_queries = self.with_queries if with_queries is None else with_queries
+        return _Context(alias, with_queries, depth=self.depth + 1)
 
 
-class _Queries:
+class _QueryBinder:
     """Binds one query with all its subqueries."""
 
     def __init__(self, syntax: Syntax, names: Namespace) -> None:
-        self.place = Place(syntax.text, syntax.start)
+        self.locator = ErrorLocator(syntax.text, syntax.start)
         self.windows = syntax.windows
         self.stars = syntax.stars
         self.names = names
         self.used_windows: set[int] = set()
-        self.with_names: list[_With] = []
+        self.with_names: list[_WithQuery] = []
         self.used_names: set[int] = set()
         self.semi_joins = 0
-        self.names_given = 1
+        self.alias_counter = 1
         self.blocks = 0
 
-    def at(self, token: Token, message: str, hint: str = "") -> CqlError:
-        return CqlError(message, self.place.text, token.start, token.end - token.start + 1, hint)
+    def error_at(self, token: Token, message: str, hint: str = "") -> CqlError:
+        return CqlError(message, self.locator.text, token.start, token.end - token.start + 1, hint)
 
     def check_unused(self) -> None:
         """WITH names and windows that no query used are bound or refused all the same."""
         for entry in self.with_names:
             if id(entry.node) not in self.used_names:
                 self.used_names.add(id(entry.node))
-                self.query(entry.node, _Around(entry.name, entry.known))
+                self.query(entry.node, _Context(entry.name, entry.visible))
         for end, bracket in self.windows.items():
             if end not in self.used_windows:
-                raise self.at(bracket.token, "a window stands after a stream in FROM")
+                raise self.error_at(bracket.token, "a window stands after a stream in FROM")
 
     def check_size(self, root: Relation) -> None:
-        size = largest(root)
+        size = largest_expression(root)
         if size > MAX_PARTS:
             raise CqlError(
                 f"an expression of {size:,} parts, once the queries inside are put in",
-                self.place.text,
-                self.place.start,
+                self.locator.text,
+                self.locator.start,
                 1,
                 f"at most {MAX_PARTS:,} parts; name a column of an inner query less often",
             )
 
     # ---- queries
 
-    def query(self, node: Any, around: _Around) -> Relation:
+    def query(self, node: Any, around: _Context) -> Relation:
         """A SELECT, or several joined by UNION ALL."""
         while type(node) is exp.Subquery:
-            self.place.check_parts(node, _SUBQUERY_PARTS)
+            self.locator.check_parts(node, _SUBQUERY_PARTS)
             around = self.with_clause(node, around)
             node = node.args.get("this")
         if type(node) is exp.Select:
@@ -160,22 +168,22 @@ class _Queries:
             return self.union(node, around)
         if type(node) in (exp.Intersect, exp.Except):
             other = "EXISTS" if type(node) is exp.Intersect else "NOT EXISTS"
-            raise self.place.at_keyword(
+            raise self.locator.error_at_keyword(
                 f"{node.key.upper()} is not part of the language; write WHERE {other} (SELECT ..)",
                 node.args.get("expression"),
             )
-        raise self.place.not_known(node, "a query")
+        raise self.locator.unsupported(node, "a query")
 
-    def union(self, node: Any, around: _Around) -> Relation:
+    def union(self, node: Any, around: _Context) -> Relation:
         if around.window is not None:
-            raise self.no_window(around.window, "it is a UNION ALL")
+            raise self.window_error(around.window, "it is a UNION ALL")
         top = node
         sides: list[Any] = []
         while type(node) is exp.Union:
-            self.place.check_parts(node, _UNION_PARTS)
+            self.locator.check_parts(node, _UNION_PARTS)
             last = node.args.get("expression")
             if node.args.get("distinct"):
-                raise self.place.at_keyword(
+                raise self.locator.error_at_keyword(
                     "UNION alone is not part of the language; "
                     "write UNION ALL, or SELECT DISTINCT over it",
                     last,
@@ -185,180 +193,196 @@ class _Queries:
             node = node.args.get("this")
         inside = replace(around, alias="")
         inputs = tuple([self.query(side, inside) for side in (node, *reversed(sides))])
-        return self.place.build(top, UnionAll, inputs, around.alias)
+        return self.locator.build(top, UnionAll, inputs, around.alias)
 
-    def with_clause(self, node: Node, around: _Around) -> _Around:
+    def with_clause(self, node: Node, around: _Context) -> _Context:
         clause = node.args.get("with_")
         if clause is None:
             return around
-        self.place.check_parts(clause, _LIST)
-        known = dict(around.known)
-        here: set[str] = set()
+        self.locator.check_parts(clause, _LIST)
+        visible = dict(around.with_queries)
+        declared: set[str] = set()
         for table in clause.args.get("expressions") or []:
             if type(table) is not exp.CTE:
-                raise self.place.not_known(table, "a WITH query")
-            self.place.check_parts(table, frozenset({"this", "alias"}))
+                raise self.locator.unsupported(table, "a WITH query")
+            self.locator.check_parts(table, frozenset({"this", "alias"}))
             name = self.alias(table.args.get("alias"))
-            if name is None or name.lower() in here:
-                raise self.place.error("each WITH query needs a name of its own", table)
-            entry = _With(name, table.args.get("this"), dict(known))
-            here.add(name.lower())
-            known[name.lower()] = entry
+            if name is None or name.lower() in declared:
+                raise self.locator.error("each WITH query needs a name of its own", table)
+            entry = _WithQuery(name, table.args.get("this"), dict(visible))
+            declared.add(name.lower())
+            visible[name.lower()] = entry
             self.with_names.append(entry)
-        return replace(around, known=known)
+        return replace(around, with_queries=visible)
 
     def alias(self, node: Any) -> str | None:
         """The name in an alias; None if there is no alias."""
         if node is None:
             return None
         if type(node) is not exp.TableAlias:
-            raise self.place.not_known(node, "an alias")
-        self.place.check_parts(node, _THIS)
+            raise self.locator.unsupported(node, "an alias")
+        self.locator.check_parts(node, _THIS)
         name = name_of(node.args.get("this"))
         if name is None or "$" in name or not name.strip():
-            raise self.place.error("an alias is a name without $", node)
+            raise self.locator.error("an alias is a name without $", node)
         return name
 
     # ---- one SELECT
 
-    def select(self, node: Node, around: _Around) -> Relation:
+    def select(self, node: Node, around: _Context) -> Relation:
         around = self.enter(node, around)
         joined = self.from_clause(node, around)
         scope = joined.scope(around.scope)
         relation = self.where(node, joined, scope, around, [], [])
-        aggregates = Aggregates(around.alias + "$agg")
-        outputs = read_outputs(self.place, node, Binder(self.place, scope, "SELECT", aggregates))
-        relation = grouped(self.place, node, relation, scope, outputs, aggregates)
-        items = numbered(outputs) if around.counted else named(self.place, outputs)
-        projected = self.place.build(node, Project, relation, items, around.alias)
+        aggregates = AggregateCollector(around.alias + "$agg")
+        outputs = read_outputs(
+            self.locator, node, Binder(self.locator, scope, "SELECT", aggregates)
+        )
+        relation = bind_grouping(self.locator, node, relation, scope, outputs, aggregates)
+        items = (
+            number_outputs(outputs)
+            if around.number_columns
+            else name_outputs(self.locator, outputs)
+        )
+        projected = self.locator.build(node, Project, relation, items, around.alias)
         distinct = node.args.get("distinct")
         if distinct is None:
             return projected
-        self.place.check_parts(distinct, NOTHING)
+        self.locator.check_parts(distinct, NO_PARTS)
         return Distinct(projected)
 
-    def enter(self, node: Node, around: _Around) -> _Around:
-        self.place.check_parts(node, _SELECT_PARTS)
+    def enter(self, node: Node, around: _Context) -> _Context:
+        self.locator.check_parts(node, _SELECT_PARTS)
         self.blocks += 1
         if self.blocks > MAX_BLOCKS:
-            raise self.place.error(f"there are more than {MAX_BLOCKS} SELECTs in this query", node)
+            raise self.locator.error(
+                f"there are more than {MAX_BLOCKS} SELECTs in this query", node
+            )
         if around.depth > MAX_BLOCK_DEPTH:
-            raise self.place.error(f"queries nested more than {MAX_BLOCK_DEPTH} deep", node)
+            raise self.locator.error(f"queries nested more than {MAX_BLOCK_DEPTH} deep", node)
         if around.window is not None:
-            self.check_plain(node, around.window)
+            self.check_window_allowed(node, around.window)
         return self.with_clause(node, around)
 
-    def from_clause(self, node: Node, around: _Around) -> Joined:
+    def from_clause(self, node: Node, around: _Context) -> JoinedRelations:
         clause = node.args.get("from_")
         if clause is None:
-            raise self.place.error("a SELECT needs FROM and a stream or table", node)
-        self.place.check_parts(clause, _THIS)
-        joined = self.item(clause.args.get("this"), around)
+            raise self.locator.error("a SELECT needs FROM and a stream or table", node)
+        self.locator.check_parts(clause, _THIS)
+        joined = self.from_item(clause.args.get("this"), around)
         return self.joins(joined, node.args.get("joins") or [], around)
 
     def where(
         self,
         node: Node,
-        joined: Joined,
+        joined: JoinedRelations,
         scope: Scope,
-        around: _Around,
+        around: _Context,
         local: list[Expr],
         outer: list[Expr],
     ) -> Relation:
         """What FROM joins and WHERE keeps, `local` conditions too; `outer` gets the conditions that
         name columns of the query around."""
-        relation = joined.relation(self.place, node)
+        relation = joined.relation(self.locator, node)
         inside = joined.relations()
         queries: list[tuple[Node, bool]] = []
         clause = node.args.get("where")
         if clause is not None:
-            binder = Binder(self.place, scope, "WHERE")
+            binder = Binder(self.locator, scope, "WHERE")
             for part in operands(clause.args.get("this"), exp.And):
                 query, anti = subquery_condition(part)
                 if query is not None:
                     queries.append((query, anti))
                     continue
                 for bound in conjuncts(binder.condition(part)):
-                    own = not scope.correlated or speaks_of(bound, inside)
+                    own = not scope.correlated or reads_only(bound, inside)
                     (local if own else outer).append(bound)
         condition = conjunction(local)
         if condition is not None:
-            relation = self.place.build(clause, Select, relation, condition)
+            relation = self.locator.build(clause, Select, relation, condition)
         here = joined.scope()
         for join in joined.semis:
-            relation = self.semi(join, joined, relation, around)
+            relation = self.bind_semi_join(join, joined, relation, around)
         for query, anti in queries:
-            relation = self.exists(query, anti, here, relation, around)
+            relation = self.bind_exists(query, anti, here, relation, around)
         return relation
 
     # ---- FROM
 
-    def item(self, node: Any, around: _Around) -> Joined:
+    def from_item(self, node: Any, around: _Context) -> JoinedRelations:
         """A relation in FROM: a stream, a table, a WITH name, a subquery, a join in parentheses."""
         if type(node) is exp.Table:
-            self.place.check_parts(node, _ITEM_PARTS)
-            joined = self.named(node, around)
+            self.locator.check_parts(node, _ITEM_PARTS)
+            joined = self.named_relation(node, around)
             return self.joins(joined, node.args.get("joins") or [], around)
         if type(node) is not exp.Subquery:
-            raise self.place.not_known(node, "the name of a stream or table in FROM")
-        self.place.check_parts(node, _ITEM_PARTS)
+            raise self.locator.unsupported(node, "the name of a stream or table in FROM")
+        self.locator.check_parts(node, _ITEM_PARTS)
         inner = node.args.get("this")
         alias = self.alias(node.args.get("alias"))
         if type(inner) in (exp.Table, exp.Subquery) and alias is None:
-            joined = self.item(inner, around)
+            joined = self.from_item(inner, around)
             joined.crossed = False
         elif type(inner) is exp.Table:
             hint = "write (SELECT .. FROM ..) AS it"
-            raise self.place.error("a join in parentheses has no alias", node.args["alias"], hint)
+            raise self.locator.error("a join in parentheses has no alias", node.args["alias"], hint)
         else:
             joined = self.subquery(node, alias, around)
         joined = self.joins(joined, node.args.get("joins") or [], around)
         if joined.semis:
-            raise self.place.error("SEMI and ANTI joins cannot stand in parentheses", node)
+            raise self.locator.error("SEMI and ANTI joins cannot stand in parentheses", node)
         return joined
 
-    def subquery(self, node: Node, alias: str | None, around: _Around) -> Joined:
+    def subquery(self, node: Node, alias: str | None, around: _Context) -> JoinedRelations:
         if alias is None:
-            raise self.place.error(
+            raise self.locator.error(
                 "a subquery in FROM needs a name", node, "write (SELECT ..) AS x"
             )
         window = self.window(around, node.args["alias"].args["this"])
-        inside = replace(around.inside(self.told_apart(alias, around)), window=window)
-        return Joined.one(self.query(node.args.get("this"), inside), alias)
+        inside = replace(around.nested(self.unique_alias(alias, around)), window=window)
+        return JoinedRelations.single(self.query(node.args.get("this"), inside), alias)
 
-    def named(self, node: Node, around: _Around) -> Joined:
+    def named_relation(self, node: Node, around: _Context) -> JoinedRelations:
         identifier = node.args["this"]
         name = name_of(identifier)
         if name is None:
-            what = "a function is no relation here" if called(identifier) else "expected a name"
-            raise self.place.error(what, node)
+            what = (
+                "a function is no relation here"
+                if called_function(identifier)
+                else "expected a name"
+            )
+            raise self.locator.error(what, node)
         if identifier.meta.get("end", -1) in self.stars:
-            raise self.place.error("* is not expected behind the name of a relation", node)
+            raise self.locator.error("* is not expected behind the name of a relation", node)
         alias = self.alias(node.args.get("alias"))
-        places = [identifier] if alias is None else [identifier, node.args["alias"].args["this"]]
-        window = self.window(around, *places)
-        entry = around.known.get(name.lower())
+        identifiers = (
+            [identifier] if alias is None else [identifier, node.args["alias"].args["this"]]
+        )
+        window = self.window(around, *identifiers)
+        entry = around.with_queries.get(name.lower())
         if entry is None:
             relation = self.scan(identifier, name, alias, window)
             alias = relation.alias
-            return Joined.one(replace(relation, alias=self.told_apart(alias, around)), alias)
+            return JoinedRelations.single(
+                replace(relation, alias=self.unique_alias(alias, around)), alias
+            )
         self.used_names.add(id(entry.node))
         alias = alias or entry.name
-        called_apart = self.told_apart(alias, around)
-        inside = replace(around.inside(called_apart, entry.known), window=window)
-        return Joined.one(self.query(entry.node, inside), alias)
+        unique = self.unique_alias(alias, around)
+        inside = replace(around.nested(unique, entry.visible), window=window)
+        return JoinedRelations.single(self.query(entry.node, inside), alias)
 
-    def told_apart(self, alias: str, around: _Around) -> str:
+    def unique_alias(self, alias: str, around: _Context) -> str:
         """What the algebra calls a relation: its alias, or a name that occurs nowhere in the query
         if one of the query around is called so and its columns are needed as well."""
-        if not around.apart or around.scope is None:
+        if not around.rename_clashes or around.scope is None:
             return alias
         if alias.lower() not in {relation.lower() for relation in around.scope.relations()}:
             return alias
-        text = self.place.text.lower()
-        self.names_given += 1
-        while (name := f"{alias}_{self.names_given}").lower() in text:
-            self.names_given += 1
+        text = self.locator.text.lower()
+        self.alias_counter += 1
+        while (name := f"{alias}_{self.alias_counter}").lower() in text:
+            self.alias_counter += 1
         return name
 
     def scan(
@@ -366,33 +390,35 @@ class _Queries:
     ) -> Scan | TableScan:
         source = self.names.get(name)
         if source is None:
-            start = node.meta.get("start", self.place.start)
+            start = node.meta.get("start", self.locator.start)
             end = node.meta.get("end", start)
-            raise UnknownName(name, self.names.names, self.place.text, start, end)
+            raise UnknownName(name, self.names.names, self.locator.text, start, end)
         if alias is None and "$" in source.name:
-            raise self.place.error(f"{name} needs an alias, one without $", node)
+            raise self.locator.error(f"{name} needs an alias, one without $", node)
         if isinstance(source, Stream):
             return source.scan(self.stream_window(source, bracket), alias or "")
         if bracket is not None:
-            raise self.at(bracket.token, f"{source.name} is a table; only a stream has a window")
+            raise self.error_at(
+                bracket.token, f"{source.name} is a table; only a stream has a window"
+            )
         return source.scan(alias or "")
 
     # ---- windows
 
-    def window(self, around: _Around, *identifiers: Node) -> Bracket | None:
+    def window(self, around: _Context, *identifiers: Node) -> Bracket | None:
         """The window that stands behind one of the names, or that the query is told to use."""
-        found: Bracket | None = None
+        chosen: Bracket | None = None
         for identifier in identifiers:
             end = identifier.meta.get("end", -1)
             bracket = self.windows.get(end)
             if bracket is not None:
                 self.used_windows.add(end)
-                if found is not None:
-                    raise self.at(bracket.token, "a stream has one window")
-                found = bracket
-        if around.window is not None and found is not None:
-            raise self.no_window(around.window, "the stream inside has one already")
-        return found or around.window
+                if chosen is not None:
+                    raise self.error_at(bracket.token, "a stream has one window")
+                chosen = bracket
+        if around.window is not None and chosen is not None:
+            raise self.window_error(around.window, "the stream inside has one already")
+        return chosen or around.window
 
     def stream_window(self, stream: Stream, bracket: Bracket | None) -> Window:
         """The window, with the columns it partitions by spelt as they were declared."""
@@ -404,39 +430,39 @@ class _Queries:
         for key in bracket.keys:
             column = stream.schema.get(key.text)
             if column is None:
-                hint = nearest(key.text, stream.schema.names)
-                raise self.at(key, f"no column {key.text} in {stream.name}", hint)
+                hint = suggest(key.text, stream.schema.names)
+                raise self.error_at(key, f"no column {key.text} in {stream.name}", hint)
             spelt.append(column.name)
         return Rows(bracket.window.count, tuple(spelt))
 
-    def no_window(self, bracket: Bracket, why: str) -> CqlError:
-        return self.at(
+    def window_error(self, bracket: Bracket, why: str) -> CqlError:
+        return self.error_at(
             bracket.token,
             f"there can be no window on this query: {why}",
             "put the window on the stream inside it",
         )
 
-    def check_plain(self, node: Node, bracket: Bracket) -> None:
+    def check_window_allowed(self, node: Node, bracket: Bracket) -> None:
         """Only over SELECT .. FROM one stream [WHERE ..] is a window the same outside and inside."""
         args = node.args
         if not isinstance(bracket.window, Range):
-            raise self.no_window(bracket, "ROWS counts the tuples of a stream")
+            raise self.window_error(bracket, "ROWS counts the tuples of a stream")
         if args.get("group") or args.get("having") or is_aggregate(args.get("expressions")):
-            raise self.no_window(bracket, "it has an aggregate")
+            raise self.window_error(bracket, "it has an aggregate")
         if args.get("distinct"):
-            raise self.no_window(bracket, "it is DISTINCT")
+            raise self.window_error(bracket, "it is DISTINCT")
         source = args["from_"].args.get("this") if args.get("from_") is not None else None
         if args.get("joins") or (isinstance(source, exp.Expr) and source.args.get("joins")):
-            raise self.no_window(bracket, "it is a join")
+            raise self.window_error(bracket, "it is a join")
         where = args.get("where")
         if where is not None and where.find(exp.Exists, exp.Subquery, exp.Select) is not None:
-            raise self.no_window(bracket, "it has a subquery in WHERE")
+            raise self.window_error(bracket, "it has a subquery in WHERE")
 
     # ---- joins
 
-    def joins(self, joined: Joined, nodes: list[Any], around: _Around) -> Joined:
+    def joins(self, joined: JoinedRelations, nodes: list[Any], around: _Context) -> JoinedRelations:
         for node in nodes:
-            self.place.check_parts(node, _JOIN_PARTS)
+            self.locator.check_parts(node, _JOIN_PARTS)
             side, kind = str(node.args.get("side") or ""), str(node.args.get("kind") or "")
             if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
                 joined.semis.append(node)
@@ -444,19 +470,21 @@ class _Queries:
                 joined = self.join(joined, node, side, kind, around)
             else:
                 what = " ".join(filter(None, (side, kind, "JOIN")))
-                raise self.place.error(f"{what} is not part of the language", node)
+                raise self.locator.error(f"{what} is not part of the language", node)
         return joined
 
-    def join(self, left: Joined, node: Node, side: str, kind: str, around: _Around) -> Joined:
-        right = self.item(node.args.get("this"), around)
+    def join(
+        self, left: JoinedRelations, node: Node, side: str, kind: str, around: _Context
+    ) -> JoinedRelations:
+        right = self.from_item(node.args.get("this"), around)
         if len(left.sources) + len(right.sources) > MAX_RELATIONS:
-            raise self.place.error(f"a query joins at most {MAX_RELATIONS} relations", node)
-        check_aliases(self.place, node, left, right)
-        condition = join_condition(self.place, node, left, right)
+            raise self.locator.error(f"a query joins at most {MAX_RELATIONS} relations", node)
+        check_aliases(self.locator, node, left, right)
+        condition = join_condition(self.locator, node, left, right)
         shared = shared_columns(node, left, right, side)
         if side:
             return self.outer_join(left, right, node, side, condition or TRUE, shared)
-        return Joined(
+        return JoinedRelations(
             [*left.inputs, *right.inputs],
             [*left.conditions, *right.conditions, *conjuncts(condition)],
             [*left.sources, *right.sources],
@@ -466,23 +494,29 @@ class _Queries:
         )
 
     def outer_join(
-        self, left: Joined, right: Joined, node: Node, side: str, condition: Expr, shared: Any
-    ) -> Joined:
+        self,
+        left: JoinedRelations,
+        right: JoinedRelations,
+        node: Node,
+        side: str,
+        condition: Expr,
+        shared: Any,
+    ) -> JoinedRelations:
         if side != "LEFT" and left.crossed:
-            raise self.place.error(
+            raise self.locator.error(
                 f"a {side} JOIN after a comma or CROSS JOIN could be read in two ways",
                 node,
                 "put the relations that belong together in parentheses",
             )
         if side != "LEFT" and left.semis:
-            raise self.place.error(f"a SEMI or ANTI join goes after the {side} JOIN", node)
-        first, second = left.relation(self.place, node), right.relation(self.place, node)
+            raise self.locator.error(f"a SEMI or ANTI join goes after the {side} JOIN", node)
+        first, second = left.relation(self.locator, node), right.relation(self.locator, node)
         if side == "RIGHT":
             first, second = second, first
-        made = self.place.build(node, OuterJoin, first, second, condition, side == "FULL")
-        lefts = left.sources if side == "LEFT" else [s.nullable() for s in left.sources]
-        rights = right.sources if side == "RIGHT" else [s.nullable() for s in right.sources]
-        return Joined([made], [], [*lefts, *rights], shared, left.semis, left.crossed)
+        relation = self.locator.build(node, OuterJoin, first, second, condition, side == "FULL")
+        lefts = left.sources if side == "LEFT" else [s.as_nullable() for s in left.sources]
+        rights = right.sources if side == "RIGHT" else [s.as_nullable() for s in right.sources]
+        return JoinedRelations([relation], [], [*lefts, *rights], shared, left.semis, left.crossed)
 
     # ---- EXISTS and IN
 
@@ -490,88 +524,92 @@ class _Queries:
         self.semi_joins += 1
         return f"$exists{self.semi_joins - 1}"
 
-    def semi(self, node: Node, outer: Joined, left: Relation, around: _Around) -> Relation:
+    def bind_semi_join(
+        self, node: Node, outer: JoinedRelations, left: Relation, around: _Context
+    ) -> Relation:
         """A SEMI or ANTI JOIN: the same as EXISTS with the ON condition inside."""
         alias = self.next_semi_join()
-        inner = self.item(node.args.get("this"), around)
-        check_aliases(self.place, node, outer, inner)
+        inner = self.from_item(node.args.get("this"), around)
+        check_aliases(self.locator, node, outer, inner)
         inside = inner.relations()
         local: list[Expr] = []
         shared: list[Expr] = []
-        for part in conjuncts(join_condition(self.place, node, outer, inner)):
-            (local if speaks_of(part, inside) else shared).append(part)
-        right = inner.relation(self.place, node)
+        for part in conjuncts(join_condition(self.locator, node, outer, inner)):
+            (local if reads_only(part, inside) else shared).append(part)
+        right = inner.relation(self.locator, node)
         condition = conjunction(local)
         if condition is not None:
             right = Select(right, condition)
         anti = str(node.args.get("kind")) == "ANTI"
-        return semi_join(self.place, node, left, right, inside, shared, alias, anti)
+        return semi_join(self.locator, node, left, right, inside, shared, alias, anti)
 
-    def exists(
-        self, node: Node, anti: bool, outer: Scope, left: Relation, around: _Around
+    def bind_exists(
+        self, node: Node, anti: bool, outer: Scope, left: Relation, around: _Context
     ) -> Relation:
         """The rows of `left` for which EXISTS (..) or IN (..) holds, or does not."""
         alias = self.next_semi_join()
-        self.place.check_parts(node, frozenset({"this", "query"}))
+        self.locator.check_parts(node, frozenset({"this", "query"}))
         operand: Expr | None = None
         query = node.args.get("this")
         if type(node) is exp.In:
-            operand = Binder(self.place, outer, "WHERE").bind(query)
+            operand = Binder(self.locator, outer, "WHERE").bind(query)
             query = node.args.get("query")
         while type(query) is exp.Subquery:
-            self.place.check_parts(query, _SUBQUERY_PARTS)
+            self.locator.check_parts(query, _SUBQUERY_PARTS)
             around = self.with_clause(query, around)
             query = query.args.get("this")
-        inside = replace(around.inside(alias), scope=outer, counted=True)
+        inside = replace(around.nested(alias), scope=outer, number_columns=True)
         if type(query) is exp.Select and not is_grouped(query):
-            return self.correlated(node, query, operand, anti, left, inside)
+            return self.bind_correlated(node, query, operand, anti, left, inside)
         right = self.query(query, inside)
         condition = None
         if operand is not None:
             self.check_one_column(node, len(right.columns))
-            condition = membership(self.place, node, operand, right.columns[0], anti)
-        return self.place.build(node, SemiJoin, left, right, condition, anti)
+            condition = membership_condition(self.locator, node, operand, right.columns[0], anti)
+        return self.locator.build(node, SemiJoin, left, right, condition, anti)
 
-    def correlated(
+    def bind_correlated(
         self,
         node: Node,
         query: Node,
         operand: Expr | None,
         anti: bool,
         left: Relation,
-        around: _Around,
+        around: _Context,
     ) -> Relation:
         """A plain SELECT inside EXISTS or IN: what it shares with the query around it becomes the
         condition of the semi-join. Of its SELECT list only IN makes use."""
         around = self.enter(query, around)
         joined = self.from_clause(query, around)
-        if joined.scope(around.scope).hides(_columns_named(query)):
-            around = replace(around, apart=True)
+        if joined.scope(around.scope).hides(_named_columns(query)):
+            around = replace(around, rename_clashes=True)
             joined = self.from_clause(query, around)
         scope = joined.scope(around.scope)
         scope.correlated = True
-        outputs = read_outputs(self.place, query, Binder(self.place, scope, "SELECT"))
+        outputs = read_outputs(self.locator, query, Binder(self.locator, scope, "SELECT"))
         inside = joined.relations()
         local: list[Expr] = []
         shared: list[Expr] = []
-        asked: Asked | None = None
+        test: MembershipTest | None = None
         if operand is not None:
             self.check_one_column(node, len(outputs))
-            asked = Asked(operand, outputs[0].expr)
-            if asked.is_local(inside):
-                local.append(membership(self.place, node, asked.operand, asked.value, anti))
-                asked = None
+            test = MembershipTest(operand, outputs[0].expr)
+            if test.is_local(inside):
+                local.append(
+                    membership_condition(self.locator, node, test.operand, test.value, anti)
+                )
+                test = None
         relation = self.where(query, joined, scope, around, local, shared)
         return semi_join(
-            self.place, node, left, relation, inside, shared, around.alias, anti, asked
+            self.locator, node, left, relation, inside, shared, around.alias, anti, test
         )
 
     def check_one_column(self, node: Node, count: int) -> None:
         if count != 1:
-            raise self.place.error(f"IN takes a query of one column, this has {count}", node)
+            raise self.locator.error(f"IN takes a query of one column, this has {count}", node)
 
 
-def _columns_named(query: Node) -> set[tuple[str | None, str]]:
+def _named_columns(query: Node) -> set[tuple[str | None, str]]:
     """The columns that a query names anywhere, each with the alias before it."""
     columns = (node.args for node in query.walk() if type(node) is exp.Column)
     return {(name_of(c.get("table")), name_of(c.get("this")) or "") for c in columns}

@@ -12,8 +12,8 @@ from decimal import Decimal
 
 from headwater.algebra.expressions import Literal, literal
 from headwater.algebra.times import (
-    LARGEST_TIMESTAMP,
-    LEAST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
     format_date,
     from_micros,
     parse_date,
@@ -38,7 +38,7 @@ from headwater.algebra.types import (
 )
 from headwater.algebra.windows import UNITS
 from headwater.cql.cursor import MAX_MICROSECONDS, UNIT_SIZES
-from headwater.errors import AlgebraError, nearest
+from headwater.errors import AlgebraError, suggest
 
 _NUMBER = re.compile(r"(\d+)(\.\d*)?(e[+-]?\d+)?([a-z]*)", re.I | re.A)
 _SUFFIXES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT}
@@ -75,20 +75,20 @@ _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 
 def read_type(name: str, numbers: list[int]) -> Type:
     """The type of that name, DECIMAL with its precision and scale; raises AlgebraError."""
-    wanted = name.upper()
-    if wanted in _DECIMALS:
+    spelling = name.upper()
+    if spelling in _DECIMALS:
         if len(numbers) > 2:
             raise AlgebraError("DECIMAL takes a precision and a scale")
         return decimal(*([10, 0] if not numbers else [*numbers, 0][:2]))
-    type_ = _TYPE_SPELLINGS.get(wanted)
+    type_ = _TYPE_SPELLINGS.get(spelling)
     if type_ is None:
-        raise AlgebraError(f"unknown type {name}; {nearest(name, [*TYPES, 'DECIMAL'])}")
-    if numbers and not (wanted in ("VARCHAR", "CHAR") and len(numbers) == 1):
-        raise AlgebraError(f"{wanted} takes no numbers in parentheses")
+        raise AlgebraError(f"unknown type {name}; {suggest(name, [*TYPES, 'DECIMAL'])}")
+    if numbers and not (spelling in ("VARCHAR", "CHAR") and len(numbers) == 1):
+        raise AlgebraError(f"{spelling} takes no numbers in parentheses")
     return type_
 
 
-def number(written: str, negative: bool = False) -> Literal:
+def number_literal(written: str, negative: bool = False) -> Literal:
     """The constant with the type Spark SQL gives it: 5 INT or BIGINT, 5.5 DECIMAL, 5e0 and 5.5D
     DOUBLE, 5L BIGINT; raises AlgebraError if it is out of range or no number."""
     parts = _NUMBER.fullmatch(written)
@@ -113,10 +113,10 @@ def number(written: str, negative: bool = False) -> Literal:
 
 def _integer(value: int, suffix: str) -> Literal:
     if not suffix:
-        made = literal(value)
-        if not _fits(value, made.type):
+        constant = literal(value)
+        if not _fits(value, constant.type):
             return _decimal(str(value))
-        return made
+        return constant
     type_ = _SUFFIXES[suffix]
     if not _fits(value, type_):
         raise AlgebraError(f"{value} does not fit {type_}")
@@ -151,7 +151,7 @@ def _floating(written: str, type_: Type) -> Literal:
     return Literal(value, type_)
 
 
-def not_finite(written: str, type_: Type) -> Literal | None:
+def non_finite_literal(written: str, type_: Type) -> Literal | None:
     """The constant that double('NaN') and its like stand for; None if it is not one of them."""
     name = written.strip().lower()
     value = _NOT_FINITE.get(name.lstrip("+-"))
@@ -160,21 +160,21 @@ def not_finite(written: str, type_: Type) -> Literal | None:
     return Literal(-value if name.startswith("-") else value, type_)
 
 
-def timestamp(written: str) -> Literal:
+def timestamp_literal(written: str) -> Literal:
     return Literal(parse_timestamp(written), TIMESTAMP)
 
 
-def date(written: str) -> Literal:
+def date_literal(written: str) -> Literal:
     return Literal(parse_date(written), DATE)
 
 
-def interval(count: str, unit: str) -> Literal:
+def interval_literal(count: str, unit: str) -> Literal:
     """INTERVAL 'count' UNIT in microseconds; raises AlgebraError."""
     size = UNIT_SIZES.get(unit.upper())
     if unit.upper().rstrip("S") in ("YEAR", "MONTH", "QUARTER"):
         raise AlgebraError(f"an interval of {unit.upper()} has no fixed length; write it in DAYS")
     if size is None:
-        raise AlgebraError(f"{unit} is not a unit of time; {nearest(unit, UNITS)}")
+        raise AlgebraError(f"{unit} is not a unit of time; {suggest(unit, UNITS)}")
     if not re.fullmatch(r"\s*[+-]?\d{1,30}(\.\d{1,30})?\s*", count, re.A):
         raise AlgebraError(f"{count[:40]!r} is not a number of {unit.upper()}")
     length = Decimal(count.strip()) * size
@@ -188,7 +188,7 @@ def interval(count: str, unit: str) -> Literal:
 # ---- literal to text
 
 
-def quoted(value: str) -> str:
+def quote(value: str) -> str:
     """A text in single quotes."""
     return "'" + re.sub(r"[\\'\n\r\t\0]", lambda m: _ESCAPES[m.group()], value) + "'"
 
@@ -204,7 +204,7 @@ def literal_text(constant: Literal) -> str:
     if type_ == BOOLEAN:
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if type_ == TIMESTAMP:
         return _timestamp_text(int(value))
     if type_ == DATE:
@@ -221,7 +221,7 @@ def literal_text(constant: Literal) -> str:
 
 
 def _timestamp_text(micros: int) -> str:
-    if not LEAST_TIMESTAMP <= micros <= LARGEST_TIMESTAMP:
+    if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         return f"timestamp_micros({micros})"
     written = from_micros(micros).replace(tzinfo=None).isoformat(" ")
     return f"TIMESTAMP '{written.rstrip('0') if '.' in written else written}'"

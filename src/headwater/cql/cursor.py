@@ -9,8 +9,8 @@ from decimal import Decimal
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.algebra.windows import UNITS, Range, Rows, Window
-from headwater.cql.tokens import NAMES, did_you_mean, error, shown, word
-from headwater.errors import AlgebraError, CqlError, nearest
+from headwater.cql.tokens import NAMES, cql_error, did_you_mean, keyword_of, token_text
+from headwater.errors import AlgebraError, CqlError, suggest
 
 MAX_MICROSECONDS = 2**62
 MAX_ROWS = 2**31 - 1
@@ -31,7 +31,7 @@ UNIT_SIZES = {
 _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d*)?)([A-Za-z]*)", re.A)
 
 
-class Cursor:
+class TokenCursor:
     """A place in the words of one statement."""
 
     __slots__ = ("index", "text", "tokens")
@@ -52,21 +52,21 @@ class Cursor:
         """The offset behind the last word."""
         return self.tokens[-1].end + 1 if self.tokens else len(self.text)
 
-    def fail(self, message: str, hint: str = "", at: Token | None = None) -> CqlError:
-        return error(self.text, message, at or self.token or self.end, hint)
+    def error(self, message: str, hint: str = "", at: Token | None = None) -> CqlError:
+        return cql_error(self.text, message, at or self.token or self.end, hint)
 
-    def expected(self, what: str, hint: str = "") -> CqlError:
+    def expected_error(self, what: str, hint: str = "") -> CqlError:
         token = self.token
-        found = "the end" if token is None else shown(token, self.text)
-        return self.fail(f"expected {what}, found {found}", hint)
+        found = "the end" if token is None else token_text(token, self.text)
+        return self.error(f"expected {what}, found {found}", hint)
 
     # ---- single words
 
     def at_word(self, *words: str) -> bool:
         """The next words are these (or, one word given, it is the next)."""
-        for offset, wanted in enumerate(words):
-            place = self.index + offset
-            if place >= len(self.tokens) or word(self.tokens[place]) != wanted:
+        for offset, expected in enumerate(words):
+            position = self.index + offset
+            if position >= len(self.tokens) or keyword_of(self.tokens[position]) != expected:
                 return False
         return True
 
@@ -77,44 +77,44 @@ class Cursor:
         return True
 
     def expect(self, *words: str) -> None:
-        for wanted in words:
-            if not self.accept(wanted):
+        for expected in words:
+            if not self.accept(expected):
                 token = self.token
-                given = "" if token is None else word(token)
-                raise self.expected(wanted, did_you_mean(given, [wanted]))
+                actual = "" if token is None else keyword_of(token)
+                raise self.expected_error(expected, did_you_mean(actual, [expected]))
 
-    def at_sign(self, kind: TokenType) -> bool:
+    def at_symbol(self, kind: TokenType) -> bool:
         token = self.token
         return token is not None and token.token_type == kind
 
-    def accept_sign(self, kind: TokenType) -> bool:
-        if not self.at_sign(kind):
+    def accept_symbol(self, kind: TokenType) -> bool:
+        if not self.at_symbol(kind):
             return False
         self.index += 1
         return True
 
-    def expect_sign(self, kind: TokenType, written: str) -> None:
-        if not self.accept_sign(kind):
-            raise self.expected(written)
+    def expect_symbol(self, kind: TokenType, written: str) -> None:
+        if not self.accept_symbol(kind):
+            raise self.expected_error(written)
 
-    def take(self) -> Token:
+    def next_token(self) -> Token:
         """The next word, whatever it is; there must be one."""
         token = self.tokens[self.index]
         self.index += 1
         return token
 
-    def choice(self, what: str, *options: str) -> str:
+    def expect_choice(self, what: str, *options: str) -> str:
         """One of some words, in capitals; `what` names them all."""
         token = self.token
-        given = "" if token is None else word(token)
-        if given not in options:
-            raise self.expected(what, did_you_mean(given, options))
+        actual = "" if token is None else keyword_of(token)
+        if actual not in options:
+            raise self.expected_error(what, did_you_mean(actual, options))
         self.index += 1
-        return given
+        return actual
 
-    def finish(self, after: str) -> None:
+    def expect_end(self, after: str) -> None:
         if self.token is not None:
-            raise self.expected(f"the end of the statement after {after}")
+            raise self.expected_error(f"the end of the statement after {after}")
 
     # ---- names and constants
 
@@ -123,61 +123,61 @@ class Cursor:
         token = self.token
         if token is None or token.token_type not in NAMES:
             hint = ""
-            if token is not None and word(token):
+            if token is not None and keyword_of(token):
                 hint = f"{token.text} is a word of the language; as a name it goes in backquotes"
-            raise self.expected(what, hint)
+            raise self.expected_error(what, hint)
         if not token.text.strip():
-            raise self.fail(f"{what} cannot be empty")
+            raise self.error(f"{what} cannot be empty")
         self.index += 1
         following = self.token
         if following is not None and following.token_type == TokenType.DASH:
-            raise self.fail("a name with - in it goes in backquotes: `check-ins`")
+            raise self.error("a name with - in it goes in backquotes: `check-ins`")
         return token.text, token
 
     def string(self, what: str) -> tuple[str, Token]:
         token = self.token
         if token is None or token.token_type != TokenType.STRING:
-            raise self.expected(what)
+            raise self.expected_error(what)
         self.index += 1
         return token.text, token
 
     def duration(self, what: str) -> int:
         """A length of time in microseconds: 5 MINUTES, 1.5 SECONDS, 5MIN, 1 HOUR 30 MINUTES."""
         first = self.token
-        total = self._one_duration(what)
-        while self.at_sign(TokenType.NUMBER):
-            total += self._one_duration(what)
+        total = self._duration_part(what)
+        while self.at_symbol(TokenType.NUMBER):
+            total += self._duration_part(what)
         if total > MAX_MICROSECONDS:
-            raise self.fail(f"{what} is too long a time", at=first)
+            raise self.error(f"{what} is too long a time", at=first)
         return total
 
-    def _one_duration(self, what: str) -> int:
+    def _duration_part(self, what: str) -> int:
         token = self.token
         if token is not None and token.token_type == TokenType.DASH:
-            raise self.fail(f"{what} cannot be negative")
+            raise self.error(f"{what} cannot be negative")
         written = (
             None
             if token is None
             else _NUMBER_AND_UNIT.fullmatch(self.text[token.start : token.end + 1])
         )
         if token is None or written is None or len(written[1]) > 40:
-            raise self.expected(f"a length of time for {what}, like 5 MINUTES")
+            raise self.expected_error(f"a length of time for {what}, like 5 MINUTES")
         self.index += 1
         unit = written[2].upper()
         at = token
         if not unit:
             following = self.token
-            if following is None or not word(following):
-                raise self.expected(f"a unit of time for {what}, like MINUTES")
-            at, unit = following, word(following)
+            if following is None or not keyword_of(following):
+                raise self.expected_error(f"a unit of time for {what}, like MINUTES")
+            at, unit = following, keyword_of(following)
             self.index += 1
         size = UNIT_SIZES.get(unit)
         if size is None:
             units = [u for name in UNITS for u in (name, name + "S")]
-            raise self.fail(f"{unit} is not a unit of time", nearest(unit, units), at)
+            raise self.error(f"{unit} is not a unit of time", suggest(unit, units), at)
         length = Decimal(written[1]) * size
         if length != length.to_integral_value():
-            raise self.fail(f"{what} is not a whole number of microseconds", at=token)
+            raise self.error(f"{what} is not a whole number of microseconds", at=token)
         return int(length)
 
     # ---- windows
@@ -196,24 +196,24 @@ class Cursor:
             else:
                 if self.accept("PARTITION BY"):
                     keys.append(self.name("a column")[1])
-                    while self.accept_sign(TokenType.COMMA):
+                    while self.accept_symbol(TokenType.COMMA):
                         keys.append(self.name("a column")[1])
                 self.expect("ROWS")
                 window = Rows(self._count(), tuple(key.text for key in keys))
         except AlgebraError as problem:
-            raise self.fail(str(problem), at=start) from None
-        if not self.accept_sign(TokenType.R_BRACKET):
+            raise self.error(str(problem), at=start) from None
+        if not self.accept_symbol(TokenType.R_BRACKET):
             hint = ""
             if isinstance(window, Range) and window.slide is None:
                 hint = "a RANGE window may go on with SLIDE and a length of time"
-            raise self.expected("] at the end of the window", hint)
+            raise self.expected_error("] at the end of the window", hint)
         return window, keys
 
     def _count(self) -> int:
         token = self.token
         if token is None or token.token_type != TokenType.NUMBER or not token.text.isdecimal():
-            raise self.expected("how many rows, like ROWS 10")
+            raise self.expected_error("how many rows, like ROWS 10")
         if len(token.text) > 10 or int(token.text) > MAX_ROWS:
-            raise self.fail(f"a ROWS window holds at most {MAX_ROWS:,} rows")
+            raise self.error(f"a ROWS window holds at most {MAX_ROWS:,} rows")
         self.index += 1
         return int(token.text)

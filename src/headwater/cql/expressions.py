@@ -14,18 +14,18 @@ from sqlglot import exp
 
 from headwater.algebra import functions
 from headwater.algebra.expressions import TRUE, Call, Column, Expr, Literal, conjunction
-from headwater.algebra.functions import AGGREGATES, FUNCTIONS, AggregateCall, aggregate
+from headwater.algebra.functions import AGGREGATES, FUNCTIONS, AggregateCall, build_aggregate
 from headwater.algebra.types import BOOLEAN, DATE, DOUBLE, FLOAT, NULL, STRING, TIMESTAMP, Type
 from headwater.cql import constants
 from headwater.cql.names import Scope
-from headwater.cql.refusals import Node, Place, name_of, nodes, operands, unwrapped
-from headwater.cql.syntax import MARK
-from headwater.errors import AlgebraError, nearest
+from headwater.cql.refusals import ErrorLocator, Node, name_of, operands, strip_parens, walk_nodes
+from headwater.cql.syntax import FUNCTION_MARK
+from headwater.errors import AlgebraError, suggest
 
 MAX_DEPTH = 150
 
 
-class Aggregates:
+class AggregateCollector:
     """The aggregates met in a SELECT block; above the aggregation each is a column of `alias`."""
 
     __slots__ = ("alias", "calls")
@@ -48,18 +48,18 @@ class Binder:
     SELECT list by name: they can be named too, unless a column that is a group `key` has the name.
     """
 
-    __slots__ = ("aggregates", "clause", "depth", "inside", "keys", "outputs", "place", "scope")
+    __slots__ = ("aggregates", "clause", "depth", "inside", "keys", "locator", "outputs", "scope")
 
     def __init__(
         self,
-        place: Place,
+        locator: ErrorLocator,
         scope: Scope,
         clause: str,
-        aggregates: Aggregates | None = None,
+        aggregates: AggregateCollector | None = None,
         outputs: dict[str, Expr] | None = None,
         keys: tuple[Expr, ...] = (),
     ) -> None:
-        self.place = place
+        self.locator = locator
         self.scope = scope
         self.clause = clause
         self.aggregates = aggregates
@@ -75,11 +75,11 @@ class Binder:
             return self.column(node)
         rule = _RULES.get(kind)
         if rule is None:
-            raise self.place.not_known(node, f"an expression in {self.clause}")
-        self.place.check_parts(node, rule[1])
+            raise self.locator.unsupported(node, f"an expression in {self.clause}")
+        self.locator.check_parts(node, rule[1])
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.place.error(f"an expression nested more than {MAX_DEPTH} deep", node)
+            raise self.locator.error(f"an expression nested more than {MAX_DEPTH} deep", node)
         bound = rule[0](self, node)
         self.depth -= 1
         return bound
@@ -88,40 +88,42 @@ class Binder:
         """The expression, which must be true or false."""
         bound = self.bind(node)
         if bound.type not in (BOOLEAN, NULL):
-            raise self.place.error(f"{self.clause} takes a condition, this is {bound.type}", node)
+            raise self.locator.error(f"{self.clause} takes a condition, this is {bound.type}", node)
         return bound
 
     def call(self, node: object, name: str, *args: Expr) -> Expr:
         try:
-            return functions.call(name, *args)
+            return functions.build_call(name, *args)
         except AlgebraError as problem:
-            raise self.place.refused(problem, node) from None
+            raise self.locator.locate_error(problem, node) from None
 
     def column(self, node: Node) -> Expr:
         args = node.args
         name = name_of(args.get("this"))
         if name is None:
-            raise self.place.error("* stands only in a SELECT list and in COUNT(*)", node)
+            raise self.locator.error("* stands only in a SELECT list and in COUNT(*)", node)
         if len(args) > 2:
-            self.place.check_parts(node, _COLUMN_PARTS)
+            self.locator.check_parts(node, _COLUMN_PARTS)
         table = args.get("table")
         try:
             if table is not None:
-                return self.scope.qualified(name_of(table) or "", name)
+                return self.scope.qualified_column(name_of(table) or "", name)
             if self.outputs is not None and not self.inside:
                 return self._column_or_output(name)
             return self.scope.column(name)
         except AlgebraError as problem:
             about_column = table is None or str(problem).startswith("no column")
-            raise self.place.refused(problem, args["this"] if about_column else table) from None
+            raise self.locator.locate_error(
+                problem, args["this"] if about_column else table
+            ) from None
 
     def _column_or_output(self, name: str) -> Expr:
         assert self.outputs is not None
         output = self.outputs.get(name.lower())
         if output is None:
             return self.scope.column(name)
-        found = self.scope.find(name)
-        return found if found is not None and found in self.keys else output
+        column = self.scope.find_column(name)
+        return column if column is not None and column in self.keys else output
 
 
 # ---- rules, one for each kind of node
@@ -167,13 +169,13 @@ def _literal(binder: Binder, node: Node) -> Expr:
     written = node.args["this"]
     if node.args.get("is_string"):
         return Literal(written, STRING)
-    return binder.place.build(node, constants.number, written)
+    return binder.locator.build(node, constants.number_literal, written)
 
 
 def _negate(binder: Binder, node: Node) -> Expr:
     inner = node.args.get("this")
     if type(inner) is exp.Literal and not inner.args.get("is_string"):
-        return binder.place.build(inner, constants.number, inner.args["this"], True)
+        return binder.locator.build(inner, constants.number_literal, inner.args["this"], True)
     return binder.call(node, "neg", binder.bind(inner))
 
 
@@ -188,7 +190,7 @@ def _is(binder: Binder, node: Node) -> Expr:
         return binder.call(node, "is_null", value)
     if type(what) is exp.Boolean:
         return binder.call(node, "<=>", value, Literal(bool(what.args["this"]), BOOLEAN))
-    raise binder.place.error("IS goes with [NOT] NULL, TRUE or FALSE", node)
+    raise binder.locator.error("IS goes with [NOT] NULL, TRUE or FALSE", node)
 
 
 def _like(binder: Binder, node: Node) -> Expr:
@@ -197,9 +199,9 @@ def _like(binder: Binder, node: Node) -> Expr:
 
 
 def _between(binder: Binder, node: Node) -> Expr:
-    low_end, high_start = binder.place.gap(node.args.get("low"), node.args.get("high"))
-    if not re.search(r"\band\b", binder.place.text[low_end:high_start], re.I):
-        raise binder.place.error("expected AND after the first value of BETWEEN", node)
+    low_end, high_start = binder.locator.gap(node.args.get("low"), node.args.get("high"))
+    if not re.search(r"\band\b", binder.locator.text[low_end:high_start], re.I):
+        raise binder.locator.error("expected AND after the first value of BETWEEN", node)
     value = binder.bind(node.args.get("this"))
     low = binder.call(node, ">=", value, binder.bind(node.args.get("low")))
     return binder.call(
@@ -209,13 +211,13 @@ def _between(binder: Binder, node: Node) -> Expr:
 
 def _in(binder: Binder, node: Node) -> Expr:
     if node.args.get("query"):
-        raise binder.place.error(
+        raise binder.locator.error(
             "IN (SELECT ..) stands only in WHERE, alone or joined to other conditions by AND", node
         )
     value = binder.bind(node.args.get("this"))
     listed = node.args.get("expressions") or []
     if not listed:
-        raise binder.place.error("IN needs at least one value", node)
+        raise binder.locator.error("IN needs at least one value", node)
     return binder.call(node, "in", value, *map(binder.bind, listed))
 
 
@@ -224,7 +226,7 @@ def _case(binder: Binder, node: Node) -> Expr:
     subject = node.args.get("this")
     value = None if subject is None else binder.bind(subject)
     for branch in node.args.get("ifs") or []:
-        binder.place.check_parts(branch, _BRANCH_PARTS)
+        binder.locator.check_parts(branch, _BRANCH_PARTS)
         test = binder.bind(branch.args.get("this"))
         args.append(test if value is None else binder.call(branch, "=", value, test))
         args.append(binder.bind(branch.args.get("true")))
@@ -235,7 +237,9 @@ def _case(binder: Binder, node: Node) -> Expr:
 
 def _try_cast(binder: Binder, node: Node) -> Expr:
     value = binder.bind(node.args.get("this"))
-    return binder.place.build(node, functions.cast, value, _type(binder, node, node.args.get("to")))
+    return binder.locator.build(
+        node, functions.cast, value, _type(binder, node, node.args.get("to"))
+    )
 
 
 def _typed_literal(binder: Binder, node: Node) -> Expr:
@@ -244,10 +248,10 @@ def _typed_literal(binder: Binder, node: Node) -> Expr:
     type_ = _type(binder, node, node.args.get("to"))
     if type(written) is exp.Literal and written.args.get("is_string"):
         if type_ == DATE:
-            return binder.place.build(written, constants.date, written.args["this"])
+            return binder.locator.build(written, constants.date_literal, written.args["this"])
         if type_ == TIMESTAMP:
-            return binder.place.build(written, constants.timestamp, written.args["this"])
-    raise binder.place.error(f"a constant of type {type_} is not written so", node, "use CAST")
+            return binder.locator.build(written, constants.timestamp_literal, written.args["this"])
+    raise binder.locator.error(f"a constant of type {type_} is not written so", node, "use CAST")
 
 
 _DTYPES = {
@@ -261,28 +265,30 @@ _DTYPES = {
 
 def _type(binder: Binder, node: Node, written: Any) -> Type:
     if type(written) is not exp.DataType:
-        raise binder.place.error("expected a type", node)
-    binder.place.check_parts(written, frozenset({"this", "expressions"}))
+        raise binder.locator.error("expected a type", node)
+    binder.locator.check_parts(written, frozenset({"this", "expressions"}))
     kind = written.args.get("this")
     numbers = []
     for part in written.args.get("expressions") or []:
         number = part.args.get("this") if type(part) is exp.DataTypeParam else None
         digits = number.args["this"] if type(number) is exp.Literal else ""
         if not (digits.isdecimal() and len(digits) < 4):
-            raise binder.place.error("DECIMAL takes a precision and a scale", node)
+            raise binder.locator.error("DECIMAL takes a precision and a scale", node)
         numbers.append(int(digits))
     name = _DTYPES.get(kind, getattr(kind, "name", str(kind)))
-    return binder.place.build(node, constants.read_type, name, numbers)
+    return binder.locator.build(node, constants.read_type, name, numbers)
 
 
 def _interval(binder: Binder, node: Node) -> Expr:
     count, unit = node.args.get("this"), node.args.get("unit")
     if type(count) is not exp.Literal or type(unit) is not exp.Var:
-        raise binder.place.error(
+        raise binder.locator.error(
             "an interval is a constant and one unit", node,
             "write it like INTERVAL '5' MINUTE; for a variable length x * INTERVAL '1' MINUTE",
         )  # fmt: skip
-    return binder.place.build(node, constants.interval, count.args["this"], str(unit.args["this"]))
+    return binder.locator.build(
+        node, constants.interval_literal, count.args["this"], str(unit.args["this"])
+    )
 
 
 _EXTRACTED = {
@@ -298,7 +304,7 @@ def _extract(binder: Binder, node: Node) -> Expr:
     part = node.args.get("this")
     name = str(part.args.get("this")).lower() if isinstance(part, exp.Expr) else ""
     if name not in _EXTRACTED:
-        raise binder.place.error(f"EXTRACT knows no {name}", node, nearest(name, _EXTRACTED))
+        raise binder.locator.error(f"EXTRACT knows no {name}", node, suggest(name, _EXTRACTED))
     return binder.call(node, _EXTRACTED[name], binder.bind(node.args.get("expression")))
 
 
@@ -346,25 +352,25 @@ _CASTS = {
 KNOWN_FUNCTIONS = sorted({*_FUNCTION_NAMES, *_ALIASES, *_AGGREGATE_ALIASES, "if", "nullif"})
 
 
-def called(node: Any) -> str | None:
+def called_function(node: Any) -> str | None:
     """The name of the function that is called, in small letters."""
     if type(node) is exp.Anonymous:
         name = node.args.get("this")
-        if isinstance(name, str) and name.startswith(MARK):
-            return name[len(MARK) :]
+        if isinstance(name, str) and name.startswith(FUNCTION_MARK):
+            return name[len(FUNCTION_MARK) :]
     return None
 
 
 def is_aggregate(node: object) -> bool:
     """Whether there is a call of an aggregate in the expression."""
-    return any(called(part) in _AGGREGATE_ALIASES for part in nodes(node))
+    return any(called_function(part) in _AGGREGATE_ALIASES for part in walk_nodes(node))
 
 
 def _function(binder: Binder, node: Node) -> Expr:
-    name = called(node)
+    name = called_function(node)
     args = node.args.get("expressions") or []
     if name is None:
-        raise binder.place.error("a function's name goes without backquotes", node)
+        raise binder.locator.error("a function's name goes without backquotes", node)
     if name in _AGGREGATE_ALIASES:
         return _aggregate(binder, node, None)
     if name == "if":
@@ -376,16 +382,16 @@ def _function(binder: Binder, node: Node) -> Expr:
         return binder.call(node, "not", binder.call(node, "is_null", *bound))
     if name in _CLOCKS:
         hint = "compare event times instead"
-        raise binder.place.error("a continuous query has no current time", node, hint)
-    wanted = _ALIASES.get(name, name)
+        raise binder.locator.error("a continuous query has no current time", node, hint)
+    function = _ALIASES.get(name, name)
     if name not in _ALIASES and name not in _FUNCTION_NAMES:
-        raise binder.place.error(f"unknown function {name}", node, nearest(name, KNOWN_FUNCTIONS))
-    return binder.call(node, wanted, *bound)
+        raise binder.locator.error(f"unknown function {name}", node, suggest(name, KNOWN_FUNCTIONS))
+    return binder.call(node, function, *bound)
 
 
 def _if(binder: Binder, node: Node, args: list[Any]) -> Expr:
     if len(args) not in (2, 3):
-        raise binder.place.error(f"if takes 2 or 3 arguments, not {len(args)}", node)
+        raise binder.locator.error(f"if takes 2 or 3 arguments, not {len(args)}", node)
     bound = [binder.bind(arg) for arg in args]
     return binder.call(node, "case", *bound, *([Literal(None, NULL)] if len(args) == 2 else []))
 
@@ -393,27 +399,27 @@ def _if(binder: Binder, node: Node, args: list[Any]) -> Expr:
 def _cast_call(binder: Binder, node: Node, value: Expr, type_: Type) -> Expr:
     """int(x) is CAST(x AS INT); double('NaN') and its like are constants."""
     if type_ in (DOUBLE, FLOAT) and isinstance(value, Literal) and isinstance(value.value, str):
-        constant = constants.not_finite(value.value, type_)
+        constant = constants.non_finite_literal(value.value, type_)
         if constant is not None:
             return constant
-    return binder.place.build(node, functions.cast, value, type_)
+    return binder.locator.build(node, functions.cast, value, type_)
 
 
-def _filtered(binder: Binder, node: Node) -> Expr:
+def _filter(binder: Binder, node: Node) -> Expr:
     call, where = node.args.get("this"), node.args.get("expression")
-    if called(call) not in _AGGREGATE_ALIASES or type(where) is not exp.Where:
-        raise binder.place.error("FILTER (WHERE ..) stands only behind an aggregate", node)
+    if called_function(call) not in _AGGREGATE_ALIASES or type(where) is not exp.Where:
+        raise binder.locator.error("FILTER (WHERE ..) stands only behind an aggregate", node)
     return _aggregate(binder, call, where)
 
 
 def _aggregate(binder: Binder, node: Any, where: Node | None) -> Expr:
-    name = called(node) or ""
+    name = called_function(node) or ""
     if binder.inside:
-        raise binder.place.error(f"{name} stands inside {binder.inside}", node,
+        raise binder.locator.error(f"{name} stands inside {binder.inside}", node,
                                  "an aggregate of aggregates needs a subquery in FROM")  # fmt: skip
     if binder.aggregates is None:
         hint = "use HAVING" if binder.clause == "WHERE" else "use a subquery in FROM"
-        raise binder.place.error(f"{binder.clause} cannot hold an aggregate", node, hint)
+        raise binder.locator.error(f"{binder.clause} cannot hold an aggregate", node, hint)
     args, distinct = _aggregate_args(binder, node, name)
     clause, binder.inside = binder.clause, name
     bound = None if args is None else binder.bind(args)
@@ -424,7 +430,9 @@ def _aggregate(binder: Binder, node: Any, where: Node | None) -> Expr:
     binder.clause, binder.inside = clause, ""
     if name == "count_if":
         bound, condition = _count_if(binder, node, bound, condition)
-    call = binder.place.build(node, aggregate, _AGGREGATE_ALIASES[name], bound, distinct, condition)
+    call = binder.locator.build(
+        node, build_aggregate, _AGGREGATE_ALIASES[name], bound, distinct, condition
+    )
     return binder.aggregates.column(call)
 
 
@@ -432,7 +440,7 @@ def _count_if(
     binder: Binder, node: Node, tested: Expr | None, condition: Expr | None
 ) -> tuple[None, Expr]:
     if tested is None or tested.type not in (BOOLEAN, NULL):
-        raise binder.place.error("count_if takes a condition", node)
+        raise binder.locator.error("count_if takes a condition", node)
     if condition is None:
         return None, tested
     return None, conjunction((condition, tested)) or TRUE
@@ -443,17 +451,17 @@ def _aggregate_args(binder: Binder, node: Node, name: str) -> tuple[Any, bool]:
     args = node.args.get("expressions") or []
     distinct = len(args) == 1 and type(args[0]) is exp.Distinct
     if distinct:
-        binder.place.check_parts(args[0], frozenset({"expressions"}))
+        binder.locator.check_parts(args[0], frozenset({"expressions"}))
         args = args[0].args.get("expressions") or []
     if len(args) != 1:
-        raise binder.place.error(f"{name} takes 1 argument, not {len(args)}", node)
+        raise binder.locator.error(f"{name} takes 1 argument, not {len(args)}", node)
     if type(args[0]) is exp.Star:
-        binder.place.check_parts(args[0], frozenset())
+        binder.locator.check_parts(args[0], frozenset())
         if distinct or name != "count":
-            raise binder.place.error(f"{name} takes an expression, not *", node)
+            raise binder.locator.error(f"{name} takes an expression, not *", node)
         return None, False
     if distinct and name == "count_if":
-        raise binder.place.error("count_if takes no DISTINCT", node)
+        raise binder.locator.error("count_if takes no DISTINCT", node)
     return args[0], distinct
 
 
@@ -492,7 +500,7 @@ _RULES: dict[type[Any], tuple[Rule, frozenset[str]]] = {
     exp.Or: (_chain("or", exp.Or), _TWO),
     exp.Not: (_not, _ONE),
     exp.Neg: (_negate, _ONE),
-    exp.Paren: (lambda binder, node: binder.bind(unwrapped(node)), _ONE),
+    exp.Paren: (lambda binder, node: binder.bind(strip_parens(node)), _ONE),
     exp.DPipe: (_concat, frozenset({"this", "expression", "safe"})),
     exp.Literal: (_literal, frozenset({"this", "is_string"})),
     exp.Null: (_constant_rule(Literal(None, NULL)), frozenset()),
@@ -507,5 +515,5 @@ _RULES: dict[type[Any], tuple[Rule, frozenset[str]]] = {
     exp.Interval: (_interval, frozenset({"this", "unit"})),
     exp.Extract: (_extract, _TWO),
     exp.Anonymous: (_function, frozenset({"this", "expressions"})),
-    exp.Filter: (_filtered, _TWO),
+    exp.Filter: (_filter, _TWO),
 }

@@ -13,15 +13,15 @@ from headwater.algebra.types import TIMESTAMP, Field, Schema, Type, Value
 from headwater.algebra.windows import UNITS
 from headwater.cql import constants
 from headwater.cql.binder import UnknownName, bind
-from headwater.cql.cursor import Cursor
-from headwater.cql.outputs import RESERVED
+from headwater.cql.cursor import TokenCursor
+from headwater.cql.outputs import RESERVED_NAME
 from headwater.cql.statements import (
     EARLIEST,
     LATEST,
-    NOWHERE,
-    SHOWN,
-    SINKS,
-    SOURCES,
+    NO_SINK,
+    SHOW_KINDS,
+    SINK_KINDS,
+    SOURCE_KINDS,
     BareQuery,
     Connector,
     CreateQuery,
@@ -42,10 +42,10 @@ from headwater.cql.statements import (
     Statement,
     default_ahead,
 )
-from headwater.cql.syntax import OUTPUTS, read_query
-from headwater.cql.templates import read_alike
-from headwater.cql.tokens import cut, error, tidy, word
-from headwater.errors import AlgebraError, CqlError, CqlErrors, nearest
+from headwater.cql.syntax import OUTPUTS, parse_syntax
+from headwater.cql.templates import parse_with_template
+from headwater.cql.tokens import cql_error, keyword_of, split_statements, tidy_tokens
+from headwater.errors import AlgebraError, CqlError, CqlErrors, suggest
 
 T = TokenType
 
@@ -56,9 +56,9 @@ def parse(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
     Raises CqlErrors with all the mistakes of the text. A statement that only fails because an
     earlier one that declares its stream did is not counted among them.
     """
-    known = Namespace() if names is None else names.copy()
-    reader = _Reader(text, known)
-    for tokens in _cut(text):
+    namespace = Namespace() if names is None else names.copy()
+    reader = _StatementReader(text, namespace)
+    for tokens in _split(text):
         reader.statement(tokens)
     if reader.errors:
         raise CqlErrors(reader.errors)
@@ -67,30 +67,30 @@ def parse(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
 
 def parse_query(text: str, names: Namespace) -> Query:
     """The one query of a text, with or without a `;` behind it; raises CqlError."""
-    return read_alike(text, names, lambda alike: _one_query(alike, names))
+    return parse_with_template(text, names, lambda alike: _parse_single(alike, names))
 
 
-def _one_query(text: str, names: Namespace) -> Query:
-    statements = cut(text)
+def _parse_single(text: str, names: Namespace) -> Query:
+    statements = split_statements(text)
     if len(statements) > 1:
-        raise error(text, "expected one query, here is another statement", statements[1][0])
+        raise cql_error(text, "expected one query, here is another statement", statements[1][0])
     tokens = statements[0] if statements else []
-    return _query(text, tidy(text, tokens), names)
+    return _bind_query(text, tidy_tokens(text, tokens), names)
 
 
-def _cut(text: str) -> list[list[Token]]:
+def _split(text: str) -> list[list[Token]]:
     try:
-        return cut(text)
+        return split_statements(text)
     except CqlError as problem:
         raise CqlErrors([problem]) from None
 
 
-def _query(text: str, tokens: list[Token], names: Namespace) -> Query:
+def _bind_query(text: str, tokens: list[Token], names: Namespace) -> Query:
     end = tokens[-1].end + 1 if tokens else len(text)
-    return bind(read_query(text, tokens, end), names)
+    return bind(parse_syntax(text, tokens, end), names)
 
 
-class _Reader:
+class _StatementReader:
     """Reads the statements of one text, one after the other."""
 
     def __init__(self, text: str, names: Namespace) -> None:
@@ -103,42 +103,44 @@ class _Reader:
 
     def statement(self, tokens: list[Token]) -> None:
         try:
-            self.statements.append(self.read(Cursor(self.text, tidy(self.text, tokens))))
+            self.statements.append(
+                self.read(TokenCursor(self.text, tidy_tokens(self.text, tokens)))
+            )
         except UnknownName as problem:
             if problem.name.lower() not in self.failed:
                 self.errors.append(problem)
         except CqlError as problem:
             self.errors.append(problem)
-            if len(tokens) > 2 and word(tokens[1]) in ("STREAM", "TABLE"):
+            if len(tokens) > 2 and keyword_of(tokens[1]) in ("STREAM", "TABLE"):
                 self.failed.add(tokens[2].text.lower())
 
-    def read(self, cursor: Cursor) -> Statement:
+    def read(self, cursor: TokenCursor) -> Statement:
         first = cursor.tokens[0]
-        opening = word(first)
+        opening = keyword_of(first)
         if first.token_type in (T.SELECT, T.WITH, T.L_PAREN) or opening in OUTPUTS:
             return BareQuery(self.query(cursor.tokens))
         rule = _STATEMENTS.get(opening)
         if rule is None:
-            hint = nearest(opening, [*_STATEMENTS, "SELECT", "WITH", *OUTPUTS]) if opening else ""
-            raise cursor.expected("a statement", hint)
+            hint = suggest(opening, [*_STATEMENTS, "SELECT", "WITH", *OUTPUTS]) if opening else ""
+            raise cursor.expected_error("a statement", hint)
         cursor.index = 1
         return rule(self, cursor)
 
     # ---- CREATE
 
-    def create(self, cursor: Cursor) -> Statement:
-        what = cursor.choice("STREAM, TABLE or QUERY", "STREAM", "TABLE", "QUERY")
+    def create(self, cursor: TokenCursor) -> Statement:
+        what = cursor.expect_choice("STREAM, TABLE or QUERY", "STREAM", "TABLE", "QUERY")
         if what == "QUERY":
             return self.create_query(cursor)
         name, token = cursor.name(f"a name for the {what.lower()}")
         if "$" in name:
-            raise cursor.fail("a name has no $ in it", at=token)
+            raise cursor.error("a name has no $ in it", at=token)
         if self.names.get(name) is not None:
-            raise cursor.fail(f"{name} exists already", at=token)
-        schema = _columns(cursor)
-        made = (_stream if what == "STREAM" else _table)(cursor, name, schema)
-        self.names.add(made.stream if isinstance(made, CreateStream) else made.table)
-        return made
+            raise cursor.error(f"{name} exists already", at=token)
+        schema = _parse_columns(cursor)
+        statement = (_parse_stream if what == "STREAM" else _parse_table)(cursor, name, schema)
+        self.names.add(statement.stream if isinstance(statement, CreateStream) else statement.table)
+        return statement
 
     def query(self, tokens: list[Token]) -> Query:
         """The query that the tokens say, errors told by their place in the whole text."""
@@ -146,190 +148,196 @@ class _Reader:
 
         def read(text: str) -> Query:
             if text is body:
-                return _query(self.text, tokens, self.names)
-            return _one_query(text, self.names)
+                return _bind_query(self.text, tokens, self.names)
+            return _parse_single(text, self.names)
 
-        return read_alike(body, self.names, read)
+        return parse_with_template(body, self.names, read)
 
-    def create_query(self, cursor: Cursor) -> CreateQuery:
+    def create_query(self, cursor: TokenCursor) -> CreateQuery:
         name, token = cursor.name("a name for the query")
         if name.lower() in self.queries:
-            raise cursor.fail(f"the query {name} is created twice in this text", at=token)
-        given: dict[str, object] = {}
+            raise cursor.error(f"the query {name} is created twice in this text", at=token)
+        clauses: dict[str, object] = {}
         while not cursor.accept("AS"):
-            clause = cursor.choice(
+            clause = cursor.expect_choice(
                 "STARTING, LIFETIME, KEEP, TO or AS", "STARTING", "LIFETIME", "KEEP", "TO", "AS"
             )
-            _once(cursor, given, clause)
+            _check_once(cursor, clauses, clause)
             if clause == "STARTING":
-                given[clause] = _start(cursor)
+                clauses[clause] = _parse_start(cursor)
             elif clause in ("LIFETIME", "KEEP"):
-                given[clause] = cursor.duration(clause)
+                clauses[clause] = cursor.duration(clause)
             else:
-                given[clause] = NOWHERE if cursor.accept("NONE") else _connector(cursor, SINKS)
+                clauses[clause] = (
+                    NO_SINK if cursor.accept("NONE") else _parse_connector(cursor, SINK_KINDS)
+                )
         query = self.query(cursor.tokens[cursor.index :])
         self.queries.add(name.lower())
-        start, lifetime, sink = given.get("STARTING"), given.get("LIFETIME"), given.get("TO")
+        start, lifetime, sink = clauses.get("STARTING"), clauses.get("LIFETIME"), clauses.get("TO")
         assert start is None or isinstance(start, Start)
         assert lifetime is None or isinstance(lifetime, int)
-        keep = given.get("KEEP")
+        keep = clauses.get("KEEP")
         assert keep is None or isinstance(keep, int)
         assert sink is None or isinstance(sink, Connector)
         return CreateQuery(name, query, start, lifetime, sink, keep)
 
     # ---- the others
 
-    def explain(self, cursor: Cursor) -> Statement:
+    def explain(self, cursor: TokenCursor) -> Statement:
         analyze = cursor.accept("ANALYZE")
         return Explain(self.query(cursor.tokens[cursor.index :]), analyze)
 
-    def show(self, cursor: Cursor) -> Statement:
-        what = cursor.choice(", ".join(SHOWN[:-1]) + f" or {SHOWN[-1]}", *SHOWN)
-        cursor.finish(f"SHOW {what}")
+    def show(self, cursor: TokenCursor) -> Statement:
+        what = cursor.expect_choice(
+            ", ".join(SHOW_KINDS[:-1]) + f" or {SHOW_KINDS[-1]}", *SHOW_KINDS
+        )
+        cursor.expect_end(f"SHOW {what}")
         return Show(what)
 
-    def drop(self, cursor: Cursor) -> Statement:
+    def drop(self, cursor: TokenCursor) -> Statement:
         kinds: dict[str, Callable[[str], Statement]] = {
             "QUERY": DropQuery,
             "STREAM": DropStream,
             "TABLE": DropTable,
         }
-        what = cursor.choice("QUERY, STREAM or TABLE", *kinds)
-        name = _last_name(cursor, what.lower())
+        what = cursor.expect_choice("QUERY, STREAM or TABLE", *kinds)
+        name = _parse_last_name(cursor, what.lower())
         if what == "QUERY":
             self.queries.discard(name.lower())
         elif self.names.get(name) is not None:
             self.names.remove(name)
         return kinds[what](name)
 
-    def pause(self, cursor: Cursor) -> Statement:
+    def pause(self, cursor: TokenCursor) -> Statement:
         cursor.expect("QUERY")
-        return PauseQuery(_last_name(cursor, "query"))
+        return PauseQuery(_parse_last_name(cursor, "query"))
 
-    def resume(self, cursor: Cursor) -> Statement:
+    def resume(self, cursor: TokenCursor) -> Statement:
         cursor.expect("QUERY")
-        return ResumeQuery(_last_name(cursor, "query"))
+        return ResumeQuery(_parse_last_name(cursor, "query"))
 
-    def end_stream(self, cursor: Cursor) -> Statement:
+    def end_stream(self, cursor: TokenCursor) -> Statement:
         cursor.expect("STREAM")
-        return EndStream(_last_name(cursor, "stream"))
+        return EndStream(_parse_last_name(cursor, "stream"))
 
-    def rewind_stream(self, cursor: Cursor) -> Statement:
+    def rewind_stream(self, cursor: TokenCursor) -> Statement:
         cursor.expect("STREAM")
         name, _ = cursor.name("the name of a stream")
         cursor.expect("TO")
         cursor.expect("TIMESTAMP")
-        micros = _timestamp(cursor)
+        micros = _parse_timestamp(cursor)
         restart = cursor.accept("RESTART")
         if restart:
             cursor.expect("QUERIES")
-        cursor.finish("REWIND STREAM")
+        cursor.expect_end("REWIND STREAM")
         return RewindStream(name, micros, restart)
 
-    def restart_stream(self, cursor: Cursor) -> Statement:
+    def restart_stream(self, cursor: TokenCursor) -> Statement:
         cursor.expect("STREAM")
-        return RestartStream(_last_name(cursor, "stream"))
+        return RestartStream(_parse_last_name(cursor, "stream"))
 
-    def set_option(self, cursor: Cursor) -> Statement:
+    def set_option(self, cursor: TokenCursor) -> Statement:
         name, _ = cursor.name("the name of an option")
-        while cursor.accept_sign(T.DOT):
+        while cursor.accept_symbol(T.DOT):
             name += "." + cursor.name("the name of an option")[0]
-        cursor.expect_sign(T.EQ, "=")
-        value = _value(cursor, f"a value for {name}")
-        cursor.finish("SET")
+        cursor.expect_symbol(T.EQ, "=")
+        value = _parse_value(cursor, f"a value for {name}")
+        cursor.expect_end("SET")
         return SetOption(name.lower(), value)
 
 
-_STATEMENTS: dict[str, Callable[[_Reader, Cursor], Statement]] = {
-    "CREATE": _Reader.create,
-    "EXPLAIN": _Reader.explain,
-    "SHOW": _Reader.show,
-    "DROP": _Reader.drop,
-    "PAUSE": _Reader.pause,
-    "RESUME": _Reader.resume,
-    "END": _Reader.end_stream,
-    "REWIND": _Reader.rewind_stream,
-    "RESTART": _Reader.restart_stream,
-    "SET": _Reader.set_option,
+_STATEMENTS: dict[str, Callable[[_StatementReader, TokenCursor], Statement]] = {
+    "CREATE": _StatementReader.create,
+    "EXPLAIN": _StatementReader.explain,
+    "SHOW": _StatementReader.show,
+    "DROP": _StatementReader.drop,
+    "PAUSE": _StatementReader.pause,
+    "RESUME": _StatementReader.resume,
+    "END": _StatementReader.end_stream,
+    "REWIND": _StatementReader.rewind_stream,
+    "RESTART": _StatementReader.restart_stream,
+    "SET": _StatementReader.set_option,
 }
 
 
-def _last_name(cursor: Cursor, what: str) -> str:
+def _parse_last_name(cursor: TokenCursor, what: str) -> str:
     name, _ = cursor.name(f"the name of a {what}")
-    cursor.finish("it")
+    cursor.expect_end("it")
     return name
 
 
-def _once(cursor: Cursor, given: dict[str, object], clause: str) -> None:
+def _check_once(cursor: TokenCursor, clauses: dict[str, object], clause: str) -> None:
     """Refuse a clause that was given before; the cursor stands behind its first word."""
-    if clause in given:
-        raise cursor.fail(f"{clause} is said twice", at=cursor.tokens[cursor.index - 1])
+    if clause in clauses:
+        raise cursor.error(f"{clause} is said twice", at=cursor.tokens[cursor.index - 1])
 
 
 # ---- streams and tables
 
 
-def _columns(cursor: Cursor) -> Schema:
-    cursor.expect_sign(T.L_PAREN, "( and the columns")
+def _parse_columns(cursor: TokenCursor) -> Schema:
+    cursor.expect_symbol(T.L_PAREN, "( and the columns")
     start = cursor.tokens[cursor.index - 1]
     fields: dict[str, Field] = {}
     while True:
         name, token = cursor.name("the name of a column")
         if name.lower() in fields:
-            raise cursor.fail(f"column {name} is declared twice", at=token)
-        if name.lower() == RESERVED:
-            raise cursor.fail(f"{RESERVED} is the instant of every result row",
+            raise cursor.error(f"column {name} is declared twice", at=token)
+        if name.lower() == RESERVED_NAME:
+            raise cursor.error(f"{RESERVED_NAME} is the instant of every result row",
                               "choose another name", token)  # fmt: skip
-        type_ = _column_type(cursor)
+        type_ = _parse_column_type(cursor)
         required = cursor.accept("NOT")
         if required:
             cursor.expect("NULL")
         fields[name.lower()] = Field(name, type_, not required)
-        if cursor.accept_sign(T.R_PAREN):
+        if cursor.accept_symbol(T.R_PAREN):
             break
-        if not cursor.accept_sign(T.COMMA):
-            raise cursor.expected(", or ) or NOT NULL")
+        if not cursor.accept_symbol(T.COMMA):
+            raise cursor.expected_error(", or ) or NOT NULL")
     if not fields:
-        raise cursor.fail("a stream or table needs at least one column", at=start)
+        raise cursor.error("a stream or table needs at least one column", at=start)
     return Schema(tuple(fields.values()))
 
 
-def _column_type(cursor: Cursor) -> Type:
+def _parse_column_type(cursor: TokenCursor) -> Type:
     token = cursor.token
-    if token is None or not word(token):
-        raise cursor.expected("a type", nearest("", [*constants.TYPES, "DECIMAL"]))
+    if token is None or not keyword_of(token):
+        raise cursor.expected_error("a type", suggest("", [*constants.TYPES, "DECIMAL"]))
     cursor.index += 1
     numbers: list[int] = []
-    if cursor.accept_sign(T.L_PAREN):
+    if cursor.accept_symbol(T.L_PAREN):
         while True:
             number = cursor.token
             if number is None or not number.text.isdecimal() or len(number.text) > 3:
-                raise cursor.expected("a number of digits")
+                raise cursor.expected_error("a number of digits")
             numbers.append(int(number.text))
             cursor.index += 1
-            if not cursor.accept_sign(T.COMMA):
+            if not cursor.accept_symbol(T.COMMA):
                 break
-        cursor.expect_sign(T.R_PAREN, ")")
+        cursor.expect_symbol(T.R_PAREN, ")")
     try:
         return constants.read_type(token.text, numbers)
     except AlgebraError as problem:
         message, _, hint = str(problem).partition("; ")
-        raise cursor.fail(message, hint, token) from None
+        raise cursor.error(message, hint, token) from None
 
 
 _CLAUSES = ("TIMESTAMP", "LATENESS", "KEEP", "AHEAD", "BEHIND", "FROM")
 
 
-def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
-    given: dict[str, object] = {}
+def _parse_stream(cursor: TokenCursor, name: str, schema: Schema) -> CreateStream:
+    clauses: dict[str, object] = {}
     source: Connector | None = None
     time = ""
     lateness, keep = 0, UNITS["HOUR"]
     bounds: dict[str, int | None] = {}
     while cursor.token is not None:
-        clause = cursor.choice("TIMESTAMP BY, LATENESS, KEEP, AHEAD, BEHIND or FROM", *_CLAUSES)
-        _once(cursor, given, clause)
-        given[clause] = True
+        clause = cursor.expect_choice(
+            "TIMESTAMP BY, LATENESS, KEEP, AHEAD, BEHIND or FROM", *_CLAUSES
+        )
+        _check_once(cursor, clauses, clause)
+        clauses[clause] = True
         if clause == "TIMESTAMP":
             cursor.expect("BY")
             time = _event_time(cursor, schema)
@@ -340,12 +348,14 @@ def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
         elif clause in ("AHEAD", "BEHIND"):
             bounds[clause] = None if cursor.accept("UNBOUNDED") else cursor.duration(clause)
         elif not cursor.accept("CLIENT"):
-            source = _connector(cursor, SOURCES, "CLIENT")
+            source = _parse_connector(cursor, SOURCE_KINDS, "CLIENT")
     if not time:
-        hint = _timestamp_columns(schema)
-        raise cursor.fail(f"stream {name} needs TIMESTAMP BY and its event-time column", hint)
-    if "FROM" not in given:
-        raise cursor.expected("FROM and where the data comes from", _kinds(SOURCES, "CLIENT"))
+        hint = _timestamp_columns_hint(schema)
+        raise cursor.error(f"stream {name} needs TIMESTAMP BY and its event-time column", hint)
+    if "FROM" not in clauses:
+        raise cursor.expected_error(
+            "FROM and where the data comes from", _kinds_hint(SOURCE_KINDS, "CLIENT")
+        )
     fields = [Field(f.name, f.type, f.nullable and f.name != time) for f in schema]
     ahead = bounds.get("AHEAD", default_ahead(source))
     behind = bounds.get("BEHIND")
@@ -353,93 +363,95 @@ def _stream(cursor: Cursor, name: str, schema: Schema) -> CreateStream:
     return CreateStream(stream, source)
 
 
-def _event_time(cursor: Cursor, schema: Schema) -> str:
-    given, token = cursor.name("the event-time column")
-    field = schema.get(given)
+def _event_time(cursor: TokenCursor, schema: Schema) -> str:
+    name, token = cursor.name("the event-time column")
+    field = schema.get(name)
     if field is None:
-        raise cursor.fail(f"no column {given}", nearest(given, schema.names), token)
+        raise cursor.error(f"no column {name}", suggest(name, schema.names), token)
     if field.type != TIMESTAMP:
-        hint = _timestamp_columns(schema)
-        raise cursor.fail(f"{field.name} is {field.type}, not TIMESTAMP", hint, token)
+        hint = _timestamp_columns_hint(schema)
+        raise cursor.error(f"{field.name} is {field.type}, not TIMESTAMP", hint, token)
     return field.name
 
 
-def _timestamp_columns(schema: Schema) -> str:
-    found = [field.name for field in schema if field.type == TIMESTAMP]
-    if not found:
+def _timestamp_columns_hint(schema: Schema) -> str:
+    names = [field.name for field in schema if field.type == TIMESTAMP]
+    if not names:
         return "no column is of type TIMESTAMP"
-    return f"columns of type TIMESTAMP: {', '.join(found)}"
+    return f"columns of type TIMESTAMP: {', '.join(names)}"
 
 
-def _table(cursor: Cursor, name: str, schema: Schema) -> CreateTable:
+def _parse_table(cursor: TokenCursor, name: str, schema: Schema) -> CreateTable:
     if any(cursor.at_word(clause) for clause in _CLAUSES if clause != "FROM"):
-        raise cursor.fail("a table has no event time", "write CREATE STREAM")
+        raise cursor.error("a table has no event time", "write CREATE STREAM")
     cursor.expect("FROM")
-    source = _connector(cursor, SOURCES)
-    cursor.finish("the table's source")
+    source = _parse_connector(cursor, SOURCE_KINDS)
+    cursor.expect_end("the table's source")
     return CreateTable(Table(name, schema), source)
 
 
 # ---- connectors and constants
 
 
-def _kinds(kinds: tuple[str, ...], *words: str) -> str:
+def _kinds_hint(kinds: tuple[str, ...], *words: str) -> str:
     return "there is: " + ", ".join([*(f"{kind}(..)" for kind in kinds), *words])
 
 
-def _connector(cursor: Cursor, kinds: tuple[str, ...], *words: str) -> Connector:
+def _parse_connector(cursor: TokenCursor, kinds: tuple[str, ...], *words: str) -> Connector:
     token = cursor.token
-    kind = "" if token is None else word(token).lower()
+    kind = "" if token is None else keyword_of(token).lower()
     if token is None or kind not in kinds:
-        hint = nearest(kind, [*kinds, *words]) if kind else _kinds(kinds, *words)
-        raise cursor.expected("where the data is", hint)
+        hint = suggest(kind, [*kinds, *words]) if kind else _kinds_hint(kinds, *words)
+        raise cursor.expected_error("where the data is", hint)
     cursor.index += 1
-    cursor.expect_sign(T.L_PAREN, f"( and the options of {kind}")
+    cursor.expect_symbol(T.L_PAREN, f"( and the options of {kind}")
     options: dict[str, Value] = {}
-    while not cursor.accept_sign(T.R_PAREN):
+    while not cursor.accept_symbol(T.R_PAREN):
         if options:
-            cursor.expect_sign(T.COMMA, ", or )")
+            cursor.expect_symbol(T.COMMA, ", or )")
         name, at = cursor.name("the name of an option")
         if name.lower() in options:
-            raise cursor.fail(f"option {name.lower()} is given twice", at=at)
-        cursor.expect_sign(T.FARROW, "=>")
-        options[name.lower()] = _value(cursor, f"a value for {name.lower()}")
+            raise cursor.error(f"option {name.lower()} is given twice", at=at)
+        cursor.expect_symbol(T.FARROW, "=>")
+        options[name.lower()] = _parse_value(cursor, f"a value for {name.lower()}")
     return Connector(kind, tuple(options.items()))
 
 
-def _value(cursor: Cursor, what: str) -> Value:
+def _parse_value(cursor: TokenCursor, what: str) -> Value:
     """A constant: a text, a number, TRUE, FALSE or NULL."""
     token = cursor.token
     if token is None:
-        raise cursor.expected(what)
+        raise cursor.expected_error(what)
     if token.token_type == T.STRING:
-        return cursor.take().text
+        return cursor.next_token().text
     for written, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
         if cursor.accept(written):
             return value
-    negative = cursor.accept_sign(T.DASH)
+    negative = cursor.accept_symbol(T.DASH)
     number = cursor.token
     if number is None or number.token_type != T.NUMBER:
-        raise cursor.expected(f"{what}: a text in quotes, a number, TRUE or FALSE")
+        raise cursor.expected_error(f"{what}: a text in quotes, a number, TRUE or FALSE")
     cursor.index += 1
     try:
-        return constants.number(number.text, negative).value
+        return constants.number_literal(number.text, negative).value
     except AlgebraError as problem:
-        raise cursor.fail(str(problem), at=number) from None
+        raise cursor.error(str(problem), at=number) from None
 
 
-def _start(cursor: Cursor) -> Start:
+def _parse_start(cursor: TokenCursor) -> Start:
     cursor.expect("AT")
-    where = cursor.choice("EARLIEST, LATEST or TIMESTAMP '..'", "EARLIEST", "LATEST", "TIMESTAMP")
+    where = cursor.expect_choice(
+        "EARLIEST, LATEST or TIMESTAMP '..'", "EARLIEST", "LATEST", "TIMESTAMP"
+    )
     if where != "TIMESTAMP":
         return EARLIEST if where == "EARLIEST" else LATEST
-    return Start("TIMESTAMP", _timestamp(cursor))
+    return Start("TIMESTAMP", _parse_timestamp(cursor))
 
 
-def _timestamp(cursor: Cursor) -> int:
+def _parse_timestamp(cursor: TokenCursor) -> int:
     written, token = cursor.string("a timestamp in quotes")
     try:
         return parse_timestamp(written)
     except AlgebraError as problem:
         message, _, hint = str(problem).partition("; ")
-        raise cursor.fail(message, hint, token) from None
+        raise cursor.error(message, hint, token) from None

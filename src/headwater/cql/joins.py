@@ -16,15 +16,15 @@ from headwater.algebra.expressions import (
     conjunction,
     literal,
 )
-from headwater.algebra.nodes import Item, Join, Project, Relation, SemiJoin, nullable
+from headwater.algebra.nodes import Item, Join, Project, Relation, SemiJoin, is_nullable
 from headwater.algebra.types import BOOLEAN
 from headwater.cql.expressions import Binder, is_aggregate
-from headwater.cql.names import Scope, Shared, Source
-from headwater.cql.refusals import Node, Place, name_of, operands, unwrapped
+from headwater.cql.names import NamedRelation, Scope, UsingColumn
+from headwater.cql.refusals import ErrorLocator, Node, name_of, operands, strip_parens
 
 
 @dataclass
-class Joined:
+class JoinedRelations:
     """Relations joined so far: inputs of one n-way join, its conditions, and the names they have.
 
     `semis` are the SEMI and ANTI joins of the same FROM; they are bound like EXISTS, once all else
@@ -33,76 +33,86 @@ class Joined:
 
     inputs: list[Relation]
     conditions: list[Expr]
-    sources: list[Source]
-    shared: dict[str, Shared] = field(default_factory=dict)
+    sources: list[NamedRelation]
+    shared: dict[str, UsingColumn] = field(default_factory=dict)
     semis: list[Node] = field(default_factory=list)
     crossed: bool = False
 
     @classmethod
-    def one(cls, relation: Relation, alias: str) -> Joined:
-        return cls([relation], [], [Source(alias, relation.columns)])
+    def single(cls, relation: Relation, alias: str) -> JoinedRelations:
+        return cls([relation], [], [NamedRelation(alias, relation.columns)])
 
-    def scope(self, around: Scope | None = None) -> Scope:
-        return Scope(self.sources, self.shared, around)
+    def scope(self, outer: Scope | None = None) -> Scope:
+        return Scope(self.sources, self.shared, outer)
 
-    def relation(self, place: Place, node: object) -> Relation:
+    def relation(self, locator: ErrorLocator, node: object) -> Relation:
         if len(self.inputs) == 1:
             return self.inputs[0]
-        return place.build(node, Join, tuple(self.inputs), conjunction(self.conditions))
+        return locator.build(node, Join, tuple(self.inputs), conjunction(self.conditions))
 
     def relations(self) -> set[str]:
         """What the algebra calls them."""
         return self.scope().relations()
 
 
-def check_aliases(place: Place, node: Node, left: Joined, right: Joined) -> None:
+def check_aliases(
+    locator: ErrorLocator, node: Node, left: JoinedRelations, right: JoinedRelations
+) -> None:
     taken = {source.alias.lower() for source in left.sources}
     for source in right.sources:
         if source.alias.lower() in taken:
-            raise place.error(
+            raise locator.error(
                 f"{source.alias} is joined twice",
                 node.args.get("this"),
                 "give each an alias of its own, with AS",
             )
 
 
-def join_condition(place: Place, node: Node, left: Joined, right: Joined) -> Expr | None:
+def join_condition(
+    locator: ErrorLocator, node: Node, left: JoinedRelations, right: JoinedRelations
+) -> Expr | None:
     """What ON or USING asks of a row of the left and one of the right."""
     using, on = node.args.get("using"), node.args.get("on")
     scope = Scope([*left.sources, *right.sources], {**left.shared, **right.shared})
     if not using:
         if on is None:
             return None
-        binder = Binder(place, scope, "ON")
+        binder = Binder(locator, scope, "ON")
         return conjunction([binder.condition(part) for part in operands(on, exp.And)])
     parts = []
     for identifier in using:
         name = name_of(identifier)
         if name is None:
-            raise place.error("USING takes names of columns", identifier)
-        one = place.build(identifier, left.scope().column, name)
-        other = place.build(identifier, right.scope().column, name)
-        parts.append(Binder(place, scope, "USING").call(identifier, "=", one, other))
+            raise locator.error("USING takes names of columns", identifier)
+        left_column = locator.build(identifier, left.scope().column, name)
+        right_column = locator.build(identifier, right.scope().column, name)
+        parts.append(
+            Binder(locator, scope, "USING").call(identifier, "=", left_column, right_column)
+        )
     return conjunction(parts)
 
 
-def shared_columns(node: Node, left: Joined, right: Joined, side: str) -> dict[str, Shared]:
+def shared_columns(
+    node: Node, left: JoinedRelations, right: JoinedRelations, side: str
+) -> dict[str, UsingColumn]:
     """The columns that go without alias after this join: what was shared before, and its USING."""
-    made = {**left.shared, **right.shared}
+    columns = {**left.shared, **right.shared}
     for identifier in node.args.get("using") or []:
         key = (name_of(identifier) or "").lower()
-        one, other = _shared(key, left), _shared(key, right)
-        values = {"RIGHT": other.values, "FULL": one.values + other.values}.get(side, one.values)
-        made[key] = Shared(values, one.joined + other.joined)
-    return made
+        first, second = _shared_column(key, left), _shared_column(key, right)
+        values = {"RIGHT": second.values, "FULL": first.values + second.values}.get(
+            side, first.values
+        )
+        columns[key] = UsingColumn(values, first.joined + second.joined)
+    return columns
 
 
-def _shared(key: str, joined: Joined) -> Shared:
+def _shared_column(key: str, joined: JoinedRelations) -> UsingColumn:
     before = joined.shared.get(key)
     if before is not None:
         return before
     aliases = tuple(s.alias.lower() for s in joined.sources if key in s.columns)
-    return Shared(aliases, aliases)
+    return UsingColumn(aliases, aliases)
 
 
 # ---- EXISTS and IN
@@ -111,10 +121,10 @@ def _shared(key: str, joined: Joined) -> Shared:
 def subquery_condition(node: Any) -> tuple[Any, bool]:
     """The EXISTS or IN (SELECT ..) that a condition of WHERE is (or None), and if it is negated."""
     anti = False
-    node = unwrapped(node)
+    node = strip_parens(node)
     while type(node) is exp.Not:
         anti = not anti
-        node = unwrapped(node.args.get("this"))
+        node = strip_parens(node.args.get("this"))
     if type(node) is exp.Exists and not node.args.get("expression"):
         return node, anti
     if type(node) is exp.In and node.args.get("query"):
@@ -128,14 +138,16 @@ def is_grouped(query: Node) -> bool:
     return any(grouping) or is_aggregate(query.args.get("expressions"))
 
 
-def speaks_of(expr: Expr, aliases: set[str]) -> bool:
+def reads_only(expr: Expr, aliases: set[str]) -> bool:
     """Whether all its columns are of these relations."""
     return all(column.relation in aliases for column in columns_of(expr))
 
 
-def membership(place: Place, node: Node, operand: Expr, value: Expr, anti: bool) -> Expr:
+def membership_condition(
+    locator: ErrorLocator, node: Node, operand: Expr, value: Expr, anti: bool
+) -> Expr:
     """operand = value; for NOT IN also true if one of them is NULL, as then it is not known."""
-    binder = Binder(place, Scope([]), "IN")
+    binder = Binder(locator, Scope([]), "IN")
     equal = binder.call(node, "=", operand, value)
     if not anti:
         return equal
@@ -144,7 +156,7 @@ def membership(place: Place, node: Node, operand: Expr, value: Expr, anti: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MembershipTest:
     """What IN asks of a row inside: that its value is equal to the operand."""
 
     operand: Expr
@@ -152,11 +164,11 @@ class Asked:
 
     def is_local(self, inside: set[str]) -> bool:
         """Whether it speaks of the inside alone: a constant IN (..)."""
-        return not columns_of(self.operand) and speaks_of(self.value, inside)
+        return not columns_of(self.operand) and reads_only(self.value, inside)
 
 
 def semi_join(
-    place: Place,
+    locator: ErrorLocator,
     node: Node,
     left: Relation,
     right: Relation,
@@ -164,7 +176,7 @@ def semi_join(
     shared: list[Expr],
     alias: str,
     anti: bool,
-    asked: Asked | None = None,
+    test: MembershipTest | None = None,
 ) -> SemiJoin:
     """The semi-join on conditions over both sides; `inside` are the aliases of the right.
 
@@ -172,28 +184,28 @@ def semi_join(
     """
     items: dict[Expr, Column] = {}
     parts: list[Expr] = []
-    if asked is not None:
-        value = _lifted(asked.value, inside, alias, items)
-        parts.append(membership(place, node, asked.operand, value, anti))
-    parts += [_lifted(part, inside, alias, items) for part in shared]
+    if test is not None:
+        value = _lift(test.value, inside, alias, items)
+        parts.append(membership_condition(locator, node, test.operand, value, anti))
+    parts += [_lift(part, inside, alias, items) for part in shared]
     named = tuple(Item(column.name, expr) for expr, column in items.items())
     projected = Project(right, named or (Item("c0", literal(1)),), alias)
-    return place.build(node, SemiJoin, left, projected, conjunction(parts), anti)
+    return locator.build(node, SemiJoin, left, projected, conjunction(parts), anti)
 
 
-def _lifted(expr: Expr, inside: set[str], alias: str, items: dict[Expr, Column]) -> Expr:
+def _lift(expr: Expr, inside: set[str], alias: str, items: dict[Expr, Column]) -> Expr:
     """The condition with every value that is known inside alone replaced by a column c0, c1, ..
 
     Values are replaced, conditions are not: y IS NULL becomes c0 IS NULL.
     """
     if isinstance(expr, Literal):
         return expr
-    own = bool(columns_of(expr)) and speaks_of(expr, inside)
+    own = bool(columns_of(expr)) and reads_only(expr, inside)
     if own and (isinstance(expr, Column) or expr.type != BOOLEAN):
         if expr not in items:
-            items[expr] = Column(alias, f"c{len(items)}", expr.type, nullable(expr))
+            items[expr] = Column(alias, f"c{len(items)}", expr.type, is_nullable(expr))
         return items[expr]
     if isinstance(expr, Column):
         return expr
-    args = tuple(_lifted(arg, inside, alias, items) for arg in expr.args)
+    args = tuple(_lift(arg, inside, alias, items) for arg in expr.args)
     return Call(expr.name, args, expr.type)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headwater.algebra.expressions import Column, Expr, columns_of
-from headwater.algebra.functions import call
-from headwater.errors import AlgebraError, nearest
+from headwater.algebra.functions import build_call
+from headwater.errors import AlgebraError, suggest
 
 
-class Source:
+class NamedRelation:
     """A relation of a FROM: what a query calls it (its alias or, without one, its own name, which
     an alias hides), and its columns by small letters."""
 
@@ -20,14 +20,14 @@ class Source:
         self.alias = alias
         self.columns = {column.name.lower(): column for column in columns}
 
-    def nullable(self) -> Source:
+    def as_nullable(self) -> NamedRelation:
         """The same beside rows that have no partner: any column may be NULL."""
         columns = (Column(c.relation, c.name, c.type) for c in self.columns.values())
-        return Source(self.alias, columns)
+        return NamedRelation(self.alias, columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class UsingColumn:
     """A column joined by USING: the aliases (in small letters) whose value it has, the first that
     is not NULL; and all the aliases that it was joined from."""
 
@@ -42,60 +42,60 @@ class Scope:
     USING go without alias.
     """
 
-    __slots__ = ("around", "by_alias", "correlated", "shared", "sources")
+    __slots__ = ("by_alias", "correlated", "outer", "shared", "sources")
 
     def __init__(
         self,
-        sources: list[Source],
-        shared: dict[str, Shared] | None = None,
-        around: Scope | None = None,
+        sources: list[NamedRelation],
+        shared: dict[str, UsingColumn] | None = None,
+        outer: Scope | None = None,
     ) -> None:
         self.sources = sources
         self.by_alias = {source.alias.lower(): source for source in sources}
         self.shared = shared or {}
-        self.around = around
+        self.outer = outer
         self.correlated = False
 
     def column(self, name: str) -> Expr:
         """The column of that name; raises AlgebraError if there is none, or more than one."""
-        found = self.find(name) or self._around(None, name)
-        if found is None:
-            raise AlgebraError(f"no column {name}; {nearest(name, self._names())}")
-        return found
+        column = self.find_column(name) or self._outer_column(None, name)
+        if column is None:
+            raise AlgebraError(f"no column {name}; {suggest(name, self._names())}")
+        return column
 
-    def qualified(self, alias: str, name: str) -> Expr:
+    def qualified_column(self, alias: str, name: str) -> Expr:
         """The column of that relation; raises AlgebraError. A relation of the query around is found
         if the one of that alias here has no such column, as in Spark."""
-        found = self.find_of(alias, name) or self._around(alias, name)
-        if found is not None:
-            return found
+        column = self.find_qualified(alias, name) or self._outer_column(alias, name)
+        if column is not None:
+            return column
         source = self.source(alias)
         if source is None:
-            raise self.no_source(alias)
-        known = (c.name for c in source.columns.values())
-        raise AlgebraError(f"no column {name} in {source.alias}; {nearest(name, known)}")
+            raise self.unknown_source_error(alias)
+        names = (c.name for c in source.columns.values())
+        raise AlgebraError(f"no column {name} in {source.alias}; {suggest(name, names)}")
 
-    def no_source(self, alias: str) -> AlgebraError:
-        known = [source.alias for source in self.sources]
-        return AlgebraError(f"no stream or alias {alias} in this FROM; {nearest(alias, known)}")
+    def unknown_source_error(self, alias: str) -> AlgebraError:
+        aliases = [source.alias for source in self.sources]
+        return AlgebraError(f"no stream or alias {alias} in this FROM; {suggest(alias, aliases)}")
 
-    def find(self, name: str) -> Expr | None:
+    def find_column(self, name: str) -> Expr | None:
         """The column of that name, None if there is none; raises AlgebraError if there are more."""
         key = name.lower()
-        found: list[Expr] = [s.columns[key] for s in self.sources if key in s.columns]
+        matches: list[Expr] = [s.columns[key] for s in self.sources if key in s.columns]
         if key in self.shared:
-            found = self._shared(key)
-        if len(found) > 1:
-            choices = " or ".join(str(column) for column in found[:6])
+            matches = self._shared(key)
+        if len(matches) > 1:
+            choices = " or ".join(str(column) for column in matches[:6])
             raise AlgebraError(f"{name} is ambiguous; write {choices}")
-        return found[0] if found else None
+        return matches[0] if matches else None
 
-    def find_of(self, alias: str, name: str) -> Expr | None:
+    def find_qualified(self, alias: str, name: str) -> Expr | None:
         """The column of that name of the relation of that alias here; None if there is none."""
         source = self.source(alias)
         return None if source is None else source.columns.get(name.lower())
 
-    def source(self, alias: str) -> Source | None:
+    def source(self, alias: str) -> NamedRelation | None:
         """The relation of that alias; None if there is none."""
         return self.by_alias.get(alias.lower())
 
@@ -110,43 +110,43 @@ class Scope:
 
     def _hides(self, alias: str | None, name: str) -> bool:
         try:
-            if self._looked_up(alias, name) is not None or self.around is None:
+            if self._look_up(alias, name) is not None or self.outer is None:
                 return False
-            found = self.around._looked_up(alias, name)
+            column = self.outer._look_up(alias, name)
         except AlgebraError:
             return False  # it is ambiguous, which is told where it is bound
-        return found is not None and not self._calls_none_of(found)
+        return column is not None and not self._has_no_clash_with(column)
 
-    def _looked_up(self, alias: str | None, name: str) -> Expr | None:
-        return self.find(name) if alias is None else self.find_of(alias, name)
+    def _look_up(self, alias: str | None, name: str) -> Expr | None:
+        return self.find_column(name) if alias is None else self.find_qualified(alias, name)
 
-    def _calls_none_of(self, found: Expr) -> bool:
-        here = {relation.lower() for relation in self.relations()}
-        return all(column.relation.lower() not in here for column in columns_of(found))
+    def _has_no_clash_with(self, expr: Expr) -> bool:
+        own = {relation.lower() for relation in self.relations()}
+        return all(column.relation.lower() not in own for column in columns_of(expr))
 
     def all_columns(self) -> list[tuple[str, Expr]]:
         """What * stands for: columns joined by USING first and once, then each relation's."""
-        made: list[tuple[str, Expr]] = []
+        columns: list[tuple[str, Expr]] = []
         for key, shared in self.shared.items():
             name = self.by_alias[shared.joined[0]].columns[key].name
-            made.append((name, self._shared(key)[0]))
+            columns.append((name, self._shared(key)[0]))
         for source in self.sources:
             for key, column in source.columns.items():
                 if key not in self.shared or source.alias.lower() not in self.shared[key].joined:
-                    made.append((column.name, column))
-        return made
+                    columns.append((column.name, column))
+        return columns
 
     def _shared(self, key: str) -> list[Expr]:
         shared = self.shared[key]
         values = [self.by_alias[alias].columns[key] for alias in shared.values]
-        first = values[0] if len(values) == 1 else call("coalesce", *values)
+        first = values[0] if len(values) == 1 else build_call("coalesce", *values)
         others = [s for s in self.sources if s.alias.lower() not in shared.joined]
         return [first, *(s.columns[key] for s in others if key in s.columns)]
 
-    def _around(self, alias: str | None, name: str) -> Expr | None:
+    def _outer_column(self, alias: str | None, name: str) -> Expr | None:
         """The column of that name in the query around; None if there is none."""
-        found = None if self.around is None else self.around._looked_up(alias, name)
-        if found is None:
+        column = None if self.outer is None else self.outer._look_up(alias, name)
+        if column is None:
             return None
         if not self.correlated:
             shown = name if alias is None else f"{alias}.{name}"
@@ -154,8 +154,8 @@ class Scope:
                 f"{shown} belongs to the query around; only a condition in WHERE may name it, in an"
                 " inner query without aggregates and DISTINCT"
             )
-        assert self._calls_none_of(found), name
-        return found
+        assert self._has_no_clash_with(column), name
+        return column
 
     def _names(self) -> list[str]:
         return [column.name for source in self.sources for column in source.columns.values()]

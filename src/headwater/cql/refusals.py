@@ -16,9 +16,9 @@ from sqlglot import exp
 from headwater.errors import AlgebraError, CqlError
 
 Node = exp.Expr
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
-_NODES: dict[type[Node], str] = {
+_UNSUPPORTED_NODES: dict[type[Node], str] = {
     exp.Window: "OVER is not part of the language; use a window on the stream: [RANGE 5 MINUTES]",
     exp.Subquery: "a query is not a value here; join it in FROM, or use IN or EXISTS in WHERE",
     exp.Select: "a query is not a value here; join it in FROM, or use IN or EXISTS in WHERE",
@@ -44,7 +44,7 @@ _NODES: dict[type[Node], str] = {
     exp.Rollup: "ROLLUP is not part of the language; write one query for each grouping",
     exp.Cube: "CUBE is not part of the language; write one query for each grouping",
 }
-_PARTS = {
+_UNSUPPORTED_PARTS = {
     "order": "ORDER BY: a continuous result has no end to sort; leave it out",
     "sort": "SORT BY: a continuous result has no end to sort; leave it out",
     "limit": "LIMIT: a continuous result has no end to cut at; use [ROWS n] on the stream",
@@ -72,7 +72,7 @@ _PARTS = {
 }
 
 
-class Place:
+class ErrorLocator:
     """Makes errors that point at a node of the syntax tree."""
 
     __slots__ = ("start", "text")
@@ -84,71 +84,75 @@ class Place:
     def error(self, message: str, at: object, hint: str = "") -> CqlError:
         """The error at the first word below the node; at the start of the query if it has none."""
         start, end = self.start, self.start
-        spans = [(n.meta["start"], n.meta["end"]) for n in nodes(at) if "start" in n.meta]
+        spans = [(n.meta["start"], n.meta["end"]) for n in walk_nodes(at) if "start" in n.meta]
         if spans:
             start, end = min(spans)
         return CqlError(message, self.text, start, end - start + 1, hint)
 
     def gap(self, first: object, second: object) -> tuple[int, int]:
         """Where the last word of one node ends and the first of another begins."""
-        ends = [node.meta["end"] for node in nodes(first) if "end" in node.meta]
-        starts = [node.meta["start"] for node in nodes(second) if "start" in node.meta]
+        ends = [node.meta["end"] for node in walk_nodes(first) if "end" in node.meta]
+        starts = [node.meta["start"] for node in walk_nodes(second) if "start" in node.meta]
         return max(ends, default=self.start), min(starts, default=len(self.text))
 
-    def refused(self, problem: AlgebraError, at: object) -> CqlError:
+    def locate_error(self, problem: AlgebraError, at: object) -> CqlError:
         """The same refusal, with a place."""
-        message, hint = _split(str(problem))
+        message, hint = _split_hint(str(problem))
         return self.error(message, at, hint)
 
-    def build(self, node: object, make: Callable[..., Made], *args: object) -> Made:
+    def build(self, node: object, make: Callable[..., ResultT], *args: object) -> ResultT:
         """What `make` makes of the arguments; its refusal becomes an error at the node."""
         try:
             return make(*args)
         except AlgebraError as problem:
-            raise self.refused(problem, node) from None
+            raise self.locate_error(problem, node) from None
 
-    def check_parts(self, node: Node, known: frozenset[str]) -> None:
+    def check_parts(self, node: Node, allowed: frozenset[str]) -> None:
         """Raises CqlError if the node has a part that is not among the known ones."""
         for part, value in node.args.items():
-            if value and part not in known:
-                refusal = _PARTS.get(part, f"{part.strip('_').upper()} is not part of the language")
-                placed = any("start" in below.meta for below in nodes(value))
-                raise self.at_keyword(refusal, value if placed else node)
+            if value and part not in allowed:
+                refusal = _UNSUPPORTED_PARTS.get(
+                    part, f"{part.strip('_').upper()} is not part of the language"
+                )
+                has_position = any("start" in below.meta for below in walk_nodes(value))
+                raise self.error_at_keyword(refusal, value if has_position else node)
 
-    def not_known(self, node: object, expected: str) -> CqlError:
+    def unsupported(self, node: object, expected: str) -> CqlError:
         """The refusal of a node of a kind that the language does not have at this place."""
         if not isinstance(node, exp.Expr):
             return self.error(f"{expected} is missing", node)
-        refusal = _NODES.get(type(node), f"{node.key.upper()} is not part of the language")
-        return self.at_keyword(refusal, node)
+        refusal = _UNSUPPORTED_NODES.get(
+            type(node), f"{node.key.upper()} is not part of the language"
+        )
+        return self.error_at_keyword(refusal, node)
 
-    def at_keyword(self, refusal: str, node: object) -> CqlError:
+    def error_at_keyword(self, refusal: str, node: object) -> CqlError:
         """The error at the keyword that it begins with, where that stands nearest to the node."""
-        message, hint = _split(refusal)
-        found = self.error(message, node, hint)
+        message, hint = _split_hint(refusal)
+        error = self.error(message, node, hint)
         keyword = re.match(r"[A-Z]+(?: [A-Z]+)*", message)
         if keyword is None:
-            return found
+            return error
         pattern = r"\b" + keyword[0].replace(" ", r"\s+") + r"\b"
-        places = [m.span() for m in re.finditer(pattern, self.text[self.start :], re.I)]
-        if not places:
-            return found
-        start, end = min(places, key=lambda place: abs(place[0] + self.start - found.offset))
+        spans = [m.span() for m in re.finditer(pattern, self.text[self.start :], re.I)]
+        if not spans:
+            return error
+        start, end = min(spans, key=lambda place: abs(place[0] + self.start - error.offset))
         return CqlError(message, self.text, self.start + start, end - start, hint)
 
 
-def _split(refusal: str) -> tuple[str, str]:
+def _split_hint(refusal: str) -> tuple[str, str]:
     """The message, and the hint behind the semicolon."""
     message, _, hint = refusal.partition("; ")
     return message, hint
 
 
-def nodes(node: object) -> Iterator[Node]:
+def walk_nodes(node: object) -> Iterator[Node]:
     if isinstance(node, exp.Expr):
         yield from node.walk()
     elif isinstance(node, list):
         for part in node:
-            yield from nodes(part)
+            yield from walk_nodes(part)
 
 
 def name_of(node: object) -> str | None:
@@ -159,7 +163,7 @@ def name_of(node: object) -> str | None:
     return None
 
 
-def unwrapped(node: Any) -> Any:
+def strip_parens(node: Any) -> Any:
     """The node inside any parentheses."""
     while type(node) is exp.Paren:
         node = node.args.get("this")
@@ -168,13 +172,13 @@ def unwrapped(node: Any) -> Any:
 
 def operands(node: Any, kind: type[Node]) -> list[Any]:
     """The operands of a chain of ANDs (or ORs), from left to right, parentheses looked through."""
-    found: list[Any] = []
-    waiting = [node]
-    while waiting:
-        part = unwrapped(waiting.pop())
+    result: list[Any] = []
+    pending = [node]
+    while pending:
+        part = strip_parens(pending.pop())
         if type(part) is kind:
-            waiting.append(part.args.get("expression"))
-            waiting.append(part.args.get("this"))
+            pending.append(part.args.get("expression"))
+            pending.append(part.args.get("this"))
         else:
-            found.append(part)
-    return found
+            result.append(part)
+    return result

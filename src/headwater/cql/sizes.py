@@ -23,16 +23,16 @@ from headwater.algebra.nodes import (
 Sizes = dict[Column, int]
 
 
-def largest(relation: Relation) -> int:
+def largest_expression(relation: Relation) -> int:
     """The number of parts of the largest expression in the merged query."""
-    found = [1]
-    _sizes(relation, found)
-    return max(found)
+    sizes = [1]
+    _sizes(relation, sizes)
+    return max(sizes)
 
 
-def _sizes(relation: Relation, found: list[int]) -> Sizes:
+def _sizes(relation: Relation, all_sizes: list[int]) -> Sizes:
     """How large each column is in terms of what streams and tables have; `found` gets all sizes."""
-    parts = [_sizes(part, found) for part in relation.inputs]
+    parts = [_sizes(part, all_sizes) for part in relation.inputs]
     below = {column: size for part in parts for column, size in part.items()}
 
     def size(expr: Expr) -> int:
@@ -42,7 +42,7 @@ def _sizes(relation: Relation, found: list[int]) -> Sizes:
 
     def note(exprs: Iterable[Expr | None]) -> list[int]:
         sizes = [size(expr) for expr in exprs if expr is not None]
-        found.extend(sizes)
+        all_sizes.extend(sizes)
         return sizes
 
     match relation:

@@ -9,11 +9,11 @@ from headwater.algebra.nodes import Query
 from headwater.algebra.types import Value
 from headwater.algebra.windows import UNITS
 
-SOURCES = ("files", "kafka", "rate", "socket", "replay")
-LIVE = ("kafka", "rate", "socket")
+SOURCE_KINDS = ("files", "kafka", "rate", "socket", "replay")
+LIVE_SOURCES = ("kafka", "rate", "socket")
 """Sources whose events happen as they arrive; what clients push does so too."""
-SINKS = ("files", "kafka")
-SHOWN = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
+SINK_KINDS = ("files", "kafka")
+SHOW_KINDS = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Connector:
         return dict(self.options).get(name)
 
 
-NOWHERE = Connector("none")
+NO_SINK = Connector("none")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class CreateStream:
 def default_ahead(source: Connector | None) -> int | None:
     """How far ahead of the clock an event may be where the stream does not say it: no bound for what
     was written down, which may be of any time."""
-    return UNITS["HOUR"] if source is None or source.kind in LIVE else None
+    return UNITS["HOUR"] if source is None or source.kind in LIVE_SOURCES else None
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,21 @@ from headwater.algebra.functions import AGGREGATES, FUNCTIONS
 from headwater.algebra.nodes import Output
 from headwater.algebra.windows import Window
 from headwater.cql.constants import TYPES
-from headwater.cql.cursor import Cursor
-from headwater.cql.tokens import COMMANDS, DIALECT, TEXTUAL, did_you_mean, error, shown, word
-from headwater.errors import CqlError, nearest
+from headwater.cql.cursor import TokenCursor
+from headwater.cql.tokens import (
+    COMMANDS,
+    DIALECT,
+    TEXTUAL,
+    cql_error,
+    did_you_mean,
+    keyword_of,
+    token_text,
+)
+from headwater.errors import CqlError, suggest
 
 T = TokenType
 
-MARK = "$"
+FUNCTION_MARK = "$"
 OUTPUTS = {output.value: output for output in Output}
 WINDOW_WORDS = ("RANGE", "NOW", "ROWS", "PARTITION BY")
 
@@ -80,56 +88,58 @@ class Syntax:
     start: int
 
 
-def read_query(text: str, tokens: list[Token], end: int) -> Syntax:
+def parse_syntax(text: str, tokens: list[Token], end: int) -> Syntax:
     """The syntax tree of a query made of these (tidied) words, which end at `end`; raises CqlError."""
-    tokens, output = _without_output(text, tokens)
+    tokens, output = _strip_output(text, tokens)
     if not tokens:
-        raise error(text, "expected a query that begins with SELECT, found nothing", end)
+        raise cql_error(text, "expected a query that begins with SELECT, found nothing", end)
     first = tokens[0]
     if first.token_type not in _QUERY_STARTS:
-        hint = did_you_mean(word(first), ["SELECT", "WITH", *OUTPUTS])
-        if word(first) in OUTPUTS:
-            hint = f"the query goes in parentheses: {word(first)}(SELECT ...)"
-        found = shown(first, text)
-        raise error(text, f"expected a query that begins with SELECT, found {found}", first, hint)
-    words = _Words(text, tokens)
+        hint = did_you_mean(keyword_of(first), ["SELECT", "WITH", *OUTPUTS])
+        if keyword_of(first) in OUTPUTS:
+            hint = f"the query goes in parentheses: {keyword_of(first)}(SELECT ...)"
+        found = token_text(first, text)
+        raise cql_error(
+            text, f"expected a query that begins with SELECT, found {found}", first, hint
+        )
+    words = _TokenScanner(text, tokens)
     words.read()
-    tree = _tree(text, words.kept)
+    tree = _parse_tree(text, words.remaining)
     return Syntax(text, tree, words.windows, words.stars, output, first.start)
 
 
-def _without_output(text: str, tokens: list[Token]) -> tuple[list[Token], Output | None]:
+def _strip_output(text: str, tokens: list[Token]) -> tuple[list[Token], Output | None]:
     """The words without ISTREAM( .. ) around them all, or without SELECT ISTREAM or ISTREAM(..)."""
     if len(tokens) < 3:
         return tokens, None
-    output = OUTPUTS.get(word(tokens[0]))
+    output = OUTPUTS.get(keyword_of(tokens[0]))
     if output is not None and tokens[1].token_type == T.L_PAREN:
-        closing = _closing(tokens, 1)
+        closing = _find_closing(tokens, 1)
         if closing + 1 < len(tokens):
-            raise _around(text, output.value, tokens[closing + 1])
+            raise _output_error(text, output.value, tokens[closing + 1])
         return tokens[2:closing], output
-    output = OUTPUTS.get(word(tokens[1]))
+    output = OUTPUTS.get(keyword_of(tokens[1]))
     if output is None or tokens[0].token_type != T.SELECT:
         return tokens, None
     following = tokens[2]
     if following.token_type == T.L_PAREN:
-        closing = _closing(tokens, 2)
+        closing = _find_closing(tokens, 2)
         if closing + 1 < len(tokens) and tokens[closing + 1].token_type != T.FROM:
-            raise error(
+            raise cql_error(
                 text, f"expected FROM after SELECT {output.value}( .. )", tokens[closing + 1]
             )
         return [tokens[0], *tokens[3:closing], *tokens[closing + 1 :]], output
     starts_item = following.token_type in TEXTUAL or following.token_type in (T.STAR, T.DASH)
-    if starts_item or (word(following) and following.token_type not in (T.FROM, T.ALIAS)):
+    if starts_item or (keyword_of(following) and following.token_type not in (T.FROM, T.ALIAS)):
         return [tokens[0], *tokens[2:]], output
     return tokens, None
 
 
-def _around(text: str, name: str, at: Token) -> CqlError:
-    return error(text, f"{name}( .. ) goes around the whole query, once", at)
+def _output_error(text: str, name: str, at: Token) -> CqlError:
+    return cql_error(text, f"{name}( .. ) goes around the whole query, once", at)
 
 
-def _closing(tokens: list[Token], opening: int) -> int:
+def _find_closing(tokens: list[Token], opening: int) -> int:
     """Where the parenthesis closes; the words are balanced."""
     depth = 0
     for index in range(opening, len(tokens)):
@@ -140,33 +150,33 @@ def _closing(tokens: list[Token], opening: int) -> int:
     return len(tokens) - 1
 
 
-class _Words:
+class _TokenScanner:
     """Goes once over the words of a query; what sqlglot may see is `kept`."""
 
-    __slots__ = ("kept", "stars", "text", "tokens", "windows")
+    __slots__ = ("remaining", "stars", "text", "tokens", "windows")
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text
         self.tokens = tokens
-        self.kept: list[Token] = []
+        self.remaining: list[Token] = []
         self.windows: dict[int, Bracket] = {}
         self.stars: set[int] = set()
 
     def read(self) -> None:
-        tokens, kept, index = self.tokens, self.kept, 0
+        tokens, remaining, index = self.tokens, self.remaining, 0
         bracket, checked = T.L_BRACKET, _CHECKED
         while index < len(tokens):
             token = tokens[index]
             if token.token_type is bracket:
                 index = self.bracket(index)
                 continue
-            if token.token_type in checked and kept:
+            if token.token_type in checked and remaining:
                 self.check(token, index)
-            kept.append(token)
+            remaining.append(token)
             index += 1
 
     def check(self, token: Token, index: int) -> None:
-        kind, before = token.token_type, self.kept[-1]
+        kind, before = token.token_type, self.remaining[-1]
         if kind == T.L_PAREN:
             self.mark(before)
             self.check_opening(index)
@@ -175,58 +185,62 @@ class _Words:
         elif kind == T.LT:
             if before.token_type in _NESTED_TYPES:
                 message = "arrays, maps and structs are not part of the language"
-                raise error(self.text, message, before)
+                raise cql_error(self.text, message, before)
         elif before.token_type == T.R_PAREN:
             # sqlglot would read a statement of its own behind WITH x AS (..).
             hint = "as a name it goes in backquotes"
-            raise error(self.text, f"{shown(token, self.text)} is not expected here", token, hint)
+            raise cql_error(
+                self.text, f"{token_text(token, self.text)} is not expected here", token, hint
+            )
 
     def check_opening(self, opening: int) -> None:
         """Where sqlglot would take anything: a query goes behind AS (, a WHERE behind FILTER (."""
-        before, following = self.kept[-1].token_type, self.tokens[opening + 1]
+        before, following = self.remaining[-1].token_type, self.tokens[opening + 1]
         if before == T.ALIAS and following.token_type not in _QUERY_STARTS:
-            raise error(self.text, "expected a query that begins with SELECT", following)
-        if before == T.FILTER and following.token_type != T.WHERE and len(self.kept) > 1:
-            raise error(self.text, "expected WHERE after FILTER (", following)
+            raise cql_error(self.text, "expected a query that begins with SELECT", following)
+        if before == T.FILTER and following.token_type != T.WHERE and len(self.remaining) > 1:
+            raise cql_error(self.text, "expected WHERE after FILTER (", following)
 
     def mark(self, name: Token) -> None:
         """A name before a parenthesis is a function's."""
-        kept = self.kept
-        before = kept[-2].token_type if len(kept) > 1 else None
-        written = word(name)
+        remaining = self.remaining
+        before = remaining[-2].token_type if len(remaining) > 1 else None
+        written = keyword_of(name)
         if not written or before in _TYPE_FOLLOWS or written in _SYNTAX_CALLS:
             return
         if written in _INFIX_CALLS:
-            place = -3 if before == T.NOT else -2
-            called = len(kept) < -place or kept[place].token_type in _BEFORE_OPERAND
+            position = -3 if before == T.NOT else -2
+            is_call = (
+                len(remaining) < -position or remaining[position].token_type in _BEFORE_OPERAND
+            )
         else:
-            called = name.token_type in _NAME_TYPES or written in _WORD_CALLS
-        if not called:
+            is_call = name.token_type in _NAME_TYPES or written in _WORD_CALLS
+        if not is_call:
             return
         if written in OUTPUTS:
-            raise _around(self.text, written, name)
-        kept[-1] = Token(
-            T.VAR, MARK + name.text.lower(), name.line, name.col, name.start, name.end, []
+            raise _output_error(self.text, written, name)
+        remaining[-1] = Token(
+            T.VAR, FUNCTION_MARK + name.text.lower(), name.line, name.col, name.start, name.end, []
         )
 
     def bracket(self, index: int) -> int:
         opening, following = self.tokens[index], self.tokens[index + 1]
-        if word(following) not in WINDOW_WORDS:
-            raise error(
+        if keyword_of(following) not in WINDOW_WORDS:
+            raise cql_error(
                 self.text,
                 "expected a window: [RANGE ..], [NOW], [ROWS ..] or [PARTITION BY .. ROWS ..]",
                 following,
-                did_you_mean(word(following), WINDOW_WORDS) or "the language has no arrays",
+                did_you_mean(keyword_of(following), WINDOW_WORDS) or "the language has no arrays",
             )
-        cursor = Cursor(self.text, self.tokens, index + 1)
+        cursor = TokenCursor(self.text, self.tokens, index + 1)
         window, keys = cursor.window()
-        place = self.place(index, cursor.index)
-        if place in self.windows:
-            raise error(self.text, "a stream has one window", opening)
-        self.windows[place] = Bracket(window, keys, opening)
+        anchor = self.window_anchor(index, cursor.index)
+        if anchor in self.windows:
+            raise cql_error(self.text, "a stream has one window", opening)
+        self.windows[anchor] = Bracket(window, keys, opening)
         return cursor.index
 
-    def place(self, start: int, stop: int) -> int:
+    def window_anchor(self, start: int, stop: int) -> int:
         """The word that the window belongs to: the one before, or behind `)` the alias after."""
         tokens = self.tokens
         if start and tokens[start - 1].token_type != T.R_PAREN:
@@ -234,22 +248,22 @@ class _Words:
         if stop < len(tokens) and tokens[stop].token_type == T.ALIAS:
             stop += 1
         if not start or stop >= len(tokens):
-            raise error(self.text, "a window stands after a stream in FROM", tokens[start])
+            raise cql_error(self.text, "a window stands after a stream in FROM", tokens[start])
         return tokens[stop].end
 
 
-def _tree(text: str, tokens: list[Token]) -> exp.Expr:
+def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = DIALECT.parser().parse(tokens, text)
     except RecursionError:
-        raise error(text, "this query is nested too deeply", tokens[0]) from None
+        raise cql_error(text, "this query is nested too deeply", tokens[0]) from None
     except ParseError as problem:
-        raise _translated(text, tokens, problem) from None
+        raise _translate_error(text, tokens, problem) from None
     except Exception:  # sqlglot stumbles in many ways over words in an order it did not foresee
-        raise error(text, "this query cannot be read", tokens[0]) from None
+        raise cql_error(text, "this query cannot be read", tokens[0]) from None
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
-        raise error(text, "this query cannot be read", tokens[0])
+        raise cql_error(text, "this query cannot be read", tokens[0])
     return tree
 
 
@@ -264,38 +278,38 @@ _COMPLAINTS = [
 ]
 
 
-def _translated(text: str, tokens: list[Token], problem: ParseError) -> CqlError:
+def _translate_error(text: str, tokens: list[Token], problem: ParseError) -> CqlError:
     """sqlglot's complaint in plain words, at the word it is about."""
     details = problem.errors[0] if problem.errors else {}
-    place = (details.get("line"), details.get("col"))
+    position = (details.get("line"), details.get("col"))
     last = len(tokens) - 1
-    index = next((i for i, t in enumerate(tokens) if (t.line, t.col) == place), last)
+    index = next((i for i, t in enumerate(tokens) if (t.line, t.col) == position), last)
     token = tokens[index]
-    written = shown(token, text)
+    written = token_text(token, text)
     description = str(details.get("description") or problem)
     for pattern, message in _COMPLAINTS:
         if complaint := pattern.match(description):
             side = "after" if index == last else "before"
-            made = message.format(*complaint.groups(), word=written, side=side)
+            translated = message.format(*complaint.groups(), word=written, side=side)
             break
     else:
-        made = f"{written} is not expected here"
-    return error(text, made, token, _hint(tokens, index, made))
+        translated = f"{written} is not expected here"
+    return cql_error(text, translated, token, _hint(tokens, index, translated))
 
 
 def _hint(tokens: list[Token], index: int, message: str) -> str:
     if message.startswith("unknown type"):
-        return nearest(tokens[index].text, [*TYPES, "DECIMAL"])
+        return suggest(tokens[index].text, [*TYPES, "DECIMAL"])
     if tokens[index].token_type == T.DASH and message.endswith("here"):
         return "a name with - in it goes in backquotes: `check-ins`"
-    return _misspelt(tokens, index)
+    return _suggest_keyword(tokens, index)
 
 
-def _misspelt(tokens: list[Token], index: int) -> str:
+def _suggest_keyword(tokens: list[Token], index: int) -> str:
     """A keyword that this word, or the one before it, may have been meant to be."""
     best, close = "", 0.7
     for token in tokens[max(0, index - 1) : index + 1]:
-        written = word(token)
+        written = keyword_of(token)
         if token.token_type != T.VAR or written in _KEYWORDS or len(written) > 12:
             continue
         for keyword in _KEYWORDS:

@@ -35,7 +35,7 @@ from headwater.algebra.nodes import (
 from headwater.algebra.types import INT, STRING
 from headwater.errors import CqlError
 
-MOST_SHAPES = 2_000
+MAX_SHAPES = 2_000
 
 _PARTS = re.compile(
     r"""(?P<same>`[^`]*` | \[[^\]]*\] | (?:INTERVAL|DATE|TIMESTAMP)\s*(?:'[^']*'|[\d.]+))
@@ -61,7 +61,7 @@ class _Template:
             values[stand_in] = constant
             if isinstance(stand_in.value, int) and isinstance(constant.value, int):
                 values[Literal(-stand_in.value, INT)] = Literal(-constant.value, INT)
-        return Query(self.query.output, _relation(self.query.root, values))
+        return Query(self.query.output, _fill_relation(self.query.root, values))
 
 
 class _Shapes:
@@ -69,58 +69,58 @@ class _Shapes:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self.known: OrderedDict[str, _Template | None] = OrderedDict()
+        self.templates: OrderedDict[str, _Template | None] = OrderedDict()
 
-    def keep(self, shape: str, template: _Template | None) -> None:
-        self.known[shape] = template
-        if len(self.known) > MOST_SHAPES:
-            self.known.popitem(last=False)
+    def store(self, shape: str, template: _Template | None) -> None:
+        self.templates[shape] = template
+        if len(self.templates) > MAX_SHAPES:
+            self.templates.popitem(last=False)
 
 
 _shapes: WeakKeyDictionary[Namespace, _Shapes] = WeakKeyDictionary()
 _SEEN_ONCE = _Template.__new__(_Template)
 
 
-def read_alike(text: str, names: Namespace, read: Callable[[str], Query]) -> Query:
+def parse_with_template(text: str, names: Namespace, read: Callable[[str], Query]) -> Query:
     """What `read` makes of a text, from a text of the same shape if there was one."""
-    cut = _cut(text)
-    if cut is None:
+    extracted = _extract_constants(text)
+    if extracted is None:
         return read(text)
-    shape, constants = cut
+    shape, constants = extracted
     if len(set(constants)) < len(constants):
         # Equal constants can make equal expressions, which are then kept once.
         return read(text)
     shapes = _shapes.get(names)
     if shapes is None or shapes.version != names.version:
         shapes = _shapes[names] = _Shapes(names.version)
-    template = shapes.known.get(shape, shape)
+    template = shapes.templates.get(shape, shape)
     if template is shape:
         query = read(text)
-        shapes.keep(shape, _SEEN_ONCE)
+        shapes.store(shape, _SEEN_ONCE)
         return query
     if template is _SEEN_ONCE:
         query = read(text)
-        shapes.keep(shape, _template(shape, constants, query, read))
+        shapes.store(shape, _build_template(shape, constants, query, read))
         return query
     if isinstance(template, _Template):
         return template.fill(constants)
     return read(text)
 
 
-def _cut(text: str) -> tuple[str, Constants] | None:
+def _extract_constants(text: str) -> tuple[str, Constants] | None:
     """The shape of a text and its constants; None if it has none, or what is not understood."""
     constants: list[Literal] = []
     pieces: list[str] = []
     at = 0
-    for found in _PARTS.finditer(text):
-        kind = found.lastgroup
+    for match in _PARTS.finditer(text):
+        kind = match.lastgroup
         if kind == "same":
             continue
         if kind == "never":
             return None
-        pieces.append(text[at : found.start()])
-        at = found.end()
-        written = found.group()
+        pieces.append(text[at : match.start()])
+        at = match.end()
+        written = match.group()
         if kind == "text":
             pieces.append("\0text\0")
             constants.append(Literal(written[1:-1], STRING))
@@ -132,7 +132,7 @@ def _cut(text: str) -> tuple[str, Constants] | None:
     return "".join([*pieces, text[at:]]), tuple(constants)
 
 
-def _template(
+def _build_template(
     shape: str, constants: Constants, query: Query, read: Callable[[str], Query]
 ) -> _Template | None:
     """The template of a shape, proved on one text of it; None if there is none."""
@@ -156,53 +156,53 @@ def _template(
 # ---- putting constants in
 
 
-def _expr(expr: Expr, values: dict[Literal, Literal]) -> Expr:
+def _fill_expr(expr: Expr, values: dict[Literal, Literal]) -> Expr:
     if isinstance(expr, Literal):
         return values.get(expr, expr)
     if isinstance(expr, Column) or not expr.args:
         return expr
-    args = tuple(_expr(arg, values) for arg in expr.args)
+    args = tuple(_fill_expr(arg, values) for arg in expr.args)
     same = all(new is old for new, old in zip(args, expr.args, strict=True))
     return expr if same else Call(expr.name, args, expr.type)
 
 
-def _maybe(expr: Expr | None, values: dict[Literal, Literal]) -> Expr | None:
-    return None if expr is None else _expr(expr, values)
+def _fill_optional(expr: Expr | None, values: dict[Literal, Literal]) -> Expr | None:
+    return None if expr is None else _fill_expr(expr, values)
 
 
-def _aggregate(call: AggregateCall, values: dict[Literal, Literal]) -> AggregateCall:
-    arg, kept = _maybe(call.arg, values), _maybe(call.filter, values)
-    same = arg is call.arg and kept is call.filter
-    return call if same else replace(call, arg=arg, filter=kept)
+def _fill_aggregate(call: AggregateCall, values: dict[Literal, Literal]) -> AggregateCall:
+    arg, condition = _fill_optional(call.arg, values), _fill_optional(call.filter, values)
+    same = arg is call.arg and condition is call.filter
+    return call if same else replace(call, arg=arg, filter=condition)
 
 
-def _relation(node: Relation, values: dict[Literal, Literal]) -> Relation:
+def _fill_relation(node: Relation, values: dict[Literal, Literal]) -> Relation:
     """The relation with constants in place of stand-ins; the very same where there are none."""
     if isinstance(node, Scan | TableScan):
         return node
-    below = tuple(_relation(part, values) for part in node.inputs)
+    below = tuple(_fill_relation(part, values) for part in node.inputs)
     same = all(new is old for new, old in zip(below, node.inputs, strict=True))
     match node:
         case Select():
-            condition = _expr(node.condition, values)
+            condition = _fill_expr(node.condition, values)
             return node if same and condition is node.condition else Select(below[0], condition)
         case Project():
             items = tuple(
-                item if (e := _expr(item.expr, values)) is item.expr else Item(item.name, e)
+                item if (e := _fill_expr(item.expr, values)) is item.expr else Item(item.name, e)
                 for item in node.items
             )
             return node if same and items == node.items else Project(below[0], items, node.alias)
         case Join():
-            on = _maybe(node.condition, values)
+            on = _fill_optional(node.condition, values)
             return node if same and on is node.condition else Join(below, on)
         case OuterJoin():
-            on_ = _expr(node.condition, values)
+            on_ = _fill_expr(node.condition, values)
             return OuterJoin(below[0], below[1], on_, node.full)
         case SemiJoin():
-            return SemiJoin(below[0], below[1], _maybe(node.condition, values), node.anti)
+            return SemiJoin(below[0], below[1], _fill_optional(node.condition, values), node.anti)
         case Aggregate():
-            keys = tuple(_expr(key, values) for key in node.keys)
-            calls = tuple(_aggregate(call, values) for call in node.calls)
+            keys = tuple(_fill_expr(key, values) for key in node.keys)
+            calls = tuple(_fill_aggregate(call, values) for call in node.calls)
             return Aggregate(below[0], keys, calls, node.alias)
         case Distinct():
             return Distinct(below[0])

@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from headwater.errors import CqlError, nearest
+from headwater.errors import CqlError, suggest
 
 MAX_TEXT = 1_000_000
 MAX_TOKENS = 20_000
@@ -50,7 +50,7 @@ _NO_OPERAND = frozenset(
     | {T.AND, T.OR, T.NOT, T.WHEN, T.THEN, T.ELSE, T.BETWEEN, T.UNION}
 )
 
-REFUSED = {
+UNSUPPORTED_TOKENS = {
     T.ORDER_BY: "ORDER BY: a continuous result has no end to sort; leave it out",
     T.SORT_BY: "SORT BY: a continuous result has no end to sort; leave it out",
     T.CLUSTER_BY: "CLUSTER BY: how rows are spread is not said in a query; leave it out",
@@ -66,14 +66,14 @@ REFUSED = {
 }
 
 
-def error(text: str, message: str, at: Token | int, hint: str = "") -> CqlError:
+def cql_error(text: str, message: str, at: Token | int, hint: str = "") -> CqlError:
     """The error at a word, or at an offset."""
     if isinstance(at, int):
         return CqlError(message, text, at, 1, hint)
     return CqlError(message, text, at.start, at.end - at.start + 1, hint)
 
 
-def word(token: Token) -> str:
+def keyword_of(token: Token) -> str:
     """The word in capitals; nothing for a quoted name, a constant or a sign."""
     text = token.text
     if (text[:1].isalpha() or text[:1] == "_") and token.token_type not in TEXTUAL:
@@ -81,34 +81,34 @@ def word(token: Token) -> str:
     return ""
 
 
-def shown(token: Token, text: str) -> str:
+def token_text(token: Token, text: str) -> str:
     """The word as it stands in the text, cut if it is long."""
     written = text[token.start : token.end + 1]
     return written if len(written) <= 40 else written[:37] + "..."
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A question for the closest known word; nothing if none is close."""
-    hint = nearest(given, known) if len(given) > 1 else ""
+    hint = suggest(name, candidates) if len(name) > 1 else ""
     return hint.partition("?")[0] + "?" if hint.startswith("did you mean") else ""
 
 
-def cut(text: str) -> list[list[Token]]:
+def split_statements(text: str) -> list[list[Token]]:
     """The words of each statement, in order; statements without words are left out.
 
     Raises CqlError if the text cannot be cut into words.
     """
     if len(text) > MAX_TEXT:
-        raise error(text, f"a text has at most {MAX_TEXT:,} characters", MAX_TEXT)
+        raise cql_error(text, f"a text has at most {MAX_TEXT:,} characters", MAX_TEXT)
     statements: list[list[Token]] = []
     current: list[Token] = []
     for token in _tokenize(text):
         if token.token_type == T.SEMICOLON:
-            statements.append(_whole(text, current, token.start))
+            statements.append(_complete_statement(text, current, token.start))
             current = []
         else:
             current.append(token)
-    statements.append(_whole(text, current, len(text)))
+    statements.append(_complete_statement(text, current, len(text)))
     return [statement for statement in statements if statement]
 
 
@@ -116,10 +116,10 @@ def _tokenize(text: str) -> list[Token]:
     try:
         return DIALECT.tokenize(text)
     except TokenError as problem:
-        at, what = _unclosed(text)
+        at, what = _find_unclosed(text)
         if at < 0:
             at, what = min(problem.start or 0, len(text)), "something here cannot be read"
-        raise error(text, what, at) from None
+        raise cql_error(text, what, at) from None
 
 
 _QUOTED = re.compile(
@@ -135,7 +135,7 @@ _CLOSERS = {
 }
 
 
-def _unclosed(text: str) -> tuple[int, str]:
+def _find_unclosed(text: str) -> tuple[int, str]:
     """Where a quote or comment opens that never closes; -1 if none does."""
     position = 0
     while (opened := _QUOTED.search(text, position)) is not None:
@@ -164,7 +164,7 @@ def _end_of_comment(text: str, position: int) -> int:
     return -1
 
 
-def _whole(text: str, tokens: list[Token], end: int) -> list[Token]:
+def _complete_statement(text: str, tokens: list[Token], end: int) -> list[Token]:
     """The statement with all its words: what the tokenizer leaves uncut behind EXPLAIN and SHOW
     (it takes them for another system's commands) is cut too."""
     if not (
@@ -177,7 +177,7 @@ def _whole(text: str, tokens: list[Token], end: int) -> list[Token]:
     try:
         behind = DIALECT.tokenize("." + text[start:end])[1:]
     except TokenError:
-        raise error(text, "something here cannot be read", start) from None
+        raise cql_error(text, "something here cannot be read", start) from None
     for token in behind:
         token.start += start - 1
         token.end += start - 1
@@ -190,62 +190,62 @@ Check = Callable[["_Tidier", Token], None]
 class _Tidier:
     """Goes once over the words of a statement."""
 
-    __slots__ = ("cases", "kept", "opened", "run", "text")
+    __slots__ = ("cases", "opened", "run", "text", "tokens")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.kept: list[Token] = []
+        self.tokens: list[Token] = []
         self.opened: list[Token] = []
         self.cases: list[TokenType] = []
         self.run = 0
 
     def last(self) -> TokenType | None:
-        return self.kept[-1].token_type if self.kept else None
+        return self.tokens[-1].token_type if self.tokens else None
 
-    def is_part(self) -> bool:
+    def follows_dot(self) -> bool:
         """The word to come is behind a dot: a name, whatever it is."""
-        return bool(self.kept) and self.kept[-1].token_type == T.DOT
+        return bool(self.tokens) and self.tokens[-1].token_type == T.DOT
 
-    def was_part(self) -> bool:
+    def last_follows_dot(self) -> bool:
         """The last word was behind a dot."""
-        return len(self.kept) > 1 and self.kept[-2].token_type == T.DOT
+        return len(self.tokens) > 1 and self.tokens[-2].token_type == T.DOT
 
     def open(self, token: Token) -> None:
-        if token.token_type != T.CASE or not self.is_part():
+        if token.token_type != T.CASE or not self.follows_dot():
             self.opened.append(token)
             if token.token_type == T.CASE:
                 self.cases.append(T.CASE)
             if len(self.opened) > MAX_NESTING:
-                raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
-        self.kept.append(token)
+                raise cql_error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
+        self.tokens.append(token)
 
     def close(self, token: Token) -> None:
         if self.last() == T.COMMA:
-            raise error(self.text, "something is missing after this comma", self.kept[-1])
+            raise cql_error(self.text, "something is missing after this comma", self.tokens[-1])
         opening = self.opened[-1] if self.opened else None
         if token.token_type == T.END:
-            if opening is not None and opening.token_type == T.CASE and not self.is_part():
+            if opening is not None and opening.token_type == T.CASE and not self.follows_dot():
                 self.branch(token)
                 self.opened.pop()
                 self.cases.pop()
                 return
         elif opening is None:
-            raise error(self.text, f"this {token.text} closes nothing", token)
+            raise cql_error(self.text, f"this {token.text} closes nothing", token)
         elif opening.token_type != _CLOSING[token.token_type]:
-            raise _never_closed(self.text, opening)
+            raise _unclosed_error(self.text, opening)
         else:
             self.opened.pop()
-        self.kept.append(token)
+        self.tokens.append(token)
 
     def branch(self, token: Token) -> None:
         """WHEN .. THEN .. ELSE .. END: each in its turn."""
-        if self.opened and self.opened[-1].token_type == T.CASE and not self.is_part():
+        if self.opened and self.opened[-1].token_type == T.CASE and not self.follows_dot():
             follows = _AFTER_BRANCH[self.cases[-1]]
             if token.token_type not in follows:
-                wanted = " or ".join(kind.name for kind in follows)
-                raise error(self.text, f"expected {wanted}, found {token.text}", token)
+                expected = " or ".join(kind.name for kind in follows)
+                raise cql_error(self.text, f"expected {expected}, found {token.text}", token)
             self.cases[-1] = token.token_type
-        self.kept.append(token)
+        self.tokens.append(token)
 
     def comma(self, token: Token) -> None:
         self.after_operand(token, "this comma")
@@ -256,82 +256,82 @@ class _Tidier:
     def after_operand(self, token: Token, written: str) -> None:
         """Something must stand before AND, OR, AS and a comma."""
         last = self.last()
-        if last is None or (last in _NO_OPERAND and not self.was_part()):
-            raise error(self.text, f"something is missing before {written}", token)
-        self.kept.append(token)
+        if last is None or (last in _NO_OPERAND and not self.last_follows_dot()):
+            raise cql_error(self.text, f"something is missing before {written}", token)
+        self.tokens.append(token)
 
     def clause(self, token: Token) -> None:
         if self.last() == T.COMMA:
-            raise error(self.text, "something is missing after this comma", self.kept[-1])
+            raise cql_error(self.text, "something is missing after this comma", self.tokens[-1])
         if token.token_type == T.FROM and self.last() == T.L_PAREN:
-            raise error(self.text, "a query begins with SELECT", token)
-        self.kept.append(token)
+            raise cql_error(self.text, "a query begins with SELECT", token)
+        self.tokens.append(token)
 
     def prefix(self, token: Token) -> None:
         self.run = self.run + 1 if self.last() in _PREFIXES else 0
         if self.run > MAX_NESTING:
-            raise error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
-        self.kept.append(token)
+            raise cql_error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
+        self.tokens.append(token)
 
     def dot(self, token: Token) -> None:
         """A dot joins names, or begins a number like .5"""
         if self.last() not in NAMES and not self.text[token.end + 1 : token.end + 2].isdigit():
-            raise error(self.text, "a name is missing before this dot", token)
-        self.kept.append(token)
+            raise cql_error(self.text, "a name is missing before this dot", token)
+        self.tokens.append(token)
 
     def string(self, token: Token) -> None:
         """'a' 'b' is 'ab', and 'it''s' one text with a quote in it."""
         written = token.text
         if self.last() == T.STRING:
-            before = self.kept.pop()
+            before = self.tokens.pop()
             quote = self.text[token.start]
             doubled = before.end + 1 == token.start and quote == self.text[before.end]
             joined = before.text + (quote if doubled else "") + written
-            token = _merged(T.STRING, joined, before, token)
+            token = _merge_tokens(T.STRING, joined, before, token)
         elif token.token_type == T.RAW_STRING:
-            token = _merged(T.STRING, written, token, token)
-        self.kept.append(token)
+            token = _merge_tokens(T.STRING, written, token, token)
+        self.tokens.append(token)
 
     def double_colon(self, token: Token) -> None:
         """5.5D comes as 5.5 :: DOUBLE, all three at one place: it is kept in one piece."""
-        if self.kept and token.start == self.kept[-1].start:
+        if self.tokens and token.start == self.tokens[-1].start:
             whole = self.text[token.start : token.end + 1]
-            token = _merged(T.NUMBER, whole, self.kept.pop(), token)
-        self.kept.append(token)
+            token = _merge_tokens(T.NUMBER, whole, self.tokens.pop(), token)
+        self.tokens.append(token)
 
     def type_word(self, token: Token) -> None:
-        if not self.kept or token.start != self.kept[-1].start:
-            self.kept.append(token)
+        if not self.tokens or token.start != self.tokens[-1].start:
+            self.tokens.append(token)
 
     def refuse(self, token: Token) -> None:
-        written = shown(token, self.text)
-        message, _, hint = REFUSED.get(
+        written = token_text(token, self.text)
+        message, _, hint = UNSUPPORTED_TOKENS.get(
             token.token_type, f"{written} is not part of the language"
         ).partition("; ")
-        raise error(self.text, message, token, hint)
+        raise cql_error(self.text, message, token, hint)
 
 
-def _never_closed(text: str, opening: Token) -> CqlError:
+def _unclosed_error(text: str, opening: Token) -> CqlError:
     if opening.token_type == T.CASE:
-        return error(text, "this CASE has no END", opening)
-    return error(text, f"this {opening.text} is never closed", opening)
+        return cql_error(text, "this CASE has no END", opening)
+    return cql_error(text, f"this {opening.text} is never closed", opening)
 
 
-def _merged(kind: TokenType, written: str, first: Token, last: Token) -> Token:
+def _merge_tokens(kind: TokenType, written: str, first: Token, last: Token) -> Token:
     return Token(kind, written, first.line, first.col, first.start, last.end, [])
 
 
-def _refused_types() -> Iterable[TokenType]:
+def _unsupported_types() -> Iterable[TokenType]:
     tokenizer = DIALECT.tokenizer_class
     signs = {**tokenizer.SINGLE_TOKENS, **tokenizer.KEYWORDS}
     allowed = {kind for sign, kind in signs.items() if sign in _SIGNS or sign[:1].isalpha()}
     yield from (kind for sign, kind in signs.items() if kind not in allowed)
     yield from (T.BIT_STRING, T.BYTE_STRING, T.NATIONAL_STRING, T.HEREDOC_STRING, T.UNICODE_STRING)
-    yield from REFUSED
+    yield from UNSUPPORTED_TOKENS
 
 
 _CHECKS: dict[TokenType, Check] = {
-    **dict.fromkeys(_refused_types(), _Tidier.refuse),
+    **dict.fromkeys(_unsupported_types(), _Tidier.refuse),
     **dict.fromkeys(_OPENING, _Tidier.open),
     **dict.fromkeys(_CLOSING, _Tidier.close),
     **dict.fromkeys(_CLAUSES, _Tidier.clause),
@@ -350,21 +350,21 @@ _CHECKS: dict[TokenType, Check] = {
 }
 
 
-def tidy(text: str, tokens: list[Token]) -> list[Token]:
+def tidy_tokens(text: str, tokens: list[Token]) -> list[Token]:
     """The words of one statement, constants in one piece; raises CqlError at the first bad one."""
     if len(tokens) > MAX_TOKENS:
-        raise error(text, f"a statement has at most {MAX_TOKENS:,} words", tokens[MAX_TOKENS])
+        raise cql_error(text, f"a statement has at most {MAX_TOKENS:,} words", tokens[MAX_TOKENS])
     tidier = _Tidier(text)
-    kept = tidier.kept
+    tidied = tidier.tokens
     checks = _CHECKS
     for token in tokens:
         check = checks.get(token.token_type)
         if check is None:
-            kept.append(token)
+            tidied.append(token)
         else:
             check(tidier, token)
-    if kept and kept[-1].token_type == T.COMMA:
-        raise error(text, "something is missing after this comma", kept[-1])
+    if tidied and tidied[-1].token_type == T.COMMA:
+        raise cql_error(text, "something is missing after this comma", tidied[-1])
     if tidier.opened:
-        raise _never_closed(text, tidier.opened[-1])
-    return kept
+        raise _unclosed_error(text, tidier.opened[-1])
+    return tidied

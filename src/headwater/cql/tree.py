@@ -23,11 +23,11 @@ from headwater.cql.writer import call_text, expr_text, window_text
 def tree(what: Relation | Query) -> list[str]:
     """The lines of the tree, inputs below the operator that reads them."""
     if isinstance(what, Query):
-        return [what.output.value, *_below([what.root])]
-    return [_line(what), *_below(list(what.inputs))]
+        return [what.output.value, *_input_lines([what.root])]
+    return [_line(what), *_input_lines(list(what.inputs))]
 
 
-def _below(inputs: list[Relation]) -> list[str]:
+def _input_lines(inputs: list[Relation]) -> list[str]:
     lines: list[str] = []
     for index, relation in enumerate(inputs):
         last = index == len(inputs) - 1

@@ -36,8 +36,8 @@ from headwater.algebra.nodes import (
     default_output,
 )
 from headwater.algebra.types import TIMESTAMP, Field, Value
-from headwater.algebra.windows import UNITS, duration
-from headwater.cql.constants import literal_text, quoted
+from headwater.algebra.windows import UNITS, format_duration
+from headwater.cql.constants import literal_text, quote
 from headwater.cql.statements import (
     BareQuery,
     Connector,
@@ -88,7 +88,7 @@ def _(what: Query) -> list[str]:
     lines = _query(what.root)
     if what.output == default_output(what.root):
         return lines
-    return _wrapped(f"{what.output.value}(", lines, ")")
+    return _wrap(f"{what.output.value}(", lines, ")")
 
 
 @_lines.register
@@ -107,9 +107,9 @@ def _(what: CreateQuery) -> list[str]:
     if what.start is not None:
         lines.append(f"STARTING AT {_start(what.start)}")
     if what.lifetime is not None:
-        lines.append(f"LIFETIME {duration(what.lifetime)}")
+        lines.append(f"LIFETIME {format_duration(what.lifetime)}")
     if what.keep is not None:
-        lines.append(f"KEEP {duration(what.keep)}")
+        lines.append(f"KEEP {format_duration(what.keep)}")
     if what.sink is not None:
         lines.append(f"TO {_connector(what.sink)}")
     return [*lines, "AS", *_lines(what.query)]
@@ -122,9 +122,9 @@ def _(what: CreateStream) -> list[str]:
     lines = [*_columns(f"CREATE STREAM {name_text(stream.name)}", columns)]
     lines.append(f"TIMESTAMP BY {name_text(stream.time)}")
     if stream.lateness:
-        lines.append(f"LATENESS {duration(stream.lateness)}")
+        lines.append(f"LATENESS {format_duration(stream.lateness)}")
     if stream.keep != UNITS["HOUR"]:
-        lines.append(f"KEEP {duration(stream.keep)}")
+        lines.append(f"KEEP {format_duration(stream.keep)}")
     if stream.ahead != default_ahead(what.source):
         lines.append(f"AHEAD {_bound(stream.ahead)}")
     if stream.behind is not None:
@@ -133,7 +133,7 @@ def _(what: CreateStream) -> list[str]:
 
 
 def _bound(length: int | None) -> str:
-    return "UNBOUNDED" if length is None else duration(length)
+    return "UNBOUNDED" if length is None else format_duration(length)
 
 
 @_lines.register
@@ -192,10 +192,10 @@ def _field(field: Field, implied: bool = False) -> str:
 
 
 def _columns(header: str, columns: list[str]) -> list[str]:
-    return [f"{header} (", *_separated(columns), ")"]
+    return [f"{header} (", *_comma_separated(columns), ")"]
 
 
-def _separated(parts: list[str]) -> list[str]:
+def _comma_separated(parts: list[str]) -> list[str]:
     return [f"  {part}," for part in parts[:-1]] + [f"  {part}" for part in parts[-1:]]
 
 
@@ -215,7 +215,7 @@ def _connector(connector: Connector) -> str:
 
 
 def _value(value: Value) -> str:
-    return quoted(value) if isinstance(value, str) else literal_text(literal(value))
+    return quote(value) if isinstance(value, str) else literal_text(literal(value))
 
 
 # ---- queries
@@ -230,23 +230,23 @@ def _query(relation: Relation, named: bool = True) -> list[str]:
         if lines:
             lines.append("UNION ALL")
         inside = _query(side, named)
-        lines += _wrapped("(", inside, ")") if isinstance(side, UnionAll) else inside
+        lines += _wrap("(", inside, ")") if isinstance(side, UnionAll) else inside
     return lines
 
 
-def _wrapped(opening: str, lines: list[str], closing: str) -> list[str]:
-    return [opening, *_indented(lines), closing]
+def _wrap(opening: str, lines: list[str], closing: str) -> list[str]:
+    return [opening, *_indent(lines), closing]
 
 
-def _prefixed(word: str, lines: list[str]) -> list[str]:
+def _prefix(word: str, lines: list[str]) -> list[str]:
     return [f"{word} {lines[0]}" if word else lines[0], *lines[1:]]
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return ["  " + line for line in lines]
 
 
-def _filled(prefix: str, parts: list[str]) -> list[str]:
+def _fill(prefix: str, parts: list[str]) -> list[str]:
     """The parts behind the prefix with commas, as many to a line as fit."""
     lines = [prefix + parts[0]]
     for part in parts[1:]:
@@ -262,7 +262,7 @@ def _conditions(word: str, tests: list[list[str]]) -> list[str]:
     """The tests, each with its own lines, joined by AND."""
     lines: list[str] = []
     for test in tests:
-        lines += _indented(_prefixed("AND", test)) if lines else _prefixed(word, test)
+        lines += _indent(_prefix("AND", test)) if lines else _prefix(word, test)
     return lines
 
 
@@ -301,15 +301,15 @@ class _Block:
 
     def lines(self) -> list[str]:
         listed = [self.item(item) for item in self.items] or ["*"]
-        lines = _filled("SELECT DISTINCT " if self.distinct else "SELECT ", listed)
-        lines += _joined("FROM", self.source)
+        lines = _fill("SELECT DISTINCT " if self.distinct else "SELECT ", listed)
+        lines += _from_lines("FROM", self.source)
         tests = [[condition_text(part, self.column)] for part in self.where]
         queries = [_semi_join(semi, self.column) for semi in self.semis]
         lines += _conditions("WHERE", [*tests, *queries])
         if self.aggregate is not None and self.aggregate.keys:
-            lines += _filled("GROUP BY ", [self.key(key) for key in self.aggregate.keys])
+            lines += _fill("GROUP BY ", [self.key(key) for key in self.aggregate.keys])
         # In HAVING a bare name may be that of an output, so columns have their alias there.
-        having = [condition_text(self.ungrouped(part), self.full_column) for part in self.having]
+        having = [condition_text(self.expand_keys(part), self.full_column) for part in self.having]
         if self.is_hidden_aggregate():
             having.append("count(*) >= 0")
         return lines + _conditions("HAVING", [[test] for test in having])
@@ -322,20 +322,20 @@ class _Block:
         return not any(self.is_call(column) for expr in written for column in columns_of(expr))
 
     def item(self, item: Item) -> str:
-        expr = self.ungrouped(item.expr)
-        made = expr_text(expr, self.column)
+        expr = self.expand_keys(item.expr)
+        text = expr_text(expr, self.column)
         if not self.named:
-            return made
+            return text
         if isinstance(expr, Column) and expr.name == item.name and not self.is_call(expr):
-            return made
-        return f"{made} AS {name_text(item.name)}"
+            return text
+        return f"{text} AS {name_text(item.name)}"
 
     def key(self, key: Expr) -> str:
-        made = expr_text(key, self.column)
+        text = expr_text(key, self.column)
         # A bare number would be that of an output.
-        return f"({made})" if isinstance(key, Literal) and key.type.is_numeric else made
+        return f"({text})" if isinstance(key, Literal) and key.type.is_numeric else text
 
-    def ungrouped(self, expr: Expr) -> Expr:
+    def expand_keys(self, expr: Expr) -> Expr:
         """The expression with the keys of the aggregation written out."""
         if self.aggregate is None:
             return expr
@@ -364,13 +364,13 @@ class _Block:
 # ---- FROM
 
 
-def _joined(word: str, relation: Relation) -> list[str]:
+def _from_lines(word: str, relation: Relation) -> list[str]:
     """The relations of a FROM, with the word before the first."""
     if isinstance(relation, Join):
-        return _inner(word, relation)
+        return _inner_join(word, relation)
     if isinstance(relation, OuterJoin):
         lines = (
-            _joined(word, relation.left)
+            _from_lines(word, relation.left)
             if isinstance(relation.left, OuterJoin)
             else _operand(word, relation.left)
         )
@@ -379,15 +379,15 @@ def _joined(word: str, relation: Relation) -> list[str]:
     return _operand(word, relation)
 
 
-def _inner(word: str, join: Join) -> list[str]:
+def _inner_join(word: str, join: Join) -> list[str]:
     first, *others = join.inputs
-    lines = _joined(word, first) if isinstance(first, OuterJoin) else _operand(word, first)
+    lines = _from_lines(word, first) if isinstance(first, OuterJoin) else _operand(word, first)
     if join.condition is None and word == "FROM":
         for relation in others:
             lines[-1] += ","
             lines += [" " * 5 + line for line in _operand("", relation)]
         return lines
-    for relation, conditions in zip(others, _placed(join), strict=True):
+    for relation, conditions in zip(others, _assign_conditions(join), strict=True):
         if conditions:
             lines += _on(_operand("JOIN", relation), conditions)
         else:
@@ -395,21 +395,23 @@ def _inner(word: str, join: Join) -> list[str]:
     return lines
 
 
-def _placed(join: Join) -> list[list[Expr]]:
+def _assign_conditions(join: Join) -> list[list[Expr]]:
     """The conditions by the input behind which they are written: the first at which all their
     columns are there if that keeps their order, else the last."""
     aliases = [{column.relation for column in relation.columns} for relation in join.inputs]
     conditions = conjuncts(join.condition)
     last = len(join.inputs) - 1
-    places: list[int] = []
+    positions: list[int] = []
     for condition in conditions:
         needed = {column.relation for column in columns_of(condition)}
-        places.append(max([1, *(i for i, known in enumerate(aliases) if known & needed)]))
-    if places != sorted(places):
-        places = [last] * len(conditions)
+        positions.append(
+            max([1, *(i for i, available in enumerate(aliases) if available & needed)])
+        )
+    if positions != sorted(positions):
+        positions = [last] * len(conditions)
     return [
-        [c for c, at in zip(conditions, places, strict=True) if at == place]
-        for place in range(1, last + 1)
+        [c for c, at in zip(conditions, positions, strict=True) if at == position]
+        for position in range(1, last + 1)
     ]
 
 
@@ -421,11 +423,11 @@ def _on(lines: list[str], conditions: Sequence[Expr]) -> list[str]:
 def _operand(word: str, relation: Relation) -> list[str]:
     """One relation behind a word; a join is in parentheses, a query gets its alias."""
     if isinstance(relation, Scan | TableScan):
-        return _prefixed(word, [_scan(relation)])
+        return _prefix(word, [_scan(relation)])
     if isinstance(relation, Join | OuterJoin):
-        return _prefixed(word, _wrapped("(", _joined("", relation), ")"))
+        return _prefix(word, _wrap("(", _from_lines("", relation), ")"))
     alias = name_text(relation.columns[0].relation)
-    return _prefixed(word, _wrapped("(", _query(relation), f") AS {alias}"))
+    return _prefix(word, _wrap("(", _query(relation), f") AS {alias}"))
 
 
 def _scan(relation: Scan | TableScan) -> str:
@@ -444,28 +446,28 @@ def _scan(relation: Scan | TableScan) -> str:
 def _semi_join(semi: SemiJoin, column: ColumnText) -> list[str]:
     """The semi-join as a condition: EXISTS, or IN where EXISTS would not say the same."""
     no = "NOT " if semi.anti else ""
-    asked = _membership(semi)
+    membership = _membership(semi)
     block = _Block(semi.right, named=False)
     if block.is_plain:
         names = dict(zip(semi.right.columns, (item.expr for item in block.items), strict=True))
         conditions = [substitute(part, names) for part in conjuncts(semi.condition)]
-        if asked is not None and _is_hidden(asked[0], block.source):
-            block.items = (Item("c0", substitute(asked[1], names)),)
+        if membership is not None and _is_hidden(membership[0], block.source):
+            block.items = (Item("c0", substitute(membership[1], names)),)
             block.where += conditions[1:]
-            opening = f"{operand_text(asked[0], column)} {no}IN ("
+            opening = f"{operand_text(membership[0], column)} {no}IN ("
         else:
             block.items = (Item("c0", literal(1)),)
             block.where += conditions
             opening = f"{no}EXISTS ("
-        return _wrapped(opening, block.lines(), ")")
+        return _wrap(opening, block.lines(), ")")
     if semi.condition is None:
-        return _wrapped(f"{no}EXISTS (", _query(semi.right, named=False), ")")
-    if asked is not None and (asked[1],) == semi.right.columns and not _others(semi):
-        opening = f"{operand_text(asked[0], column)} {no}IN ("
-        return _wrapped(opening, _query(semi.right, named=False), ")")
+        return _wrap(f"{no}EXISTS (", _query(semi.right, named=False), ")")
+    if membership is not None and (membership[1],) == semi.right.columns and not _others(semi):
+        opening = f"{operand_text(membership[0], column)} {no}IN ("
+        return _wrap(opening, _query(semi.right, named=False), ")")
     tests = [[condition_text(part)] for part in conjuncts(semi.condition)]
     inside = ["SELECT 1", *_operand("FROM", semi.right), *_conditions("WHERE", tests)]
-    return _wrapped(f"{no}EXISTS (", inside, ")")
+    return _wrap(f"{no}EXISTS (", inside, ")")
 
 
 def _membership(semi: SemiJoin) -> tuple[Expr, Expr] | None:

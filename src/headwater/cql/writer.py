@@ -10,7 +10,7 @@ from sqlglot.parsers.spark import SparkParser
 from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import COMPARISONS, AggregateCall
 from headwater.algebra.types import NULL
-from headwater.algebra.windows import Range, Rows, Window, duration
+from headwater.algebra.windows import Range, Rows, Window, format_duration
 from headwater.cql.constants import literal_text
 from headwater.cql.tokens import DIALECT
 
@@ -64,11 +64,11 @@ def window_text(window: Window) -> str:
         return ""
     if window == Range(0):
         return "[NOW]"
-    size = "UNBOUNDED" if window.size is None else duration(window.size)
+    size = "UNBOUNDED" if window.size is None else format_duration(window.size)
     return (
         f"[RANGE {size}]"
         if window.slide is None
-        else f"[RANGE {size} SLIDE {duration(window.slide)}]"
+        else f"[RANGE {size} SLIDE {format_duration(window.slide)}]"
     )
 
 
@@ -90,10 +90,10 @@ def operand_text(expr: Expr, column: ColumnText = column_text) -> str:
 def call_text(call: AggregateCall, column: ColumnText = column_text) -> str:
     """The aggregate in CQL."""
     inner = "*" if call.arg is None else expr_text(call.arg, column)
-    made = f"{call.name}({'DISTINCT ' if call.distinct else ''}{inner})"
+    text = f"{call.name}({'DISTINCT ' if call.distinct else ''}{inner})"
     if call.filter is not None:
-        made += f" FILTER (WHERE {expr_text(call.filter, column)})"
-    return made
+        text += f" FILTER (WHERE {expr_text(call.filter, column)})"
+    return text
 
 
 class _Writer:
@@ -107,11 +107,11 @@ class _Writer:
         if isinstance(expr, Column):
             return self.column(expr)
         if isinstance(expr, Literal):
-            made = literal_text(expr)
-            return f"({made})" if made.startswith("-") and least > _SUM else made
+            text = literal_text(expr)
+            return f"({text})" if text.startswith("-") and least > _SUM else text
         level = _TEST if _is_negation(expr) else _LEVELS.get(expr.name, _ATOM)
-        made = self.call(expr)
-        return f"({made})" if level < least else made
+        text = self.call(expr)
+        return f"({text})" if level < least else text
 
     def call(self, expr: Call) -> str:
         name, args = expr.name, expr.args

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.lazy import exported
+from headwater.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from headwater.network.clusters import Regions, near, regions
+    from headwater.network.clusters import Regions, cluster_regions, nearest_regions
     from headwater.network.gml import load_gml
     from headwater.network.matrix import load_latencies
     from headwater.network.model import Link, Network, Site
-    from headwater.network.paths import Routes, routes, usage
+    from headwater.network.paths import Routes, shortest_routes, transit_costs
     from headwater.network.transit_stubs import (
         COSMOS,
         COSMOS_DISSEMINATION,
         STREAMREUSE,
-        Shape,
         Tier,
-        transit_stub,
+        TransitStubShape,
+        transit_stub_network,
     )
 
 __all__ = [
@@ -29,19 +29,19 @@ __all__ = [
     "Network",
     "Regions",
     "Routes",
-    "Shape",
     "Site",
     "Tier",
+    "TransitStubShape",
+    "cluster_regions",
     "load_gml",
     "load_latencies",
-    "near",
-    "regions",
-    "routes",
-    "transit_stub",
-    "usage",
+    "nearest_regions",
+    "shortest_routes",
+    "transit_costs",
+    "transit_stub_network",
 ]
 
-__getattr__ = exported(
+__getattr__ = lazy_exports(
     __name__,
     {
         "load_gml": "headwater.network.gml",
@@ -50,16 +50,16 @@ __getattr__ = exported(
         "Network": "headwater.network.model",
         "Site": "headwater.network.model",
         "Routes": "headwater.network.paths",
-        "routes": "headwater.network.paths",
-        "usage": "headwater.network.paths",
+        "shortest_routes": "headwater.network.paths",
+        "transit_costs": "headwater.network.paths",
         "Regions": "headwater.network.clusters",
-        "near": "headwater.network.clusters",
-        "regions": "headwater.network.clusters",
+        "nearest_regions": "headwater.network.clusters",
+        "cluster_regions": "headwater.network.clusters",
         "COSMOS": "headwater.network.transit_stubs",
         "COSMOS_DISSEMINATION": "headwater.network.transit_stubs",
         "STREAMREUSE": "headwater.network.transit_stubs",
-        "Shape": "headwater.network.transit_stubs",
+        "TransitStubShape": "headwater.network.transit_stubs",
         "Tier": "headwater.network.transit_stubs",
-        "transit_stub": "headwater.network.transit_stubs",
+        "transit_stub_network": "headwater.network.transit_stubs",
     },
 )

@@ -16,32 +16,32 @@ from numpy.typing import NDArray
 from headwater.errors import NetworkError
 
 Floats = NDArray[np.float64]
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True)
 class Regions:
     """The region of each site, counted from 0 in the order in which sites first belong to them."""
 
-    of: tuple[int, ...]
+    region_of: tuple[int, ...]
 
     @property
     def count(self) -> int:
-        return max(self.of, default=-1) + 1
+        return max(self.region_of, default=-1) + 1
 
     def bits(self, sites: Iterable[int]) -> int:
         """The bit vector of the regions of some sites."""
-        found = 0
+        bits = 0
         for site in sites:
-            found |= 1 << self.of[site]
-        return found
+            bits |= 1 << self.region_of[site]
+        return bits
 
     def sites(self, bits: int) -> tuple[int, ...]:
         """All the sites of the regions of a bit vector."""
-        return tuple(site for site, region in enumerate(self.of) if bits >> region & 1)
+        return tuple(site for site, region in enumerate(self.region_of) if bits >> region & 1)
 
 
-def regions(delays: Floats, count: int, seed: int) -> Regions:
+def cluster_regions(delays: Floats, count: int, seed: int) -> Regions:
     """Cluster sites into at most `count` regions; the same seed gives the same ones.
 
     Raises NetworkError if `count` is not between 1 and the number of sites, or if some delay is
@@ -53,11 +53,11 @@ def regions(delays: Floats, count: int, seed: int) -> Regions:
         raise NetworkError("the network is not connected, so it has no regions by delay")
     random = np.random.default_rng(seed)
     centres = _first_centres(delays, count, random)
-    nearest = _nearest(delays, centres)
-    for _ in range(MOST_ROUNDS):
+    nearest = _nearest_centres(delays, centres)
+    for _ in range(MAX_ROUNDS):
         for region in np.unique(nearest):
             centres[region] = delays[nearest == region].mean(axis=0)
-        moved = _nearest(delays, centres)
+        moved = _nearest_centres(delays, centres)
         if (moved == nearest).all():
             break
         nearest = moved
@@ -65,12 +65,12 @@ def regions(delays: Floats, count: int, seed: int) -> Regions:
     return Regions(tuple(order.setdefault(int(region), len(order)) for region in nearest))
 
 
-def near(delays: Floats, found: Regions, site: int, count: int) -> int:
+def nearest_regions(delays: Floats, clustered: Regions, site: int, count: int) -> int:
     """The bit vector of the `count` regions that are nearest to a site by their mean delay."""
-    of = np.array(found.of)
-    means = [float(delays[site, of == region].mean()) for region in range(found.count)]
-    means[found.of[site]] = -1.0
-    nearest = sorted(range(found.count), key=means.__getitem__)[:count]
+    region_of = np.array(clustered.region_of)
+    means = [float(delays[site, region_of == region].mean()) for region in range(clustered.count)]
+    means[clustered.region_of[site]] = -1.0
+    nearest = sorted(range(clustered.count), key=means.__getitem__)[:count]
     return sum(1 << region for region in nearest)
 
 
@@ -84,6 +84,6 @@ def _first_centres(points: Floats, count: int, random: np.random.Generator) -> F
     return points[chosen].copy()
 
 
-def _nearest(points: Floats, centres: Floats) -> NDArray[np.intp]:
+def _nearest_centres(points: Floats, centres: Floats) -> NDArray[np.intp]:
     squares = (centres**2).sum(axis=1) - 2 * points @ centres.T
     return np.asarray(squares.argmin(axis=1), np.intp)

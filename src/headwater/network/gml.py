@@ -45,7 +45,7 @@ class _Record:
     values: dict[str, str | float] = field(default_factory=dict)
     records: list[tuple[str, _Record]] = field(default_factory=list)
 
-    def all(self, key: str) -> list[_Record]:
+    def records_named(self, key: str) -> list[_Record]:
         return [record for name, record in self.records if name == key]
 
 
@@ -60,34 +60,34 @@ def load_gml(
     A link with an end that is not located gets `unknown_latency`. Raises InputError, with the line,
     for text that is no GML, links to nowhere, and links of unknown length if None was given.
     """
-    graph = _graph(path)
-    nodes = graph.all("node")
+    graph = _read_graph(path)
+    nodes = graph.records_named("node")
     if not nodes:
         _refuse(path, graph.line, "the graph has no node")
-    places: dict[float, int] = {}
-    for place, node in enumerate(nodes):
-        id = _number(path, node, "id")
-        if places.setdefault(id, place) != place:
+    positions: dict[float, int] = {}
+    for position, node in enumerate(nodes):
+        id = _require_number(path, node, "id")
+        if positions.setdefault(id, position) != position:
             _refuse(path, node.line, f"a second node has the id {id:g}")
     sites = _sites(path, nodes)
     links = []
-    for edge in graph.all("edge"):
+    for edge in graph.records_named("edge"):
         ends = []
         for key in ("source", "target"):
-            id = _number(path, edge, key)
-            if id not in places:
+            id = _require_number(path, edge, key)
+            if id not in positions:
                 _refuse(path, edge.line, f"the {key} of a link is {id:g}, and no node has that id")
-            ends.append(places[id])
+            ends.append(positions[id])
         a, b = ends
         if a == b:
             _refuse(path, edge.line, f"a link leads from {sites[a].name} to itself")
         latency = _latency(sites[a], sites[b], unknown_latency)
         if latency is None:
-            lost = next(site for site in (sites[a], sites[b]) if site.latitude is None)
+            unlocated = next(site for site in (sites[a], sites[b]) if site.latitude is None)
             _refuse(
                 path,
                 edge.line,
-                f"{lost.name} is not located, so the latency of this link is not known; "
+                f"{unlocated.name} is not located, so the latency of this link is not known; "
                 "say which one to assume (unknown_latency)",
             )
         links.append(Link(a, b, latency, cost, _bandwidth(edge, bandwidth)))
@@ -108,7 +108,7 @@ def _sites(path: Path, nodes: list[_Record]) -> list[Site]:
 def _location(path: Path, node: _Record) -> tuple[float | None, float | None]:
     if "Latitude" not in node.values or "Longitude" not in node.values:
         return None, None
-    latitude, longitude = (_number(path, node, key) for key in ("Latitude", "Longitude"))
+    latitude, longitude = (_require_number(path, node, key) for key in ("Latitude", "Longitude"))
     if not (abs(latitude) <= 90 and abs(longitude) <= 180):
         _refuse(path, node.line, f"latitude {latitude:g}, longitude {longitude:g}: not on Earth")
     return latitude, longitude
@@ -137,22 +137,22 @@ def great_circle(latitude: float, longitude: float, latitude_2: float, longitude
 # ---- the text
 
 
-def _graph(path: Path) -> _Record:
+def _read_graph(path: Path) -> _Record:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
-    tokens = _tokens(path, text)
-    top = _record(path, tokens, line=1, nested=False)
-    graphs = top.all("graph")
+    tokens = _tokenize(path, text)
+    top = _parse_record(path, tokens, line=1, nested=False)
+    graphs = top.records_named("graph")
     if len(graphs) != 1:
         _refuse(path, 1, f"a GML file has one graph [ .. ], this one has {len(graphs)}")
     return graphs[0]
 
 
-def _tokens(path: Path, text: str) -> Iterator[_Token]:
+def _tokenize(path: Path, text: str) -> Iterator[_Token]:
     line, position = 1, 0
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
@@ -165,7 +165,7 @@ def _tokens(path: Path, text: str) -> Iterator[_Token]:
             yield _Token(kind, match[kind], line)
 
 
-def _record(path: Path, tokens: Iterator[_Token], line: int, nested: bool) -> _Record:
+def _parse_record(path: Path, tokens: Iterator[_Token], line: int, nested: bool) -> _Record:
     """The keys and values up to the closing bracket, or to the end of the file."""
     record = _Record(line)
     for key in tokens:
@@ -177,7 +177,7 @@ def _record(path: Path, tokens: Iterator[_Token], line: int, nested: bool) -> _R
         if value is None or value.kind == "key" or value.text == "]":
             _refuse(path, key.line, f"{key.text} has no value")
         if value.text == "[":
-            record.records.append((key.text, _record(path, tokens, value.line, nested=True)))
+            record.records.append((key.text, _parse_record(path, tokens, value.line, nested=True)))
         elif value.kind == "number":
             record.values[key.text] = float(value.text)
         else:
@@ -187,11 +187,11 @@ def _record(path: Path, tokens: Iterator[_Token], line: int, nested: bool) -> _R
     return record
 
 
-def _number(path: Path, record: _Record, key: str) -> float:
+def _require_number(path: Path, record: _Record, key: str) -> float:
     value = record.values.get(key)
     if not isinstance(value, float):
-        found = "there is none" if value is None else f"it is {value!r}"
-        _refuse(path, record.line, f"{key} has to be a number, but {found}")
+        problem = "there is none" if value is None else f"it is {value!r}"
+        _refuse(path, record.line, f"{key} has to be a number, but {problem}")
     return value
 
 

@@ -22,34 +22,38 @@ def load_latencies(path: Path, cost: float = 1.0, bandwidth: float = math.inf) -
 
     Raises InputError, with the line, for what is not a square of numbers that are not negative.
     """
-    round_trips = _square(path)
+    round_trips = _read_square(path)
     one_way = (round_trips + round_trips.T) / 2 / 2 / 1000
     count = len(round_trips)
     links = tuple(
         Link(a, b, float(one_way[a, b]), cost, bandwidth) for b in range(count) for a in range(b)
     )
-    return Network(tuple(Site(f"h{place}") for place in range(count)), links)
+    return Network(tuple(Site(f"h{position}") for position in range(count)), links)
 
 
-def _square(path: Path) -> NDArray[np.float64]:
+def _read_square(path: Path) -> NDArray[np.float64]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
-    rows = [(at, line.split()) for at, line in enumerate(lines, start=1) if line.strip()]
+    rows = [
+        (line_number, line.split())
+        for line_number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
     if not rows:
         raise InputError(f"{path} has no numbers in it")
     result = np.empty((len(rows), len(rows)))
-    for place, (at, cells) in enumerate(rows):
+    for position, (line_number, cells) in enumerate(rows):
         if len(cells) != len(rows):
-            _refuse(path, at, f"{len(cells)} numbers, but {len(rows)} lines: not a square")
-        result[place] = [_time(path, at, cell) for cell in cells]
+            _refuse(path, line_number, f"{len(cells)} numbers, but {len(rows)} lines: not a square")
+        result[position] = [_parse_time(path, line_number, cell) for cell in cells]
     return result
 
 
-def _time(path: Path, line: int, cell: str) -> float:
+def _parse_time(path: Path, line: int, cell: str) -> float:
     try:
         value = float(cell)
     except ValueError:

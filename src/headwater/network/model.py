@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from headwater.errors import NetworkError, nearest
+from headwater.errors import NetworkError, suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +63,38 @@ class Network:
     links: tuple[Link, ...]
 
     def __post_init__(self) -> None:
-        if len(self._places) < len(self.sites):
+        if len(self._positions) < len(self.sites):
             twice = Counter(site.name for site in self.sites).most_common(1)[0][0]
             raise NetworkError(f"two sites are called {twice}: names have to differ")
         for link in self.links:
-            for place in (link.a, link.b):
-                if not 0 <= place < len(self.sites):
+            for position in (link.a, link.b):
+                if not 0 <= position < len(self.sites):
                     raise NetworkError(
-                        f"a link leads to site {place}, but there are {len(self.sites)} sites"
+                        f"a link leads to site {position}, but there are {len(self.sites)} sites"
                     )
 
-    def place(self, name: str) -> int:
+    def position_of(self, name: str) -> int:
         """The place of a site; raises NetworkError if there is none of that name."""
-        if name not in self._places:
-            raise NetworkError(f"there is no site {name}; {nearest(name, self._places)}")
-        return self._places[name]
+        if name not in self._positions:
+            raise NetworkError(f"there is no site {name}; {suggest(name, self._positions)}")
+        return self._positions[name]
 
     @property
     def hosts(self) -> tuple[int, ...]:
         """The places of all sites but routers."""
-        return tuple(place for place, site in enumerate(self.sites) if not site.router)
+        return tuple(position for position, site in enumerate(self.sites) if not site.router)
 
-    def direct(self, a: int, b: int) -> Link | None:
+    def direct_link(self, a: int, b: int) -> Link | None:
         """The link between two sites, the widest if several connect them; None if none does."""
-        return self._direct.get((a, b))
+        return self._direct_links.get((a, b))
 
     @cached_property
-    def _direct(self) -> dict[tuple[int, int], Link]:
-        found: dict[tuple[int, int], Link] = {}
+    def _direct_links(self) -> dict[tuple[int, int], Link]:
+        links: dict[tuple[int, int], Link] = {}
         for link in sorted(self.links, key=lambda link: link.bandwidth):
-            found[link.a, link.b] = found[link.b, link.a] = link
-        return found
+            links[link.a, link.b] = links[link.b, link.a] = link
+        return links
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {site.name: place for place, site in enumerate(self.sites)}
+    def _positions(self) -> dict[str, int]:
+        return {site.name: position for position, site in enumerate(self.sites)}

@@ -17,8 +17,8 @@ from headwater.errors import NetworkError
 from headwater.network.model import Network
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int32]
-By = Literal["latency", "cost"]
+Indices = NDArray[np.int32]
+RouteMetric = Literal["latency", "cost"]
 
 NO_LINK = -1
 
@@ -33,54 +33,54 @@ class Routes:
 
     network: Network
     distance: Floats
-    last: Places
+    last_link: Indices
 
     def links(self, a: int, b: int) -> tuple[int, ...]:
         """The links from one site to another in their order; raises NetworkError if there are none."""
         if not np.isfinite(self.distance[a, b]):
             names = self.network.sites[a].name, self.network.sites[b].name
             raise NetworkError(f"no way leads from {names[0]} to {names[1]}")
-        found = []
+        path = []
         while b != a:
-            at = int(self.last[a, b])
-            found.append(at)
+            at = int(self.last_link[a, b])
+            path.append(at)
             link = self.network.links[at]
             b = link.a if link.b == b else link.b
-        return tuple(reversed(found))
+        return tuple(reversed(path))
 
-    def total(self, values: Floats) -> Floats:
+    def sum_along(self, values: Floats) -> Floats:
         """For each two sites the sum along the way between them of a value that each link has."""
-        ends = _ends(self.network)
-        result: Floats = _totals(self.last, ends, np.asarray(values, np.float64))
+        ends = _link_ends(self.network)
+        result: Floats = _sum_along_paths(self.last_link, ends, np.asarray(values, np.float64))
         return np.where(np.isfinite(self.distance), result, np.inf)
 
 
-def routes(network: Network, by: By = "latency") -> Routes:
+def shortest_routes(network: Network, by: RouteMetric = "latency") -> Routes:
     """The ways of least latency, or of least cost, between all sites."""
-    weights = values(network, by)
-    start, to, link = _adjacent(network)
-    distance, last = _search(start, to, link, weights)
+    weights = link_values(network, by)
+    start, to, link = _adjacency(network)
+    distance, last = _shortest_paths(start, to, link, weights)
     return Routes(network, distance, last)
 
 
-def values(network: Network, name: By) -> Floats:
+def link_values(network: Network, name: RouteMetric) -> Floats:
     """The latency or the cost of each link."""
     return np.array([getattr(link, name) for link in network.links], np.float64)
 
 
-def usage(found: Routes) -> Floats:
+def transit_costs(paths: Routes) -> Floats:
     """What one byte per second costs from site to site: latency times cost, over the links."""
-    network = found.network
-    return found.total(values(network, "latency") * values(network, "cost"))
+    network = paths.network
+    return paths.sum_along(link_values(network, "latency") * link_values(network, "cost"))
 
 
-def _ends(network: Network) -> Places:
+def _link_ends(network: Network) -> Indices:
     return np.array([(link.a, link.b) for link in network.links], np.int32).reshape(-1, 2)
 
 
-def _adjacent(network: Network) -> tuple[Places, Places, Places]:
+def _adjacency(network: Network) -> tuple[Indices, Indices, Indices]:
     """The links by site: those of site s are at start[s]..start[s+1], with where they lead."""
-    ends = _ends(network)
+    ends = _link_ends(network)
     origins, targets = np.concatenate((ends[:, 0], ends[:, 1])), ends[:, ::-1].T.ravel()
     order = np.argsort(origins, kind="stable")
     count = np.bincount(origins, minlength=len(network.sites))
@@ -90,7 +90,7 @@ def _adjacent(network: Network) -> tuple[Places, Places, Places]:
 
 
 @njit(cache=True)
-def _search(start: Any, to: Any, link: Any, weights: Any) -> Any:
+def _shortest_paths(start: Any, to: Any, link: Any, weights: Any) -> Any:
     """Dijkstra's algorithm from every site, with a binary heap of (distance, site)."""
     count = len(start) - 1
     distance = np.full((count, count), np.inf)
@@ -130,18 +130,18 @@ def _search(start: Any, to: Any, link: Any, weights: Any) -> Any:
 
 
 @njit(cache=True)
-def _totals(last: Any, ends: Any, values: Any) -> Any:
+def _sum_along_paths(last: Any, ends: Any, values: Any) -> Any:
     """Sums along the ways; each is the sum up to the site before, which is found first."""
     count = len(last)
     total = np.zeros((count, count))
-    known = np.empty(count, np.bool_)
+    is_done = np.empty(count, np.bool_)
     back = np.empty(count, np.int32)
     for origin in range(count):
-        known[:] = False
-        known[origin] = True
+        is_done[:] = False
+        is_done[origin] = True
         for target in range(count):
             site, steps = target, 0
-            while not known[site] and last[origin, site] != NO_LINK:
+            while not is_done[site] and last[origin, site] != NO_LINK:
                 back[steps] = site
                 steps += 1
                 at = last[origin, site]
@@ -150,6 +150,6 @@ def _totals(last: Any, ends: Any, values: Any) -> Any:
                 steps -= 1
                 after = back[steps]
                 total[origin, after] = total[origin, site] + values[last[origin, after]]
-                known[after] = True
+                is_done[after] = True
                 site = after
     return total

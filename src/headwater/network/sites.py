@@ -34,23 +34,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import is_url, nearest
+from headwater.errors import is_url, suggest
 from headwater.network.model import Link, Network, Site
 from headwater.tomltext import Section, read_toml
 
-MASTER = "local[*]"
+DEFAULT_MASTER = "local[*]"
 
 
 @dataclass(frozen=True)
 class Worker:
     """How a site runs: its Spark, and the folder of its segments if that is not the state's."""
 
-    master: str = MASTER
+    master: str = DEFAULT_MASTER
     store: str | None = None
 
 
 @dataclass(frozen=True)
-class Entry:
+class StreamEntry:
     """Where a stream can be taken in, anywhere if nothing is said, and at which rate it may come."""
 
     sites: tuple[str, ...] = ()
@@ -63,24 +63,24 @@ class Deployment:
 
     network: Network
     workers: tuple[Worker, ...]
-    streams: Mapping[str, Entry] = field(default_factory=dict)
+    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
 
     def worker(self, site: str) -> Worker:
         """How a site runs; raises NetworkError if there is none of that name."""
-        return self.workers[self.network.place(site)]
+        return self.workers[self.network.position_of(site)]
 
     def as_data(self) -> dict[str, Any]:
         """The deployment as JSON has it; what is not limited is left out."""
-        limited = [_finite(asdict(one)) for one in self.network.sites]
+        limited = [_drop_infinite(asdict(site)) for site in self.network.sites]
         return {
             "sites": limited,
-            "links": [_finite(asdict(link)) for link in self.network.links],
+            "links": [_drop_infinite(asdict(link)) for link in self.network.links],
             "workers": [asdict(worker) for worker in self.workers],
             "streams": {name: asdict(entry) for name, entry in self.streams.items()},
         }
 
 
-def deployment_of(data: Mapping[str, Any]) -> Deployment:
+def deployment_from_data(data: Mapping[str, Any]) -> Deployment:
     """The deployment that `as_data` gave."""
     return Deployment(
         Network(
@@ -89,17 +89,17 @@ def deployment_of(data: Mapping[str, Any]) -> Deployment:
         ),
         tuple(Worker(**worker) for worker in data["workers"]),
         {
-            name: Entry(tuple(entry["sites"]), entry["rate"])
+            name: StreamEntry(tuple(entry["sites"]), entry["rate"])
             for name, entry in data["streams"].items()
         },
     )
 
 
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_infinite(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != math.inf}
 
 
-def connected(
+def fully_connected(
     sites: tuple[Site, ...], bandwidth: float = math.inf, latency: float = 0.0
 ) -> Network:
     """All sites linked with one another by links that are alike."""
@@ -109,87 +109,89 @@ def connected(
     return Network(sites, links)
 
 
-def read_sites(path: Path, whole: bool = False) -> Network:
+def read_network(path: Path, must_be_connected: bool = False) -> Network:
     """The network of a file; raises InputError with the line of a mistake.
 
     If it has to be `whole`, a site to which no way leads from the first one is a mistake.
     """
-    return _read(path, whole).network
+    return _read_file(path, must_be_connected).network
 
 
-def read_deployment(path: Path, trouble: Callable[[str], str | None] | None = None) -> Deployment:
+def read_deployment(
+    path: Path, check_master: Callable[[str], str | None] | None = None
+) -> Deployment:
     """The sites of a file with how they run; raises InputError with the line of a mistake.
 
     `trouble` says what is wrong with a master, if anything is.
     """
-    found = _read(path, whole=True)
+    deployment = _read_file(path, must_be_connected=True)
     for section in read_toml(path).sections("site"):
-        wrong = trouble(section.string("master", MASTER)) if trouble else None
-        if wrong:
-            section.refuse("master", wrong)
-    return found
+        problem = check_master(section.string("master", DEFAULT_MASTER)) if check_master else None
+        if problem:
+            section.refuse("master", problem)
+    return deployment
 
 
-def _read(path: Path, whole: bool) -> Deployment:
+def _read_file(path: Path, must_be_connected: bool) -> Deployment:
     top = read_toml(path)
-    top.only("site", "link", "stream")
+    top.check_keys("site", "link", "stream")
     names: list[str] = []
-    sites = tuple(_site(section, names) for section in top.sections("site"))
+    sites = tuple(_parse_site(section, names) for section in top.sections("site"))
     if not sites:
         top.refuse("site", "there is no [[site]]; write one for each place that runs operators")
-    links = tuple(_link(section, names) for section in top.sections("link"))
-    network = Network(sites, links) if links else connected(sites)
-    if whole:
-        _reached(network, list(top.sections("site")))
-    workers = tuple(_worker(section) for section in top.sections("site"))
-    streams: dict[str, Entry] = {}
+    links = tuple(_parse_link(section, names) for section in top.sections("link"))
+    network = Network(sites, links) if links else fully_connected(sites)
+    if must_be_connected:
+        _refuse_unreachable(network, list(top.sections("site")))
+    workers = tuple(_parse_worker(section) for section in top.sections("site"))
+    streams: dict[str, StreamEntry] = {}
     for section in top.sections("stream"):
         name = section.string("name").lower()
         if name in streams:
             section.refuse("name", f"{name} is told of twice; write one [[stream]] for it")
-        streams[name] = _entry(section, names)
+        streams[name] = _parse_stream(section, names)
     return Deployment(network, workers, streams)
 
 
-def _worker(section: Section) -> Worker:
+def _parse_worker(section: Section) -> Worker:
     store = section.string("store", "") or None
     if store is not None and is_url(store):
         section.refuse("store", f"a store is a folder, not {store}")
-    return Worker(section.string("master", MASTER), store)
+    return Worker(section.string("master", DEFAULT_MASTER), store)
 
 
-def _entry(section: Section, names: list[str]) -> Entry:
-    section.only("name", "sites", "rate")
+def _parse_stream(section: Section, names: list[str]) -> StreamEntry:
+    section.check_keys("name", "sites", "rate")
     sites = section.values.get("sites", [])
     if not isinstance(sites, list):
         section.refuse("sites", f"sites takes a list of names, not {sites!r}")
     for site in sites:
         if site not in names:
-            section.refuse("sites", f"no site {site}; {nearest(str(site), names)}")
+            section.refuse("sites", f"no site {site}; {suggest(str(site), names)}")
     rate = section.number("rate") if "rate" in section.values else None
     if rate == math.inf:
         section.refuse("rate", "the rate of a stream is finite")
-    return Entry(tuple(sites), rate)
+    return StreamEntry(tuple(sites), rate)
 
 
-def _reached(network: Network, sections: list[Section]) -> None:
+def _refuse_unreachable(network: Network, sections: list[Section]) -> None:
     """Refuse a site that no way leads to."""
-    seen, waiting = {0}, [0]
-    while waiting:
-        place = waiting.pop()
+    seen, pending = {0}, [0]
+    while pending:
+        position = pending.pop()
         for link in network.links:
-            if place in (link.a, link.b):
-                waiting += {link.a, link.b} - seen
+            if position in (link.a, link.b):
+                pending += {link.a, link.b} - seen
                 seen |= {link.a, link.b}
-    for place, section in enumerate(sections):
-        if place not in seen:
-            first, name = network.sites[0].name, network.sites[place].name
+    for position, section in enumerate(sections):
+        if position not in seen:
+            first, name = network.sites[0].name, network.sites[position].name
             section.refuse("name", f"no link leads from {first} to {name}; add a [[link]]")
 
 
-def _site(section: Section, names: list[str]) -> Site:
+def _parse_site(section: Section, names: list[str]) -> Site:
     """The site of a section, whose name is added to those taken."""
-    section.only("name", "cpu", "memory", "bandwidth_in", "bandwidth_out", "master", "store")
+    section.check_keys("name", "cpu", "memory", "bandwidth_in", "bandwidth_out", "master", "store")
     name = section.string("name")
     if name in names:
         section.refuse("name", f"a second site is called {name}; rename one")
@@ -203,13 +205,13 @@ def _site(section: Section, names: list[str]) -> Site:
     )
 
 
-def _link(section: Section, names: list[str]) -> Link:
-    section.only("from", "to", "bandwidth", "latency")
+def _parse_link(section: Section, names: list[str]) -> Link:
+    section.check_keys("from", "to", "bandwidth", "latency")
     ends = []
     for key in ("from", "to"):
         name = section.string(key)
         if name not in names:
-            section.refuse(key, f"no site {name}; {nearest(name, names)}")
+            section.refuse(key, f"no site {name}; {suggest(name, names)}")
         ends.append(names.index(name))
     if ends[0] == ends[1]:
         section.refuse("to", f"a link leads from {names[ends[0]]} to itself")

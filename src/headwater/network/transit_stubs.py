@@ -36,7 +36,7 @@ LOCAL = Tier((0.001, 0.002), cost=1.0, bandwidth=100 * MBIT)
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransitStubShape:
     """How many domains of which size; `density` is how likely two nodes of a domain are linked.
 
     A domain is connected in any case: by a tree, to which further links are added.
@@ -58,17 +58,17 @@ class Shape:
             raise NetworkError(f"density is a probability, not {self.density}")
 
 
-STREAMREUSE = Shape(domains=1, transit=4, stubs=4, hosts=8)
+STREAMREUSE = TransitStubShape(domains=1, transit=4, stubs=4, hosts=8)
 """The 128 hosts of StreamReuse: 4 transit nodes, on each 4 stub domains of 8."""
 
-COSMOS = Shape(domains=8, transit=8, stubs=7, hosts=9)
+COSMOS = TransitStubShape(domains=8, transit=8, stubs=7, hosts=9)
 """4096 nodes, as many as in chapter 3 of COSMOS; how they are divided is not told there."""
 
-COSMOS_DISSEMINATION = Shape(domains=6, transit=10, stubs=3, hosts=8)
+COSMOS_DISSEMINATION = TransitStubShape(domains=6, transit=10, stubs=3, hosts=8)
 """1500 nodes, as many as in chapter 4 of COSMOS."""
 
 
-def transit_stub(shape: Shape, seed: int) -> Network:
+def transit_stub_network(shape: TransitStubShape, seed: int) -> Network:
     """A random network of that shape: first all transit nodes, then the hosts, stub by stub."""
     random = Random(seed)
     sites: list[Site] = []
@@ -76,36 +76,36 @@ def transit_stub(shape: Shape, seed: int) -> Network:
     domains = []
     for domain in range(shape.domains):
         names = [f"t{domain}.{node}" for node in range(shape.transit)]
-        domains.append(_add(sites, names, router=True))
-        links += _domain(domains[-1], shape.density, shape.backbone, random)
-    for one, other in _pairs(range(shape.domains), shape.density, random):
-        ends = random.choice(domains[one]), random.choice(domains[other])
-        links.append(_link(*ends, shape.backbone, random))
-    for transit in [place for domain in domains for place in domain]:
+        domains.append(_add_sites(sites, names, router=True))
+        links += _link_domain(domains[-1], shape.density, shape.backbone, random)
+    for domain_a, domain_b in _draw_pairs(range(shape.domains), shape.density, random):
+        ends = random.choice(domains[domain_a]), random.choice(domains[domain_b])
+        links.append(_draw_link(*ends, shape.backbone, random))
+    for transit in [position for domain in domains for position in domain]:
         for stub in range(shape.stubs if shape.hosts else 0):
             names = [f"{sites[transit].name}.s{stub}.{node}" for node in range(shape.hosts)]
-            places = _add(sites, names, router=False)
-            links += _domain(places, shape.density, shape.local, random)
-            links.append(_link(transit, random.choice(places), shape.access, random))
+            positions = _add_sites(sites, names, router=False)
+            links += _link_domain(positions, shape.density, shape.local, random)
+            links.append(_draw_link(transit, random.choice(positions), shape.access, random))
     return Network(tuple(sites), tuple(links))
 
 
-def _add(sites: list[Site], names: Sequence[str], router: bool) -> range:
+def _add_sites(sites: list[Site], names: Sequence[str], router: bool) -> range:
     first = len(sites)
     sites += [Site(name, router) for name in names]
     return range(first, len(sites))
 
 
-def _domain(places: range, density: float, tier: Tier, random: Random) -> list[Link]:
-    pairs = _pairs(range(len(places)), density, random)
-    return [_link(places[a], places[b], tier, random) for a, b in pairs]
+def _link_domain(positions: range, density: float, tier: Tier, random: Random) -> list[Link]:
+    pairs = _draw_pairs(range(len(positions)), density, random)
+    return [_draw_link(positions[a], positions[b], tier, random) for a, b in pairs]
 
 
-def _pairs(nodes: range, density: float, random: Random) -> list[tuple[int, int]]:
+def _draw_pairs(nodes: range, density: float, random: Random) -> list[tuple[int, int]]:
     """A random tree over the nodes, and each other pair with the given probability."""
     tree = {(random.randrange(node), node) for node in nodes[1:]}
     return [(a, b) for b in nodes for a in range(b) if random.random() < density or (a, b) in tree]
 
 
-def _link(a: int, b: int, tier: Tier, random: Random) -> Link:
+def _draw_link(a: int, b: int, tier: Tier, random: Random) -> Link:
     return Link(a, b, random.uniform(*tier.latency), tier.cost, tier.bandwidth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.lazy import exported
+from headwater.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwater.reference.evaluator import evaluate
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "Row", "evaluate"]
 
-__getattr__ = exported(
+__getattr__ = lazy_exports(
     __name__,
     {
         "Result": "headwater.reference.values",

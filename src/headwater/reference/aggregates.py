@@ -16,9 +16,17 @@ from typing import Any
 from headwater.algebra.expressions import Column
 from headwater.algebra.functions import AGGREGATES, AggregateCall
 from headwater.algebra.types import Type, Value
-from headwater.errors import EvaluationError, nearest
+from headwater.errors import EvaluationError, suggest
 from headwater.reference.scalar import compile_condition, compile_expr
-from headwater.reference.values import EXACT, Row, fit, normal, order_key, quotient, within
+from headwater.reference.values import (
+    DECIMAL_CONTEXT,
+    Row,
+    fit_decimal,
+    fit_integer,
+    normalize_value,
+    order_key,
+    quotient,
+)
 
 Aggregation = Callable[[Sequence[Row]], Value]
 Summary = Callable[[list[Any]], Value]
@@ -28,22 +36,24 @@ def compile_aggregate(call: AggregateCall, columns: Sequence[Column]) -> Aggrega
     """The aggregate as a function of the rows of a group; raises EvaluationError as
     `compile_expr` does."""
     if call.name not in _SUMMARIES:
-        raise EvaluationError(f"unknown aggregate {call.name}; {nearest(call.name, AGGREGATES)}")
-    wanted = None if call.filter is None else compile_condition(call.filter, columns)
+        raise EvaluationError(f"unknown aggregate {call.name}; {suggest(call.name, AGGREGATES)}")
+    condition = None if call.filter is None else compile_condition(call.filter, columns)
     if call.arg is None:
-        return lambda rows: sum(1 for row in rows if wanted is None or wanted(row))
+        return lambda rows: sum(1 for row in rows if condition is None or condition(row))
     argument = compile_expr(call.arg, columns)
     summary = _SUMMARIES[call.name](call.arg.type, call.type)
 
     def aggregated(rows: Sequence[Row]) -> Value:
-        chosen = rows if wanted is None else [row for row in rows if wanted(row)]
+        chosen = rows if condition is None else [row for row in rows if condition(row)]
         values = [v for row in chosen if (v := argument(row)) is not None]
-        return summary(list({normal(v): v for v in values}.values()) if call.distinct else values)
+        return summary(
+            list({normalize_value(v): v for v in values}.values()) if call.distinct else values
+        )
 
     return aggregated
 
 
-def implemented() -> frozenset[str]:
+def supported_aggregates() -> frozenset[str]:
     """The names of all aggregates that have a meaning here."""
     return frozenset(_SUMMARIES)
 
@@ -54,11 +64,11 @@ def _total(values: Sequence[float]) -> float:
         try:
             return math.fsum(values)
         except OverflowError:
-            return _nearest(sum(map(Fraction, values), Fraction(0)))
+            return _to_float(sum(map(Fraction, values), Fraction(0)))
     return sum(value for value in values if not math.isfinite(value))
 
 
-def _nearest(value: Fraction) -> float:
+def _to_float(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -66,21 +76,21 @@ def _nearest(value: Fraction) -> float:
 
 
 def _exact_total(values: Sequence[Decimal]) -> Decimal:
-    return reduce(EXACT.add, values, Decimal(0))
+    return reduce(DECIMAL_CONTEXT.add, values, Decimal(0))
 
 
 def _sum(argument: Type, result: Type) -> Summary:
     if result.is_decimal:
-        return lambda values: fit(_exact_total(values), result) if values else None
+        return lambda values: fit_decimal(_exact_total(values), result) if values else None
     if result.is_floating:
         return lambda values: _total(values) if values else None
-    return lambda values: within(sum(values), result) if values else None
+    return lambda values: fit_integer(sum(values), result) if values else None
 
 
 def _avg(argument: Type, result: Type) -> Summary:
     if result.is_decimal:
         return lambda values: (
-            fit(quotient(_exact_total(values), Decimal(len(values)), result.scale), result)
+            fit_decimal(quotient(_exact_total(values), Decimal(len(values)), result.scale), result)
             if values
             else None
         )
@@ -110,12 +120,12 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[Type, Type], Summary]:
     return make
 
 
-def _plain(summary: Summary) -> Callable[[Type, Type], Summary]:
+def _untyped(summary: Summary) -> Callable[[Type, Type], Summary]:
     return lambda argument, result: summary
 
 
 _SUMMARIES: dict[str, Callable[[Type, Type], Summary]] = {
-    "count": _plain(len),
+    "count": _untyped(len),
     "sum": _sum,
     "avg": _avg,
     "min": _extreme(min),
@@ -124,6 +134,6 @@ _SUMMARIES: dict[str, Callable[[Type, Type], Summary]] = {
     "stddev_pop": _variance(sample=False, root=True),
     "var_samp": _variance(sample=True, root=False),
     "var_pop": _variance(sample=False, root=False),
-    "bool_and": _plain(lambda values: all(values) if values else None),
-    "bool_or": _plain(lambda values: any(values) if values else None),
+    "bool_and": _untyped(lambda values: all(values) if values else None),
+    "bool_or": _untyped(lambda values: any(values) if values else None),
 }

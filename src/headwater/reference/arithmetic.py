@@ -16,15 +16,15 @@ from headwater.algebra.expressions import Call
 from headwater.algebra.types import BIGINT, DATE, INTERVAL, Type, Value
 from headwater.reference.values import (
     DAY,
-    EXACT,
+    DECIMAL_CONTEXT,
     Function,
-    Maker,
-    double_digits,
-    fit,
-    floating,
-    plain,
+    FunctionBuilder,
+    double_to_decimal,
+    fit_decimal,
+    fit_integer,
+    float_converter,
     quotient,
-    within,
+    untyped,
 )
 
 
@@ -43,7 +43,7 @@ def _float_remainder(a: float, b: float) -> float | None:
 
 
 def _decimal_remainder(a: Decimal, b: Decimal) -> Decimal | None:
-    return None if b == 0 else EXACT.remainder(a, b)
+    return None if b == 0 else DECIMAL_CONTEXT.remainder(a, b)
 
 
 def _positive(remainder: Callable[[Any, Any], Any], add: Callable[[Any, Any], Any]) -> Function:
@@ -70,11 +70,11 @@ _FLOATING_ARITHMETIC: dict[str, Function] = {
     "pmod": _positive(_float_remainder, operator.add),
 }
 _DECIMAL_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "+": EXACT.add,
-    "-": EXACT.subtract,
-    "*": EXACT.multiply,
+    "+": DECIMAL_CONTEXT.add,
+    "-": DECIMAL_CONTEXT.subtract,
+    "*": DECIMAL_CONTEXT.multiply,
     "%": _decimal_remainder,
-    "pmod": _positive(_decimal_remainder, EXACT.add),
+    "pmod": _positive(_decimal_remainder, DECIMAL_CONTEXT.add),
 }
 
 
@@ -89,13 +89,13 @@ def _arithmetic(call: Call) -> Function:
 
     def exact(x: int, y: int) -> Value:
         value: Any = operation(x * a, y * b)
-        return None if value is None else within(value, result)
+        return None if value is None else fit_integer(value, result)
 
     return exact
 
 
 def _floating_arithmetic(name: str, result: Type) -> Function:
-    operation, convert = _FLOATING_ARITHMETIC[name], floating(result)
+    operation, convert = _FLOATING_ARITHMETIC[name], float_converter(result)
 
     def rounded(x: Any, y: Any) -> Value:
         value: Any = operation(convert(x), convert(y))
@@ -107,13 +107,13 @@ def _floating_arithmetic(name: str, result: Type) -> Function:
 def _decimal_arithmetic(name: str, result: Type) -> Function:
     if name == "/":
         return lambda x, y: (
-            None if y == 0 else fit(quotient(Decimal(x), Decimal(y), result.scale), result)
+            None if y == 0 else fit_decimal(quotient(Decimal(x), Decimal(y), result.scale), result)
         )
     operation = _DECIMAL_ARITHMETIC[name]
 
     def fitted(x: Any, y: Any) -> Value:
         value = operation(Decimal(x), Decimal(y))
-        return None if value is None else fit(value, result)
+        return None if value is None else fit_decimal(value, result)
 
     return fitted
 
@@ -122,19 +122,19 @@ def _whole_division(a: int, b: int) -> Value:
     if b == 0:
         return None
     size = abs(a) // abs(b)
-    return within(size if (a < 0) == (b < 0) else -size, BIGINT)
+    return fit_integer(size if (a < 0) == (b < 0) else -size, BIGINT)
 
 
 def _negative(call: Call) -> Function:
     if call.type.is_floating or call.type.is_decimal:
-        return operator.neg if call.type.is_floating else EXACT.minus
-    return lambda value: within(-value, call.type)
+        return operator.neg if call.type.is_floating else DECIMAL_CONTEXT.minus
+    return lambda value: fit_integer(-value, call.type)
 
 
 def _absolute(call: Call) -> Function:
     if call.type.is_floating or call.type.is_decimal:
-        return abs if call.type.is_floating else EXACT.abs
-    return lambda value: within(abs(value), call.type)
+        return abs if call.type.is_floating else DECIMAL_CONTEXT.abs
+    return lambda value: fit_integer(abs(value), call.type)
 
 
 # ---- numbers
@@ -147,11 +147,11 @@ def _to_whole(up: bool) -> Callable[[Call], Function]:
     def whole(value: Any) -> Value:
         if isinstance(value, float) and not math.isfinite(value):
             return 0 if value != value else None
-        return within(rounding(value), BIGINT)
+        return fit_integer(rounding(value), BIGINT)
 
     def make(call: Call) -> Function:
         if call.type.is_decimal:
-            return lambda value: fit(Decimal(rounding(value)), call.type)
+            return lambda value: fit_decimal(Decimal(rounding(value)), call.type)
         return whole
 
     return make
@@ -163,13 +163,13 @@ def _round(call: Call) -> Function:
     if result.is_integer:
         return lambda value, *_: value
     if result.is_decimal:
-        return lambda value, *_: fit(value, result)
-    step, convert = Decimal((0, (1,), -digits)), floating(result)
+        return lambda value, *_: fit_decimal(value, result)
+    step, convert = Decimal((0, (1,), -digits)), float_converter(result)
 
     def rounded(value: float, *_: Value) -> Value:
         if not math.isfinite(value):
             return value
-        return convert(double_digits(value).quantize(step, context=EXACT))
+        return convert(double_to_decimal(value).quantize(step, context=DECIMAL_CONTEXT))
 
     return rounded
 
@@ -213,19 +213,19 @@ def _pow(base: Any, exponent: Any) -> Value:
         return -math.inf if math.copysign(1, a) < 0 and b % 2 == 1 else math.inf
 
 
-ARITHMETIC: dict[str, Maker] = {
+ARITHMETIC: dict[str, FunctionBuilder] = {
     **dict.fromkeys(("+", "-", "*", "/", "%", "pmod"), _arithmetic),
-    "div": plain(_whole_division),
+    "div": untyped(_whole_division),
     "neg": _negative,
     "abs": _absolute,
     "ceil": _to_whole(up=True),
     "floor": _to_whole(up=False),
     "round": _round,
-    "sign": plain(_sign),
-    "sqrt": plain(_sqrt),
-    "exp": plain(_exp),
-    "ln": plain(_logarithm(math.log)),
-    "log10": plain(_logarithm(math.log10)),
-    "log2": plain(_logarithm(lambda x: math.log(x) / math.log(2.0))),
-    "pow": plain(_pow),
+    "sign": untyped(_sign),
+    "sqrt": untyped(_sqrt),
+    "exp": untyped(_exp),
+    "ln": untyped(_logarithm(math.log)),
+    "log10": untyped(_logarithm(math.log10)),
+    "log2": untyped(_logarithm(lambda x: math.log(x) / math.log(2.0))),
+    "pow": untyped(_pow),
 }

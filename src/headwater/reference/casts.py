@@ -16,17 +16,17 @@ from headwater.algebra.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, Type
 from headwater.errors import EvaluationError
 from headwater.reference.values import (
     DAY,
-    LONG,
+    LONG_BOUNDS,
     date_text,
-    days_of,
-    double_digits,
-    fit,
-    floating,
-    single,
-    within,
+    days_since_epoch,
+    double_to_decimal,
+    fit_decimal,
+    fit_integer,
+    float_converter,
+    round_to_single,
 )
 
-Convert = Callable[[Any], Value]
+ValueCast = Callable[[Any], Value]
 
 _BLANKS = "".join(map(chr, range(33)))
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -41,7 +41,7 @@ _FALSE = {"f", "false", "n", "no", "0"}
 _SPECIAL = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 
 
-def caster(source: Type, target: Type) -> Convert | None:
+def find_cast(source: Type, target: Type) -> ValueCast | None:
     """What turns a value (not NULL) of `source` into one of `target`, or None if nothing need be
     done; raises EvaluationError for a pair that has no cast."""
     if source in (target, NULL):
@@ -55,11 +55,11 @@ def caster(source: Type, target: Type) -> Convert | None:
     if target.is_integer:
         return lambda value: _to_integer(value, target)
     if target.is_floating:
-        return floating(target)
+        return float_converter(target)
     if target.is_decimal:
-        return lambda value: fit(_as_decimal(value), target)
+        return lambda value: fit_decimal(_as_decimal(value), target)
     if (source, target) == (DATE, TIMESTAMP):
-        return lambda days: within(days * DAY, TIMESTAMP)
+        return lambda days: fit_integer(days * DAY, TIMESTAMP)
     if (source, target) == (TIMESTAMP, DATE):
         return lambda micros: micros // DAY
     raise EvaluationError(f"there is no cast from {source} to {target}")
@@ -67,7 +67,7 @@ def caster(source: Type, target: Type) -> Convert | None:
 
 def _as_decimal(value: Any) -> Decimal:
     if isinstance(value, float):
-        return double_digits(value) if math.isfinite(value) else Decimal("NaN")
+        return double_to_decimal(value) if math.isfinite(value) else Decimal("NaN")
     return Decimal(value)
 
 
@@ -76,20 +76,20 @@ def _to_integer(value: Any, target: Type) -> int | None:
         if not math.isfinite(value):
             return None
         if target.name == "BIGINT" and value == 2.0**63:
-            return LONG[1]  # as Spark compares with the limit after it became a double
-    return within(int(value), target)
+            return LONG_BOUNDS[1]  # as Spark compares with the limit after it became a double
+    return fit_integer(int(value), target)
 
 
 # ---- to text
 
 
-def _to_text(source: Type) -> Convert:
+def _to_text(source: Type) -> ValueCast:
     if source == BOOLEAN:
         return lambda value: "true" if value else "false"
     if source.is_floating:
         return float_text if source.name == "FLOAT" else double_text
     if source.is_decimal:
-        return lambda value: _plain(fit(value, source))
+        return lambda value: _decimal_text(fit_decimal(value, source))
     if source == DATE:
         return date_text
     if source == TIMESTAMP:
@@ -99,22 +99,24 @@ def _to_text(source: Type) -> Convert:
     raise EvaluationError(f"there is no cast from {source} to STRING")
 
 
-def _plain(value: Decimal | None) -> str | None:
+def _decimal_text(value: Decimal | None) -> str | None:
     return None if value is None else f"{value:f}"
 
 
 def double_text(value: float) -> str:
     """As Java writes a double: 0.001, 1.0E-4, 1234567.0, 1.0E7."""
-    return _java(value, repr(value))
+    return _java_text(value, repr(value))
 
 
 def float_text(value: float) -> str:
     """As Java writes a float: the fewest digits that tell it from its neighbours."""
     texts = (f"{value:.{digits}e}" for digits in range(9))
-    return _java(value, next((t for t in texts if single(float(t)) == value), repr(value)))
+    return _java_text(
+        value, next((t for t in texts if round_to_single(float(t)) == value), repr(value))
+    )
 
 
-def _java(value: float, text: str) -> str:
+def _java_text(value: float, text: str) -> str:
     if value != value:
         return "NaN"
     sign = "-" if math.copysign(1, value) < 0 else ""
@@ -142,13 +144,13 @@ def timestamp_text(micros: int) -> str:
 # ---- from text
 
 
-def _from_text(target: Type) -> Convert:
+def _from_text(target: Type) -> ValueCast:
     if target == BOOLEAN:
         return _read_boolean
     if target.is_integer:
         return lambda text: _read_integer(text, target)
     if target.is_floating:
-        return lambda text: _read_double(text, floating(target))
+        return lambda text: _read_double(text, float_converter(target))
     if target.is_decimal:
         return lambda text: _read_decimal(text, target)
     if target == DATE:
@@ -165,7 +167,7 @@ def _read_boolean(text: str) -> bool | None:
 
 def _read_integer(text: str, target: Type) -> int | None:
     digits = text.strip(_BLANKS)
-    return within(int(digits), target) if _INTEGER.fullmatch(digits) else None
+    return fit_integer(int(digits), target) if _INTEGER.fullmatch(digits) else None
 
 
 def _read_double(text: str, convert: Callable[[Any], float]) -> float | None:
@@ -184,14 +186,14 @@ def _read_decimal(text: str, target: Type) -> Decimal | None:
     if not _NUMBER.fullmatch(digits):
         return None
     try:
-        return fit(Decimal(digits), target)
+        return fit_decimal(Decimal(digits), target)
     except InvalidOperation:
         return None
 
 
 def _days(year: str, month: str | None, day: str | None) -> int | None:
     try:
-        return within(days_of(int(year), int(month or 1), int(day or 1)), DATE)
+        return fit_integer(days_since_epoch(int(year), int(month or 1), int(day or 1)), DATE)
     except ValueError:
         return None
 
@@ -213,7 +215,7 @@ def _read_timestamp(text: str) -> int | None:
         return None
     micros = int((fraction or "").ljust(6, "0")[:6])
     seconds = ((h * 60 + m) - shift) * 60 + s
-    return within(days * DAY + seconds * 1_000_000 + micros, TIMESTAMP)
+    return fit_integer(days * DAY + seconds * 1_000_000 + micros, TIMESTAMP)
 
 
 def _offset_minutes(offset: str) -> int | None:

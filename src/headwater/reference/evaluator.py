@@ -30,17 +30,25 @@ from headwater.algebra.nodes import (
     SemiJoin,
     TableScan,
     UnionAll,
-    relations,
     slides,
+    walk_relations,
 )
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Range, Rows
-from headwater.errors import EvaluationError, nearest
+from headwater.errors import EvaluationError, suggest
 from headwater.reference import joins
 from headwater.reference.aggregates import compile_aggregate
-from headwater.reference.casts import caster
+from headwater.reference.casts import find_cast
 from headwater.reference.scalar import compile_condition, compile_expr
-from headwater.reference.values import Content, Entry, Result, Row, normal, normal_row, row_order
+from headwater.reference.values import (
+    Content,
+    Entry,
+    Result,
+    Row,
+    normalize_row,
+    normalize_value,
+    row_order_key,
+)
 
 Inputs = Mapping[str, Sequence[Row]]
 
@@ -62,21 +70,21 @@ def evaluate(
     missing or does not have the width of its schema.
     """
     inputs = _Inputs(streams, tables or {}, start, keep or {})
-    content = _relation(query.root, inputs)
+    content = _compile_relation(query.root, inputs)
     results: list[Result] = []
     before: list[Entry] = []
-    for tau in _from_start(inputs.instants(query.root), start):
+    for tau in _instants_from(inputs.instants(query.root), start):
         if end is not None and tau > end:
             break
         now = content(tau)
         if start is None or tau > start:
-            told = sorted(_told(query.output, before, now), key=row_order)
-            results += [Result(tau, row) for row in told]
+            rows = sorted(_emitted_rows(query.output, before, now), key=row_order_key)
+            results += [Result(tau, row) for row in rows]
         before = now
     return results
 
 
-def _told(output: Output, before: list[Entry], now: list[Entry]) -> list[Row]:
+def _emitted_rows(output: Output, before: list[Entry], now: list[Entry]) -> list[Row]:
     match output:
         case Output.RSTREAM:
             return [row for _, row in now]
@@ -98,7 +106,7 @@ def _difference(these: list[Entry], others: list[Entry]) -> list[Row]:
     return left
 
 
-def _from_start(instants: Iterator[int], start: int | None) -> Iterator[int]:
+def _instants_from(instants: Iterator[int], start: int | None) -> Iterator[int]:
     """The instants after the start, and the one before them."""
     last = None
     for tau in instants:
@@ -123,27 +131,27 @@ class _Inputs:
 
     def tuples(self, scan: Scan) -> list[tuple[int, int, Row]]:
         """Event time, place in order of arrival, and values, in order of both."""
-        place = [name.lower() for name in scan.schema.names].index(scan.time.lower())
-        least = self._least(scan.stream)
-        found = []
-        rows = _named(self.streams, scan.stream, "stream", scan.schema)
+        position = [name.lower() for name in scan.schema.names].index(scan.time.lower())
+        earliest = self._earliest(scan.stream)
+        tuples = []
+        rows = _find_input(self.streams, scan.stream, "stream", scan.schema)
         for arrival, row in enumerate(rows):
-            time = row[place]
+            time = row[position]
             if not isinstance(time, int):
                 raise EvaluationError(
                     f"tuple {arrival} of {scan.stream} has no event time: {scan.time} is {time!r}"
                 )
-            if least is None or time >= least:
-                found.append((time, arrival, row))
-        return sorted(found, key=itemgetter(0, 1))
+            if earliest is None or time >= earliest:
+                tuples.append((time, arrival, row))
+        return sorted(tuples, key=itemgetter(0, 1))
 
     def table(self, scan: TableScan) -> Sequence[Row]:
-        return _named(self.tables, scan.table, "table", scan.schema)
+        return _find_input(self.tables, scan.table, "table", scan.schema)
 
     def instants(self, root: Relation) -> Iterator[int]:
         """When the query is evaluated: at every event, or where windows slide at the multiples of
         the slides, from the first event until every slide has had a multiple that none follows."""
-        scans = [node for node in relations(root) if isinstance(node, Scan)]
+        scans = [node for node in walk_relations(root) if isinstance(node, Scan)]
         times = sorted({time for scan in scans for time, _, _ in self.tuples(scan)})
         steps = slides(root)
         if not times or not steps:
@@ -153,7 +161,7 @@ class _Inputs:
         ticks = [range(_next_multiple(times[0], step), end + 1, step) for step in steps]
         yield from (tau for tau, _ in groupby(heapq.merge(*ticks)))
 
-    def _least(self, stream: str) -> int | None:
+    def _earliest(self, stream: str) -> int | None:
         keep = {name.lower(): length for name, length in self.keep.items()}.get(stream.lower())
         return None if self.start is None or keep is None else self.start - keep
 
@@ -163,24 +171,24 @@ def _next_multiple(time: int, step: int) -> int:
     return -(-time // step) * step
 
 
-def _named(inputs: Inputs, name: str, what: str, schema: Schema) -> Sequence[Row]:
-    found = [rows for key, rows in inputs.items() if key.lower() == name.lower()]
-    if len(found) != 1:
-        many = "more than one" if found else "no"
-        raise EvaluationError(f"{many} input for {what} {name}; {nearest(name, inputs)}")
+def _find_input(inputs: Inputs, name: str, what: str, schema: Schema) -> Sequence[Row]:
+    matches = [rows for key, rows in inputs.items() if key.lower() == name.lower()]
+    if len(matches) != 1:
+        many = "more than one" if matches else "no"
+        raise EvaluationError(f"{many} input for {what} {name}; {suggest(name, inputs)}")
     width = len(schema.fields)
-    for place, row in enumerate(found[0]):
+    for position, row in enumerate(matches[0]):
         if len(row) != width:
             raise EvaluationError(
-                f"row {place} of {name} has {len(row)} values, its schema {width}: {schema}"
+                f"row {position} of {name} has {len(row)} values, its schema {width}: {schema}"
             )
-    return found[0]
+    return matches[0]
 
 
 # ---- relations
 
 
-def _relation(node: Relation, inputs: _Inputs, leaf: str = "") -> Content:
+def _compile_relation(node: Relation, inputs: _Inputs, leaf: str = "") -> Content:
     """What a relation holds at an instant; `leaf` is the path from the root, which tells apart the
     scans of one stream."""
     below = [f"{leaf}.{i}" for i in range(len(node.inputs))]
@@ -192,28 +200,30 @@ def _relation(node: Relation, inputs: _Inputs, leaf: str = "") -> Content:
             return lambda tau: entries
         case Select(input=Join() as join):
             leaves = [f"{below[0]}.{i}" for i in range(len(join.inputs))]
-            return joins.join(join, conjuncts(node.condition), _each(join, inputs, leaves))
+            return joins.join(
+                join, conjuncts(node.condition), _compile_inputs(join, inputs, leaves)
+            )
         case Select():
-            return _select(node, _relation(node.input, inputs, below[0]))
+            return _select(node, _compile_relation(node.input, inputs, below[0]))
         case Project():
-            return _project(node, _relation(node.input, inputs, below[0]))
+            return _project(node, _compile_relation(node.input, inputs, below[0]))
         case Join():
-            return joins.join(node, (), _each(node, inputs, below))
+            return joins.join(node, (), _compile_inputs(node, inputs, below))
         case OuterJoin():
-            return joins.outer_join(node, *_each(node, inputs, below))
+            return joins.outer_join(node, *_compile_inputs(node, inputs, below))
         case SemiJoin():
-            return joins.semi_join(node, *_each(node, inputs, below))
+            return joins.semi_join(node, *_compile_inputs(node, inputs, below))
         case Aggregate():
-            return _aggregate(node, _relation(node.input, inputs, below[0]))
+            return _aggregate(node, _compile_relation(node.input, inputs, below[0]))
         case Distinct():
-            return _distinct(_relation(node.input, inputs, below[0]))
+            return _distinct(_compile_relation(node.input, inputs, below[0]))
         case UnionAll():
-            return _union_all(node, _each(node, inputs, below))
+            return _union_all(node, _compile_inputs(node, inputs, below))
 
 
-def _each(node: Relation, inputs: _Inputs, leaves: list[str]) -> list[Content]:
+def _compile_inputs(node: Relation, inputs: _Inputs, leaves: list[str]) -> list[Content]:
     return [
-        _relation(relation, inputs, leaf)
+        _compile_relation(relation, inputs, leaf)
         for relation, leaf in zip(node.inputs, leaves, strict=True)
     ]
 
@@ -221,11 +231,11 @@ def _each(node: Relation, inputs: _Inputs, leaves: list[str]) -> list[Content]:
 def _scan(scan: Scan, inputs: _Inputs, leaf: str) -> Content:
     tuples = inputs.tuples(scan)
     if isinstance(scan.window, Rows):
-        return _latest(scan, scan.window, tuples, leaf)
-    return _recent(scan.window, tuples, leaf)
+        return _rows_window(scan, scan.window, tuples, leaf)
+    return _range_window(scan.window, tuples, leaf)
 
 
-def _recent(window: Range, tuples: list[tuple[int, int, Row]], leaf: str) -> Content:
+def _range_window(window: Range, tuples: list[tuple[int, int, Row]], leaf: str) -> Content:
     times = [time for time, _, _ in tuples]
     entries: list[Entry] = [((leaf, arrival), row) for _, arrival, row in tuples]
 
@@ -237,14 +247,18 @@ def _recent(window: Range, tuples: list[tuple[int, int, Row]], leaf: str) -> Con
     return content
 
 
-def _latest(scan: Scan, window: Rows, tuples: list[tuple[int, int, Row]], leaf: str) -> Content:
-    places = [
+def _rows_window(
+    scan: Scan, window: Rows, tuples: list[tuple[int, int, Row]], leaf: str
+) -> Content:
+    positions = [
         [name.lower() for name in scan.schema.names].index(key.lower())
         for key in window.partition_by
     ]
     groups: dict[Row, tuple[list[int], list[Entry]]] = {}
     for time, arrival, row in tuples:
-        times, entries = groups.setdefault(tuple(normal(row[i]) for i in places), ([], []))
+        times, entries = groups.setdefault(
+            tuple(normalize_value(row[i]) for i in positions), ([], [])
+        )
         times.append(time)
         entries.append(((leaf, arrival), row))
 
@@ -269,7 +283,7 @@ def _project(node: Project, content: Content) -> Content:
 
     def projected(tau: int) -> list[Entry]:
         rows = [(i, tuple(item(row) for item in items)) for i, row in content(tau)]
-        return [(normal_row(row), row) for _, row in rows] if by_value else rows
+        return [(normalize_row(row), row) for _, row in rows] if by_value else rows
 
     return projected
 
@@ -288,16 +302,16 @@ def _aggregate(node: Aggregate, content: Content) -> Content:
     def aggregated(tau: int) -> list[Entry]:
         groups: dict[Row, list[Row]] = {} if keys else {(): []}
         for _, row in content(tau):
-            groups.setdefault(tuple(normal(key(row)) for key in keys), []).append(row)
+            groups.setdefault(tuple(normalize_value(key(row)) for key in keys), []).append(row)
         rows = [key + tuple(call(group) for call in calls) for key, group in groups.items()]
-        return [(normal_row(row), row) for row in rows]
+        return [(normalize_row(row), row) for row in rows]
 
     return aggregated
 
 
 def _distinct(content: Content) -> Content:
     def distinct(tau: int) -> list[Entry]:
-        rows = dict.fromkeys(normal_row(row) for _, row in content(tau))
+        rows = dict.fromkeys(normalize_row(row) for _, row in content(tau))
         return [(row, row) for row in rows]
 
     return distinct
@@ -307,7 +321,7 @@ def _union_all(node: UnionAll, contents: list[Content]) -> Content:
     """Rows of different branches differ, even if the same tuples made them."""
     converters = [
         [
-            caster(column.type, result.type)
+            find_cast(column.type, result.type)
             for column, result in zip(r.columns, node.columns, strict=True)
         ]
         for r in node.inputs

@@ -9,39 +9,39 @@ from operator import itemgetter
 from headwater.algebra.expressions import Call, Column, Expr, columns_of, conjuncts
 from headwater.algebra.nodes import Join, OuterJoin, SemiJoin
 from headwater.reference.scalar import (
-    Compiled,
+    RowFunction,
     common_type,
+    compile_cast,
     compile_condition,
-    compile_converted,
 )
-from headwater.reference.values import Content, Entry, Identity, Row, normal
+from headwater.reference.values import Content, Entry, Identity, Row, normalize_value
 
 
 @dataclass(frozen=True)
-class Partners:
+class JoinMatcher:
     """Finds the rows of the right that meet a condition with a row of the left: by hashing the
     sides of its equalities, then trying the rest."""
 
-    left_key: list[Compiled]
-    right_key: list[Compiled]
-    rest: list[Callable[[Row], bool]]
+    left_key: list[RowFunction]
+    right_key: list[RowFunction]
+    residual: list[Callable[[Row], bool]]
 
     @classmethod
     def of(
         cls, conditions: Sequence[Expr], left: Sequence[Column], right: Sequence[Column]
-    ) -> Partners:
+    ) -> JoinMatcher:
         result = cls([], [], [])
         for condition in conditions:
             sides = _sides(condition, left, right)
             if sides is None:
-                result.rest.append(compile_condition(condition, (*left, *right)))
+                result.residual.append(compile_condition(condition, (*left, *right)))
                 continue
             common = common_type([side.type for side in sides])
-            result.left_key.append(compile_converted(sides[0], common, left))
-            result.right_key.append(compile_converted(sides[1], common, right))
+            result.left_key.append(compile_cast(sides[0], common, left))
+            result.right_key.append(compile_cast(sides[1], common, right))
         return result
 
-    def among(self, entries: list[Entry]) -> Callable[[Row], list[Entry]]:
+    def build_lookup(self, entries: list[Entry]) -> Callable[[Row], list[Entry]]:
         """A function that gives the partners of a row among the entries."""
         index: dict[Row, list[Entry]] = {}
         for entry in entries:
@@ -50,15 +50,15 @@ class Partners:
         def find(row: Row) -> list[Entry]:
             key = _key(self.left_key, row)
             found = [] if None in key else index.get(key, [])
-            for condition in self.rest:
+            for condition in self.residual:
                 found = [entry for entry in found if condition(row + entry[1])]
             return found
 
         return find
 
 
-def _key(parts: Sequence[Compiled], row: Row) -> Row:
-    return tuple(normal(part(row)) for part in parts)
+def _key(parts: Sequence[RowFunction], row: Row) -> Row:
+    return tuple(normalize_value(part(row)) for part in parts)
 
 
 def _sides(
@@ -83,32 +83,32 @@ def _aliases(columns: Sequence[Column] | set[Column]) -> set[str]:
     return {column.relation.lower() for column in columns}
 
 
-def join(node: Join, more: Sequence[Expr], contents: Sequence[Content]) -> Content:
+def join(node: Join, extra_conditions: Sequence[Expr], contents: Sequence[Content]) -> Content:
     """One input after the other, each condition (of the join, and `more` above it) as soon as all
     its columns are there."""
-    conditions = [*conjuncts(node.condition), *more]
+    conditions = [*conjuncts(node.condition), *extra_conditions]
     order = _join_order(node, conditions)
     joined: tuple[Column, ...] = ()
-    steps: list[tuple[Content, Partners]] = []
-    for place in order:
-        columns = node.inputs[place].columns
-        known = _aliases((*joined, *columns))
-        now = [c for c in conditions if _aliases(columns_of(c)) <= known]
-        conditions = [c for c in conditions if c not in now]
-        alone = [c for c in now if _aliases(columns_of(c)) <= _aliases(columns)]
+    steps: list[tuple[Content, JoinMatcher]] = []
+    for position in order:
+        columns = node.inputs[position].columns
+        available = _aliases((*joined, *columns))
+        applicable = [c for c in conditions if _aliases(columns_of(c)) <= available]
+        conditions = [c for c in conditions if c not in applicable]
+        local = [c for c in applicable if _aliases(columns_of(c)) <= _aliases(columns)]
         steps.append(
             (
-                _filtered(contents[place], alone, columns),
-                Partners.of([c for c in now if c not in alone], joined, columns),
+                _filter_content(contents[position], local, columns),
+                JoinMatcher.of([c for c in applicable if c not in local], joined, columns),
             )
         )
         joined += columns
-    restore = _restorer(node, order)
+    restore = _order_restorer(node, order)
 
     def content(tau: int) -> list[Entry]:
         found: list[Entry] = [((), ())]
         for relation, partners in steps:
-            find = partners.among(relation(tau))
+            find = partners.build_lookup(relation(tau))
             found = [
                 ((*identity, other), row + values)
                 for identity, row in found
@@ -134,7 +134,7 @@ def _join_order(node: Join, conditions: Sequence[Expr]) -> list[int]:
     return order
 
 
-def _restorer(node: Join, order: list[int]) -> Callable[[list[Entry]], list[Entry]]:
+def _order_restorer(node: Join, order: list[int]) -> Callable[[list[Entry]], list[Entry]]:
     """Puts rows and identities that were joined in that order into the order of the inputs."""
     if order == sorted(order):
         return lambda entries: entries
@@ -148,7 +148,9 @@ def _restorer(node: Join, order: list[int]) -> Callable[[list[Entry]], list[Entr
     return lambda entries: [(parts(identity), values(row)) for identity, row in entries]
 
 
-def _filtered(content: Content, conditions: Sequence[Expr], columns: Sequence[Column]) -> Content:
+def _filter_content(
+    content: Content, conditions: Sequence[Expr], columns: Sequence[Column]
+) -> Content:
     tests = [compile_condition(condition, columns) for condition in conditions]
     if not tests:
         return content
@@ -156,12 +158,12 @@ def _filtered(content: Content, conditions: Sequence[Expr], columns: Sequence[Co
 
 
 def outer_join(node: OuterJoin, left: Content, right: Content) -> Content:
-    partners = Partners.of(conjuncts(node.condition), node.left.columns, node.right.columns)
+    partners = JoinMatcher.of(conjuncts(node.condition), node.left.columns, node.right.columns)
     no_left, no_right = (None,) * len(node.left.columns), (None,) * len(node.right.columns)
 
     def content(tau: int) -> list[Entry]:
         others = right(tau)
-        find, found = partners.among(others), list[Entry]()
+        find, found = partners.build_lookup(others), list[Entry]()
         met: set[Identity] = set()
         for identity, row in left(tau):
             matches = find(row)
@@ -177,10 +179,10 @@ def outer_join(node: OuterJoin, left: Content, right: Content) -> Content:
 
 
 def semi_join(node: SemiJoin, left: Content, right: Content) -> Content:
-    partners = Partners.of(conjuncts(node.condition), node.left.columns, node.right.columns)
+    partners = JoinMatcher.of(conjuncts(node.condition), node.left.columns, node.right.columns)
 
     def content(tau: int) -> list[Entry]:
-        find = partners.among(right(tau))
+        find = partners.build_lookup(right(tau))
         return [entry for entry in left(tau) if bool(find(entry[1])) != node.anti]
 
     return content

@@ -18,29 +18,35 @@ from typing import Any, NoReturn
 from headwater.algebra.times import parse_date, parse_timestamp
 from headwater.algebra.types import BOOLEAN, DATE, STRING, TIMESTAMP, Schema, Type, Value
 from headwater.errors import AlgebraError
-from headwater.reference.values import Row, fit, limits, single, within
+from headwater.reference.values import (
+    Row,
+    fit_decimal,
+    fit_integer,
+    integer_limits,
+    round_to_single,
+)
 
-LONGEST_LINE = 4 << 20
+MAX_LINE_BYTES = 4 << 20
 """The bytes that a record may have where nothing else is said; longer ones are refused unread."""
 
-DEEPEST = 200
+MAX_JSON_DEPTH = 200
 """The levels of objects and arrays within each other that a record of JSON may have."""
 
 BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r"
-_SHOWN = 60
+_MAX_SHOWN = 60
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-class Unfit(AlgebraError):
+class InvalidRecord(AlgebraError):
     """Why a record does not fit its schema, and the column to blame if it is one."""
 
-    def __init__(self, why: str, column: str = "") -> None:
-        super().__init__(f"column {column}: {why}" if column else why)
-        self.why = why
+    def __init__(self, reason: str, column: str = "") -> None:
+        super().__init__(f"column {column}: {reason}" if column else reason)
+        self.reason = reason
         self.column = column
 
 
@@ -53,19 +59,21 @@ class Record:
     fault: str = ""
 
 
-Split = tuple[list[Record], int]
+SplitRecords = tuple[list[Record], int]
 """Records, and how many of the bytes they and their line ends take up."""
 
 
-def too_long(longest: int) -> str:
+def too_long_message(max_bytes: int) -> str:
     """What is said of a record with more bytes than allowed."""
-    return f"longer than {longest} bytes"
+    return f"longer than {max_bytes} bytes"
 
 
 # ---- where records begin and end
 
 
-def split_json(data: bytes, line: int, final: bool, longest: int = LONGEST_LINE) -> Split:
+def split_json(
+    data: bytes, line: int, final: bool, max_bytes: int = MAX_LINE_BYTES
+) -> SplitRecords:
     """The lines of a buffer that begins with line number `line`; blank ones are left out.
 
     What stands behind the last line feed is left for later, unless the buffer is the final one.
@@ -75,7 +83,9 @@ def split_json(data: bytes, line: int, final: bool, longest: int = LONGEST_LINE)
     for number, text in enumerate(data[:end].split(b"\n"), line):
         content = text.strip(_BLANK)
         if content:
-            records.append(Record(number, content, too_long(longest) * (len(text) > longest)))
+            records.append(
+                Record(number, content, too_long_message(max_bytes) * (len(text) > max_bytes))
+            )
     return records, end
 
 
@@ -85,20 +95,27 @@ _CELL = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"|([^,\n"][^,\n]*+|)')
 
 
 def split_csv(
-    data: bytes, line: int, final: bool, longest: int = LONGEST_LINE, most: int | None = None
-) -> Split:
+    data: bytes,
+    line: int,
+    final: bool,
+    max_bytes: int = MAX_LINE_BYTES,
+    max_records: int | None = None,
+) -> SplitRecords:
     """The records of a buffer that begins with line number `line`, as RFC 4180 has them, or the first
     of them; blank lines are left out. A line that cannot begin a record (a quote that is not closed,
     or text behind one that is) is refused by itself, and the next line begins the next record.
     """
     records: list[Record] = []
     at = 0
-    while at < len(data) and len(records) != most:
-        found = _RECORD.match(data, at)
+    while at < len(data) and len(records) != max_records:
+        match = _RECORD.match(data, at)
         feed = data.find(b"\n", at) + 1
-        if found is not None and (final or found[0].endswith(b"\n")):
-            end, fault = found.end(), too_long(longest) * (found.end() - at > longest + 2)
-        elif not final and (not feed or _may_go_on(data, at, longest)):
+        if match is not None and (final or match[0].endswith(b"\n")):
+            end, fault = (
+                match.end(),
+                too_long_message(max_bytes) * (match.end() - at > max_bytes + 2),
+            )
+        elif not final and (not feed or _may_continue(data, at, max_bytes)):
             break
         else:
             end, fault = feed or len(data), "a quote that is not closed, or text behind one"
@@ -113,34 +130,34 @@ def split_csv(
 _UNCLOSED = re.compile(rb"(?:" + _FIELD + rb',)*+"[^"]*+(?:""[^"]*+)*+"?\Z')
 
 
-def _may_go_on(data: bytes, at: int, longest: int) -> bool:
+def _may_continue(data: bytes, at: int, max_bytes: int) -> bool:
     """Whether a record reaches the end of the buffer, and may be completed by what follows."""
-    if len(data) - at > longest:
+    if len(data) - at > max_bytes:
         return False
-    found = _RECORD.match(data, at) or _UNCLOSED.match(data, at)
-    return found is not None and found.end() == len(data)
+    match = _RECORD.match(data, at) or _UNCLOSED.match(data, at)
+    return match is not None and match.end() == len(data)
 
 
 def csv_cells(data: bytes) -> list[str | None]:
     """The cells of a record that was split off; None for an empty one without quotes."""
-    text = _decoded(data)
+    text = _decode(data)
     cells: list[str | None] = []
     at = 0
     while True:
-        found = _CELL.match(text, at)
-        assert found is not None
-        quoted, plain = found.groups()
+        match = _CELL.match(text, at)
+        assert match is not None
+        quoted, plain = match.groups()
         cells.append(plain or None if quoted is None else quoted.replace('""', '"'))
-        at = found.end() + 1
+        at = match.end() + 1
         if at > len(text):
             return cells
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Unfit(f"not UTF-8: byte {data[error.start]:#04x} at {error.start}") from None
+        raise InvalidRecord(f"not UTF-8: byte {data[error.start]:#04x} at {error.start}") from None
 
 
 # ---- what records mean
@@ -149,15 +166,15 @@ def _decoded(data: bytes) -> str:
 def csv_columns(names: Sequence[str | None], schema: Schema) -> list[str]:
     """The names of a header in lower case; raises Unfit unless each column of the schema is there
     once. Others may be there too."""
-    known = [(name or "").strip().lower() for name in names]
-    missing = [field.name for field in schema if field.name.lower() not in known]
+    header = [(name or "").strip().lower() for name in names]
+    missing = [field.name for field in schema if field.name.lower() not in header]
     if missing:
         there = ", ".join(name or "" for name in names) or "nothing"
-        raise Unfit(f"has no column {', '.join(missing)}; its header is: {there}")
+        raise InvalidRecord(f"has no column {', '.join(missing)}; its header is: {there}")
     for field in schema:
-        if known.count(field.name.lower()) > 1:
-            raise Unfit(f"column {field.name} comes twice in the header")
-    return known
+        if header.count(field.name.lower()) > 1:
+            raise InvalidRecord(f"column {field.name} comes twice in the header")
+    return header
 
 
 def csv_values(data: bytes, columns: Sequence[str], schema: Schema, unit: str | None = None) -> Row:
@@ -165,15 +182,15 @@ def csv_values(data: bytes, columns: Sequence[str], schema: Schema, unit: str | 
     are times count."""
     cells = csv_cells(data)
     if len(cells) != len(columns):
-        raise Unfit(f"{len(cells)} cells for {len(columns)} columns")
-    return _row(dict(zip(columns, cells, strict=True)), schema, _from_cell, unit)
+        raise InvalidRecord(f"{len(cells)} cells for {len(columns)} columns")
+    return _row(dict(zip(columns, cells, strict=True)), schema, _value_from_cell, unit)
 
 
 def json_values(data: bytes, schema: Schema, unit: str | None = None) -> Row:
     """The values of a JSON object; raises Unfit."""
-    text = _decoded(data)
-    if _depth(text) > DEEPEST:
-        raise Unfit(f"nested more than {DEEPEST} levels deep")
+    text = _decode(data)
+    if _depth(text) > MAX_JSON_DEPTH:
+        raise InvalidRecord(f"nested more than {MAX_JSON_DEPTH} levels deep")
     try:
         pairs = json.loads(
             text,
@@ -183,23 +200,23 @@ def json_values(data: bytes, schema: Schema, unit: str | None = None) -> Row:
             object_pairs_hook=_Pairs,
         )
     except ValueError as error:
-        raise Unfit(f"not JSON: {error}") from None
+        raise InvalidRecord(f"not JSON: {error}") from None
     if not isinstance(pairs, _Pairs):
-        raise Unfit(f"not a JSON object: {text[:_SHOWN]}")
+        raise InvalidRecord(f"not a JSON object: {text[:_MAX_SHOWN]}")
     cells: dict[str, Any] = {}
     for key, value in pairs:
         field = schema.get(key)
         if field is None:
             continue
         if key.lower() in cells:
-            raise Unfit("comes twice", field.name)
+            raise InvalidRecord("comes twice", field.name)
         cells[key.lower()] = value
-    return _row(cells, schema, _from_json, unit)
+    return _row(cells, schema, _value_from_json, unit)
 
 
 def _depth(text: str) -> int:
     """How deep objects and arrays are nested, or some number that is large enough to look no further."""
-    if text.count("[") + text.count("{") <= DEEPEST:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return 0
     deepest = depth = 0
     for bracket in re.findall(r"[][{}]", _STRING.sub("", text)):
@@ -232,24 +249,24 @@ def _row(
         cell = cells.get(field.name.lower())
         try:
             row.append(None if cell is None else read(cell, field.type, unit))
-        except Unfit as error:
-            raise Unfit(error.why, field.name) from None
+        except InvalidRecord as error:
+            raise InvalidRecord(error.reason, field.name) from None
     return tuple(row)
 
 
-def _from_cell(text: str, type_: Type, unit: str | None) -> Value:
+def _value_from_cell(text: str, type_: Type, unit: str | None) -> Value:
     """An empty cell with quotes is an empty text, and NULL in a column of another type."""
-    return None if text == "" and type_ != STRING else from_text(text, type_, unit)
+    return None if text == "" and type_ != STRING else value_from_text(text, type_, unit)
 
 
-def from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
+def value_from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
     """A number, text or truth value as a value of a type; raises Unfit."""
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         value = _Number(value)
-    return _from_json(value, type_, unit)
+    return _value_from_json(value, type_, unit)
 
 
-def _from_json(value: Any, type_: Type, unit: str | None) -> Value:
+def _value_from_json(value: Any, type_: Type, unit: str | None) -> Value:
     number = isinstance(value, _Number)
     if type_ == BOOLEAN:
         fits = isinstance(value, bool)
@@ -260,29 +277,29 @@ def _from_json(value: Any, type_: Type, unit: str | None) -> Value:
     else:
         fits = isinstance(value, str) and not number
     if not fits:
-        raise Unfit(f"{_shown(value)} is no {type_}")
-    return value if isinstance(value, bool) else from_text(str(value), type_, unit)
+        raise InvalidRecord(f"{_describe(value)} is no {type_}")
+    return value if isinstance(value, bool) else value_from_text(str(value), type_, unit)
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, _Pairs):
         return "an object"
     if isinstance(value, list):
         return "an array"
-    return shortened(value) if isinstance(value, _Number) else shortened(json.dumps(value))
+    return shorten(value) if isinstance(value, _Number) else shorten(json.dumps(value))
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The text, or its beginning if it is long."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
-def from_text(text: str, type_: Type, unit: str | None = None) -> Value:
+def value_from_text(text: str, type_: Type, unit: str | None = None) -> Value:
     """The value of a type that a text stands for; raises Unfit."""
     if type_ == STRING:
-        return _legible(text)
+        return _check_text(text)
     word = text.strip(" \t\r\n\v\f")
-    unfit = Unfit(f"{shortened(text)!r} is no {type_}")
+    unfit = InvalidRecord(f"{shorten(text)!r} is no {type_}")
     if type_ == BOOLEAN:
         if word.lower() not in ("true", "false"):
             raise unfit
@@ -297,29 +314,29 @@ def from_text(text: str, type_: Type, unit: str | None = None) -> Value:
         if not _NUMBER.fullmatch(word):
             raise unfit
         return _floating(word, type_, unfit) if type_.is_floating else _decimal(word, type_)
-    return _moment(text, type_, unit)
+    return _parse_time(text, type_, unit)
 
 
-def _legible(text: str) -> str:
+def _check_text(text: str) -> str:
     """Raises Unfit for half of a surrogate pair, which is no character."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise Unfit(f"\\u{ord(text[error.start]):04x} is half a character") from None
+        raise InvalidRecord(f"\\u{ord(text[error.start]):04x} is half a character") from None
     return text
 
 
 def _integer(value: int, type_: Type) -> int:
-    if within(value, type_) is None:
-        least, largest = limits(type_)
-        raise Unfit(f"{shortened(str(value))} is outside {type_}, {least} to {largest}")
+    if fit_integer(value, type_) is None:
+        least, largest = integer_limits(type_)
+        raise InvalidRecord(f"{shorten(str(value))} is outside {type_}, {least} to {largest}")
     return value
 
 
-def _floating(word: str, type_: Type, unfit: Unfit) -> float:
+def _floating(word: str, type_: Type, unfit: InvalidRecord) -> float:
     value = float(word)
     if type_.name == "FLOAT":
-        value = single(value)
+        value = round_to_single(value)
     if not math.isfinite(value):
         raise unfit
     return value
@@ -327,18 +344,18 @@ def _floating(word: str, type_: Type, unfit: Unfit) -> float:
 
 def _decimal(word: str, type_: Type) -> Decimal:
     value = Decimal(word)
-    fitted = fit(value, type_)
+    fitted = fit_decimal(value, type_)
     if fitted is None or fitted != value:
-        raise Unfit(f"{shortened(word)} does not fit {type_}")
+        raise InvalidRecord(f"{shorten(word)} does not fit {type_}")
     return fitted
 
 
-def _moment(text: str, type_: Type, unit: str | None) -> int:
+def _parse_time(text: str, type_: Type, unit: str | None) -> int:
     try:
         if type_ == TIMESTAMP:
             return parse_timestamp(text, unit)
         if type_ == DATE:
             return parse_date(text)
     except AlgebraError as error:
-        raise Unfit(str(error)) from None
-    raise Unfit(f"a {type_} is not read from text")
+        raise InvalidRecord(str(error)) from None
+    raise InvalidRecord(f"a {type_} is not read from text")

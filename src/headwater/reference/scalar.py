@@ -16,35 +16,35 @@ from headwater.algebra.expressions import Call, Column, Expr, Literal
 from headwater.algebra.functions import COMPARISONS, FUNCTIONS
 from headwater.algebra.types import NULL, Type, Value
 from headwater.algebra.types import common_type as common_of_two
-from headwater.errors import EvaluationError, nearest
+from headwater.errors import EvaluationError, suggest
 from headwater.reference.arithmetic import ARITHMETIC
-from headwater.reference.casts import caster
-from headwater.reference.moments import MOMENTS
-from headwater.reference.texts import TEXTS
-from headwater.reference.values import Function, Maker, Row, order_key, plain
+from headwater.reference.casts import find_cast
+from headwater.reference.datetime_functions import DATETIME_FUNCTIONS
+from headwater.reference.string_functions import STRING_FUNCTIONS
+from headwater.reference.values import Function, FunctionBuilder, Row, order_key, untyped
 
-Compiled = Callable[[Row], Value]
+RowFunction = Callable[[Row], Value]
 
 
-def compile_expr(expr: Expr, columns: Sequence[Column]) -> Compiled:
+def compile_expr(expr: Expr, columns: Sequence[Column]) -> RowFunction:
     """The expression as a function of a row of those columns; raises EvaluationError for a column
     that is not there and for what the evaluator does not know."""
-    places = {(c.relation.lower(), c.name.lower()): i for i, c in enumerate(columns)}
+    positions = {(c.relation.lower(), c.name.lower()): i for i, c in enumerate(columns)}
 
-    def compiled(part: Expr) -> Compiled:
+    def compiled(part: Expr) -> RowFunction:
         if isinstance(part, Literal):
             value = part.value
             return lambda row: value
         if isinstance(part, Column):
-            place = places.get((part.relation.lower(), part.name.lower()))
+            place = positions.get((part.relation.lower(), part.name.lower()))
             if place is None:
-                raise EvaluationError(f"no column {part}; {nearest(str(part), map(str, columns))}")
+                raise EvaluationError(f"no column {part}; {suggest(str(part), map(str, columns))}")
             return itemgetter(place)
         args = [compiled(arg) for arg in part.args]
-        if part.name in _FORMS:
-            return _FORMS[part.name](part, args)
+        if part.name in _NULL_AWARE:
+            return _NULL_AWARE[part.name](part, args)
         if part.name not in _STRICT:
-            raise EvaluationError(f"unknown function {part.name}; {nearest(part.name, FUNCTIONS)}")
+            raise EvaluationError(f"unknown function {part.name}; {suggest(part.name, FUNCTIONS)}")
         return _strict(part, args)
 
     return compiled(expr)
@@ -56,9 +56,9 @@ def compile_condition(expr: Expr, columns: Sequence[Column]) -> Callable[[Row], 
     return lambda row: condition(row) is True
 
 
-def compile_converted(expr: Expr, target: Type, columns: Sequence[Column]) -> Compiled:
+def compile_cast(expr: Expr, target: Type, columns: Sequence[Column]) -> RowFunction:
     """The expression, cast to a type that it has in common with others."""
-    return _converted(compile_expr(expr, columns), expr.type, target)
+    return _with_cast(compile_expr(expr, columns), expr.type, target)
 
 
 def common_type(types: Sequence[Type]) -> Type:
@@ -72,12 +72,12 @@ def common_type(types: Sequence[Type]) -> Type:
     return result
 
 
-def implemented() -> frozenset[str]:
+def supported_functions() -> frozenset[str]:
     """The names of all functions that have a meaning here."""
-    return frozenset(_FORMS) | frozenset(_STRICT)
+    return frozenset(_NULL_AWARE) | frozenset(_STRICT)
 
 
-def _strict(call: Call, args: list[Compiled]) -> Compiled:
+def _strict(call: Call, args: list[RowFunction]) -> RowFunction:
     """NULL if any argument is; else what the function makes of them."""
     if any(arg.type == NULL for arg in call.args):
         return lambda row: None
@@ -102,21 +102,21 @@ def _strict(call: Call, args: list[Compiled]) -> Compiled:
     return of_many
 
 
-def _converted(arg: Compiled, source: Type, target: Type) -> Compiled:
-    convert = caster(source, target)
+def _with_cast(arg: RowFunction, source: Type, target: Type) -> RowFunction:
+    convert = find_cast(source, target)
     if convert is None:
         return arg
     return lambda row: None if (value := arg(row)) is None else convert(value)
 
 
-def _all_converted(call: Call, args: Sequence[Compiled], target: Type) -> list[Compiled]:
-    return [_converted(arg, expr.type, target) for arg, expr in zip(args, call.args, strict=True)]
+def _cast_all(call: Call, args: Sequence[RowFunction], target: Type) -> list[RowFunction]:
+    return [_with_cast(arg, expr.type, target) for arg, expr in zip(args, call.args, strict=True)]
 
 
 # ---- forms: functions that look at NULL themselves
 
 
-def _and(call: Call, args: list[Compiled]) -> Compiled:
+def _and(call: Call, args: list[RowFunction]) -> RowFunction:
     def conjunction(row: Row) -> Value:
         result: Value = True
         for arg in args:
@@ -130,7 +130,7 @@ def _and(call: Call, args: list[Compiled]) -> Compiled:
     return conjunction
 
 
-def _or(call: Call, args: list[Compiled]) -> Compiled:
+def _or(call: Call, args: list[RowFunction]) -> RowFunction:
     def disjunction(row: Row) -> Value:
         result: Value = False
         for arg in args:
@@ -144,14 +144,14 @@ def _or(call: Call, args: list[Compiled]) -> Compiled:
     return disjunction
 
 
-def _is_null(call: Call, args: list[Compiled]) -> Compiled:
+def _is_null(call: Call, args: list[RowFunction]) -> RowFunction:
     (arg,) = args
     return lambda row: arg(row) is None
 
 
-def _case(call: Call, args: list[Compiled]) -> Compiled:
+def _case(call: Call, args: list[RowFunction]) -> RowFunction:
     values = [
-        _converted(args[i], call.args[i].type, call.type)
+        _with_cast(args[i], call.args[i].type, call.type)
         for i in (*range(1, len(args), 2), len(args) - 1)
     ]
     branches = list(zip(args[0:-1:2], values, strict=False))
@@ -165,8 +165,8 @@ def _case(call: Call, args: list[Compiled]) -> Compiled:
     return choose
 
 
-def _coalesce(call: Call, args: list[Compiled]) -> Compiled:
-    converted = _all_converted(call, args, call.type)
+def _coalesce(call: Call, args: list[RowFunction]) -> RowFunction:
+    converted = _cast_all(call, args, call.type)
 
     def first(row: Row) -> Value:
         return next((v for arg in converted if (v := arg(row)) is not None), None)
@@ -174,10 +174,10 @@ def _coalesce(call: Call, args: list[Compiled]) -> Compiled:
     return first
 
 
-def _nullif(call: Call, args: list[Compiled]) -> Compiled:
+def _nullif(call: Call, args: list[RowFunction]) -> RowFunction:
     common = common_type([arg.type for arg in call.args])
     equal, shown = _COMPARE["="](common), args[0]
-    a, b = _all_converted(call, args, common)
+    a, b = _cast_all(call, args, common)
 
     def unless_equal(row: Row) -> Value:
         x, y = a(row), b(row)
@@ -186,13 +186,13 @@ def _nullif(call: Call, args: list[Compiled]) -> Compiled:
     return unless_equal
 
 
-def _in(call: Call, args: list[Compiled]) -> Compiled:
+def _in(call: Call, args: list[RowFunction]) -> RowFunction:
     common = common_type([arg.type for arg in call.args])
     equal = _COMPARE["="](common)
-    wanted, *members = _all_converted(call, args, common)
+    subject, *members = _cast_all(call, args, common)
 
     def is_member(row: Row) -> Value:
-        value = wanted(row)
+        value = subject(row)
         if value is None:
             return None
         result: Value = False
@@ -207,10 +207,10 @@ def _in(call: Call, args: list[Compiled]) -> Compiled:
     return is_member
 
 
-def _null_safe_equal(call: Call, args: list[Compiled]) -> Compiled:
+def _null_safe_equal(call: Call, args: list[RowFunction]) -> RowFunction:
     common = common_type([arg.type for arg in call.args])
     equal = _COMPARE["="](common)
-    a, b = _all_converted(call, args, common)
+    a, b = _cast_all(call, args, common)
 
     def same(row: Row) -> Value:
         x, y = a(row), b(row)
@@ -219,8 +219,8 @@ def _null_safe_equal(call: Call, args: list[Compiled]) -> Compiled:
     return same
 
 
-def _extreme(call: Call, args: list[Compiled]) -> Compiled:
-    converted = _all_converted(call, args, call.type)
+def _extreme(call: Call, args: list[RowFunction]) -> RowFunction:
+    converted = _cast_all(call, args, call.type)
     choose: Callable[..., Any] = max if call.name == "greatest" else min
     key = order_key(call.type)
 
@@ -231,11 +231,11 @@ def _extreme(call: Call, args: list[Compiled]) -> Compiled:
     return extreme
 
 
-def _cast(call: Call, args: list[Compiled]) -> Compiled:
-    return _converted(args[0], call.args[0].type, call.type)
+def _cast(call: Call, args: list[RowFunction]) -> RowFunction:
+    return _with_cast(args[0], call.args[0].type, call.type)
 
 
-_FORMS: dict[str, Callable[[Call, list[Compiled]], Compiled]] = {
+_NULL_AWARE: dict[str, Callable[[Call, list[RowFunction]], RowFunction]] = {
     "and": _and,
     "or": _or,
     "is_null": _is_null,
@@ -289,7 +289,7 @@ _COMPARE = {name: _order(name) for name in COMPARISONS if name != "<=>"}
 def _comparison(call: Call) -> Function:
     a, b = (arg.type for arg in call.args)
     common = common_type([a, b])
-    compare, left, right = _COMPARE[call.name](common), caster(a, common), caster(b, common)
+    compare, left, right = _COMPARE[call.name](common), find_cast(a, common), find_cast(b, common)
     if left is None and right is None:
         return compare
 
@@ -303,10 +303,10 @@ def _comparison(call: Call) -> Function:
     return converted
 
 
-_STRICT: dict[str, Maker] = {
+_STRICT: dict[str, FunctionBuilder] = {
     **dict.fromkeys(_COMPARE, _comparison),
-    "not": plain(operator.not_),
+    "not": untyped(operator.not_),
     **ARITHMETIC,
-    **TEXTS,
-    **MOMENTS,
+    **STRING_FUNCTIONS,
+    **DATETIME_FUNCTIONS,
 }

@@ -30,7 +30,9 @@ class Result:
 
 
 Function = Callable[..., Value]
-Maker = Callable[[Call], Function]  # the function that a call stands for; it never sees NULL
+FunctionBuilder = Callable[
+    [Call], Function
+]  # the function that a call stands for; it never sees NULL
 
 # A row of a relation is known by the tuples it was made of, or by its values where an aggregate or
 # DISTINCT made it: two rows with one identity are the same row, at whatever instant.
@@ -39,8 +41,8 @@ Entry = tuple[Identity, Row]
 Content = Callable[[int], list[Entry]]  # what a relation holds at an instant
 
 DAY = 86_400_000_000
-LONG = (-(2**63), 2**63 - 1)
-EXACT = Context(prec=400, rounding=ROUND_HALF_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
+LONG_BOUNDS = (-(2**63), 2**63 - 1)
+DECIMAL_CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _ERA_DAYS = 146_097  # 400 years
 _ERA_START = date(2000, 1, 1).toordinal()
@@ -50,7 +52,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 # ---- order and equality
 
 
-def normal(value: Value) -> Value:
+def normalize_value(value: Value) -> Value:
     """The value that stands for all that equal it, so that it can be a key: one NaN, one zero."""
     if isinstance(value, float):
         if value != value:
@@ -59,8 +61,8 @@ def normal(value: Value) -> Value:
     return value
 
 
-def normal_row(row: Sequence[Value]) -> Row:
-    return tuple(map(normal, row))
+def normalize_row(row: Sequence[Value]) -> Row:
+    return tuple(map(normalize_value, row))
 
 
 def order_key(type_: Type) -> Callable[[Any], Any]:
@@ -70,7 +72,7 @@ def order_key(type_: Type) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def row_order(row: Sequence[Value]) -> tuple[Hashable, ...]:
+def row_order_key(row: Sequence[Value]) -> tuple[Hashable, ...]:
     """A key that sorts any rows of one schema; NULL is the largest."""
     return tuple((v is None, v != v, 0 if v is None or v != v else v) for v in row)
 
@@ -78,7 +80,7 @@ def row_order(row: Sequence[Value]) -> tuple[Hashable, ...]:
 # ---- rounding and limits
 
 
-def single(value: float) -> float:
+def round_to_single(value: float) -> float:
     """The nearest number of single precision."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
@@ -86,28 +88,28 @@ def single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def floating(type_: Type) -> Callable[[Any], float]:
+def float_converter(type_: Type) -> Callable[[Any], float]:
     """Any number as a value of that FLOAT or DOUBLE type."""
-    return (lambda value: single(float(value))) if type_.name == "FLOAT" else float
+    return (lambda value: round_to_single(float(value))) if type_.name == "FLOAT" else float
 
 
-def limits(type_: Type) -> tuple[int, int]:
+def integer_limits(type_: Type) -> tuple[int, int]:
     """Least and largest integer that stands for a value of the type."""
     if type_.name == "DATE":
         return (-(2**31), 2**31 - 1)
-    return type_.bounds or LONG
+    return type_.bounds or LONG_BOUNDS
 
 
-def within(value: int, type_: Type) -> int | None:
-    least, largest = limits(type_)
+def fit_integer(value: int, type_: Type) -> int | None:
+    least, largest = integer_limits(type_)
     return value if least <= value <= largest else None
 
 
-def fit(value: Decimal, type_: Type) -> Decimal | None:
+def fit_decimal(value: Decimal, type_: Type) -> Decimal | None:
     """The decimal rounded half up to the scale of the type; None if it has too many digits."""
     if not value.is_finite() or value.adjusted() > 60:
         return None
-    rounded = value.quantize(Decimal((0, (1,), -type_.scale)), context=EXACT)
+    rounded = value.quantize(Decimal((0, (1,), -type_.scale)), context=DECIMAL_CONTEXT)
     if rounded and rounded.adjusted() >= type_.precision - type_.scale:
         return None
     return rounded if rounded else abs(rounded)
@@ -119,10 +121,10 @@ def quotient(a: Decimal, b: Decimal, scale: int) -> Decimal:
     over, under = an * bd * 10**scale, ad * bn
     whole = (2 * abs(over) + abs(under)) // (2 * abs(under))
     sign = int((over < 0) != (under < 0))
-    return Decimal(-whole if sign else whole).scaleb(-scale, EXACT)
+    return Decimal(-whole if sign else whole).scaleb(-scale, DECIMAL_CONTEXT)
 
 
-def double_digits(value: float) -> Decimal:
+def double_to_decimal(value: float) -> Decimal:
     """A finite double as the decimal that is written for it: 0.1 is 0.1."""
     return Decimal(repr(value))
 
@@ -130,14 +132,14 @@ def double_digits(value: float) -> Decimal:
 # ---- calendar
 
 
-def civil(days: int) -> tuple[int, int, int]:
+def civil_date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a day since the epoch, in any year."""
     era, rest = divmod(days + _EPOCH - _ERA_START, _ERA_DAYS)
     day = date.fromordinal(_ERA_START + rest)
     return day.year + 400 * era, day.month, day.day
 
 
-def days_of(year: int, month: int, day: int) -> int:
+def days_since_epoch(year: int, month: int, day: int) -> int:
     """The day since the epoch; raises ValueError if there is no such date."""
     era, rest = divmod(year - 2000, 400)
     return date(2000 + rest, month, day).toordinal() - _EPOCH + era * _ERA_DAYS
@@ -150,10 +152,10 @@ def year_text(year: int) -> str:
 
 
 def date_text(days: int) -> str:
-    year, month, day = civil(days)
+    year, month, day = civil_date(days)
     return f"{year_text(year)}-{month:02d}-{day:02d}"
 
 
-def plain(function: Function) -> Maker:
+def untyped(function: Function) -> FunctionBuilder:
     """A function whose meaning does not depend on the types of its arguments."""
     return lambda call: function

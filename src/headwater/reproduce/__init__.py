@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table, spread
+from headwater.reproduce.figure import (
+    Claim,
+    Figure,
+    FigureSettings,
+    Plot,
+    PlotLine,
+    Report,
+    ReportTable,
+    format_spread,
+)
 from headwater.reproduce.scheduling import SCHEDULING
 from headwater.reproduce.sqpr import SQPR
 from headwater.reproduce.streamreuse.figures import enterprise, sensitivity, tracking
 from headwater.reproduce.whitewater import WHITEWATER
 
 
-def _practice(settings: Settings) -> Report:
-    from headwater.reproduce.on_spark import practice
+def _three_streams_on_spark(settings: FigureSettings) -> Report:
+    from headwater.reproduce.on_spark import three_streams_report
 
-    return practice(settings)
+    return three_streams_report(settings)
 
 
-def _prediction(settings: Settings) -> Report:
-    from headwater.reproduce.on_spark import prediction
+def _prediction_accuracy(settings: FigureSettings) -> Report:
+    from headwater.reproduce.on_spark import prediction_report
 
-    return prediction(settings)
+    return prediction_report(settings)
 
 
 FIGURES: dict[str, Figure] = {
@@ -31,8 +40,10 @@ FIGURES: dict[str, Figure] = {
     ),
     **SCHEDULING,
     **WHITEWATER,
-    "whitewater-run": Figure("WhiteWater, section 6.4, on Spark", _practice, seeds=1),
-    "whitewater-prediction": Figure("WhiteWater: predicted rates, on Spark", _prediction, seeds=1),
+    "whitewater-run": Figure("WhiteWater, section 6.4, on Spark", _three_streams_on_spark, seeds=1),
+    "whitewater-prediction": Figure(
+        "WhiteWater: predicted rates, on Spark", _prediction_accuracy, seeds=1
+    ),
     **SQPR,
 }
 
@@ -40,10 +51,10 @@ __all__ = [
     "FIGURES",
     "Claim",
     "Figure",
-    "Line",
+    "FigureSettings",
     "Plot",
+    "PlotLine",
     "Report",
-    "Settings",
-    "Table",
-    "spread",
+    "ReportTable",
+    "format_spread",
 ]

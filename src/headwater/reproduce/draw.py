@@ -15,7 +15,7 @@ STYLES = ("-", "--", "-.", ":")
 """Lines that lie on each other stay visible."""
 
 
-def draw(plot: Plot, folder: Path) -> Path:
+def draw_plot(plot: Plot, folder: Path) -> Path:
     """Draw a plot into `folder`, which has to exist; returns the file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

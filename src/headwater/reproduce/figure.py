@@ -14,7 +14,7 @@ Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
-class Settings:
+class FigureSettings:
     """How a figure is to be computed: over how many seeds, briefly or in full, from which data."""
 
     seeds: int
@@ -23,7 +23,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of cells under their columns."""
 
     title: str
@@ -37,7 +37,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """The points of one line of a plot; `low` and `high` are drawn as a band around it."""
 
     name: str
@@ -55,7 +55,7 @@ class Plot:
     title: str
     x: str
     y: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     logarithmic: bool = False
 
 
@@ -73,7 +73,7 @@ class Claim:
 class Report:
     """All that a figure has to show."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
     claims: tuple[Claim, ...] = ()
     plots: tuple[Plot, ...] = ()
 
@@ -83,11 +83,11 @@ class Figure:
     """A figure or table of a paper that `run` computes anew; `seeds` is how many runs it takes."""
 
     title: str
-    run: Callable[[Settings], Report]
+    run: Callable[[FigureSettings], Report]
     seeds: int = 5
 
 
-def spread(values: Sequence[float], digits: int = 1, unit: str = "") -> str:
+def format_spread(values: Sequence[float], digits: int = 1, unit: str = "") -> str:
     """The mean with the range behind it: `96.2 % (95.8 .. 96.9)`."""
     mean = sum(values) / len(values)
     if len(values) == 1:

@@ -25,21 +25,26 @@ from headwater.cost.operators import CostTable
 from headwater.cql import CreateStream, parse, parse_query
 from headwater.errors import RuntimeFailure
 from headwater.network.model import Network, Site
-from headwater.plan.throughput.model import Problem
+from headwater.plan.throughput.model import ThroughputProblem
 from headwater.plan.throughput.polynomial import value
-from headwater.plan.throughput.profile import Profile, problem_of
+from headwater.plan.throughput.profile import WorkloadProfile, build_problem
 from headwater.plan.throughput.quality import constraints
-from headwater.plan.throughput.search import SEARCHES, run
-from headwater.reproduce.figure import Claim, Line, Plot, Report, Settings, Table
-from headwater.runtime.calibrate import calibrate
-from headwater.runtime.session import derived, open_session
-from headwater.runtime.trials import Columns, declared, ran, write_stream
+from headwater.plan.throughput.search import SEARCHES, run_search
+from headwater.reproduce.figure import Claim, FigureSettings, Plot, PlotLine, Report, ReportTable
+from headwater.runtime.calibration.calibrate import calibrate
+from headwater.runtime.calibration.trials import (
+    ColumnValues,
+    run_statements,
+    stream_declaration,
+    write_stream,
+)
+from headwater.runtime.spark.session import derive_session, open_session
 
 RULES = "org.apache.spark.sql.catalyst.optimizer"
-MOVES = ("PushDownPredicates", "PushPredicateThroughJoin", "InferFiltersFromConstraints")
+PUSHDOWN_RULES = ("PushDownPredicates", "PushPredicateThroughJoin", "InferFiltersFromConstraints")
 """The rules by which Spark moves selections."""
 
-QUERY = """SELECT j.a, j.b, j.c, j.d FROM (
+THREE_STREAM_QUERY = """SELECT j.a, j.b, j.c, j.d FROM (
   SELECT ab.a, ab.b, r.c, r.d FROM ab [RANGE 5 SECONDS] JOIN (
     SELECT bc.b, bc.c, cd.d FROM bc [RANGE 5 SECONDS] JOIN cd [RANGE 5 SECONDS] ON bc.c = cd.c
   ) r ON ab.b = r.b) j
@@ -53,7 +58,7 @@ WRITTEN, MOVED, OPTIMISED = (
 
 
 @dataclass(frozen=True)
-class Ran:
+class TimedPlan:
     """A way to run the three-stream query: the tuples a second of each stream, the seconds in all and
     of the joins' own steps, without taking tuples in, and the results."""
 
@@ -64,9 +69,9 @@ class Ran:
     results: int
 
 
-def three_streams(
+def run_three_streams(
     spark: Any, folder: Path, rows: int, files: int = 4, rate: int = 2_000, meets: int = 10
-) -> list[Ran]:
+) -> list[TimedPlan]:
     """The three ways over the same files; raises RuntimeFailure if their results differ.
 
     The join by c is 100 times as selective as that by b, by which a tuple meets so many others; each
@@ -78,37 +83,41 @@ def three_streams(
     for name, columns in streams.items():
         write_stream(spark, folder / "warm" / name, columns, rows // 4, rate)
         write_stream(spark, folder / "data" / name, columns, rows, rate, files)
-    excluded = ",".join(f"{RULES}.{rule}" for rule in MOVES)
-    literal = derived(spark, "spark.sql.optimizer.excludedRules", excluded)
+    excluded = ",".join(f"{RULES}.{rule}" for rule in PUSHDOWN_RULES)
+    literal = derive_session(spark, "spark.sql.optimizer.excludedRules", excluded)
     sides = (
         (WRITTEN, literal, "written"),
         (MOVED, spark, "written"),
         (OPTIMISED, spark, "throughput"),
     )
-    found: list[Ran] = []
-    wanted: Counter[Any] | None = None
+    timed_plans: list[TimedPlan] = []
+    expected: Counter[Any] | None = None
     for name, session, mode in sides:
         for data in ("warm", "data"):
-            statements = [declared(s, c, folder / data / s) for s, c in streams.items()]
-            statements = [f"SET optimise = '{mode}'", *statements, f"CREATE QUERY q AS {QUERY}"]
-            begun = time.perf_counter()
-            with ran(session, folder / f"{data} {name}", statements) as opened:
-                seconds = time.perf_counter() - begun
+            statements = [stream_declaration(s, c, folder / data / s) for s, c in streams.items()]
+            statements = [
+                f"SET optimise = '{mode}'",
+                *statements,
+                f"CREATE QUERY q AS {THREE_STREAM_QUERY}",
+            ]
+            started = time.perf_counter()
+            with run_statements(session, folder / f"{data} {name}", statements) as opened:
+                seconds = time.perf_counter() - started
                 profiles = [opened.catalog.profile(unit.id) for unit in opened.catalog.units()]
                 steps = sum(sum(p.value["recent"]) for p in profiles if p is not None)
                 rows_of = Counter(
                     tuple(row.values()) for row in opened.query("q").arrow().to_pylist()
                 )
-        if wanted is not None and rows_of != wanted:
+        if expected is not None and rows_of != expected:
             raise RuntimeFailure(f"{name}: other results than {WRITTEN}")
-        wanted = rows_of
-        found.append(Ran(name, rows / seconds, seconds, steps, rows_of.total()))
-    return found
+        expected = rows_of
+        timed_plans.append(TimedPlan(name, rows / seconds, seconds, steps, rows_of.total()))
+    return timed_plans
 
 
 # ---- predicted and measured
 
-COLUMNS: Columns = {"k": 100_000, "l": 10_000, "m": 1_000, "g": 100, "h": 10, "i": 2}
+COLUMNS: ColumnValues = {"k": 100_000, "l": 10_000, "m": 1_000, "g": 100, "h": 10, "i": 2}
 RATE = 1_000
 """Tuples of each stream in a second of event time."""
 
@@ -129,42 +138,42 @@ def random_query(rng: random.Random) -> str:
     return f"SELECT {items} FROM {windows}{where}"
 
 
-def predicted(query: str, costs: CostTable, cores: int) -> float:
+def predict_rate(query: str, costs: CostTable, cores: int) -> float:
     """The tuples a second of each stream that the model has so many cores take, of tuples that are
     as dense in time as those that are generated."""
-    statements = parse(";".join(declared(name, COLUMNS, Path(name)) for name in "abc"))
+    statements = parse(";".join(stream_declaration(name, COLUMNS, Path(name)) for name in "abc"))
     streams = [s.stream for s in statements if isinstance(s, CreateStream)]
-    profile = Profile(
+    profile = WorkloadProfile(
         "generated",
         ({name: float(RATE) for name in "abc"},),
         distinct={(name, c): float(n) for name in "abc" for c, n in COLUMNS.items()},
     )
     network = Network((Site("here", cpu=float(cores)),), ())
     parsed = parse_query(query, Namespace.of(streams))
-    problem, _ = problem_of([parsed], profile, network, costs)
-    return RATE * cores / _load(problem)
+    problem, _ = build_problem([parsed], profile, network, costs)
+    return RATE * cores / _cpu_load(problem)
 
 
-def _load(problem: Problem) -> float:
+def _cpu_load(problem: ThroughputProblem) -> float:
     """The seconds of cores that a second of streams takes, by the best plan."""
-    best = run(SEARCHES["portfolio"], problem, seconds=1.0).configuration
+    best = run_search(SEARCHES["portfolio"], problem, seconds=1.0).configuration
     (cpu,) = [c.load for c in constraints(problem, best) if c.resource == "cpu"]
     return max(value(cpu, 1.0), 1e-12)
 
 
-def measured(spark: Any, folder: Path, query: str, rows: int, number: int) -> float:
+def measure_rate(spark: Any, folder: Path, query: str, rows: int, number: int) -> float:
     """The tuples a second of each stream that the engine takes in and answers."""
     names = [name for name in "abc" if f" {name} [" in query or f"{name}." in query]
-    statements = [declared(name, COLUMNS, folder / str(rows) / name) for name in names]
+    statements = [stream_declaration(name, COLUMNS, folder / str(rows) / name) for name in names]
     statements.append(f"CREATE QUERY q AS {query}")
-    begun = time.perf_counter()
-    with ran(spark, folder / f"state {number}", statements):
-        return rows / (time.perf_counter() - begun)
+    started = time.perf_counter()
+    with run_statements(spark, folder / f"state {number}", statements):
+        return rows / (time.perf_counter() - started)
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
     """Spearman's; equal values have the mean of their ranks."""
-    return correlation(_ranks(one), _ranks(other))
+    return correlation(_ranks(left), _ranks(right))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
@@ -172,7 +181,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [ordered.index(v) + (ordered.count(v) - 1) / 2 for v in values]
 
 
-def predictions(
+def compare_predictions(
     spark: Any, folder: Path, queries: int, rows: int, seed: int, costs: CostTable, cores: int
 ) -> list[tuple[str, float, float]]:
     """Random queries with the rates that were predicted and measured."""
@@ -183,12 +192,12 @@ def predictions(
     for name in "abc":
         for size in (rows // 10, rows):
             write_stream(spark, folder / str(size) / name, COLUMNS, size, RATE)
-    found = []
+    compared = []
     for number, text in enumerate(texts):
-        measured(spark, folder, text, rows // 10, 2 * number)
-        rate = measured(spark, folder, text, rows, 2 * number + 1)
-        found.append((text, predicted(text, costs, cores), rate))
-    return found
+        measure_rate(spark, folder, text, rows // 10, 2 * number)
+        rate = measure_rate(spark, folder, text, rows, 2 * number + 1)
+        compared.append((text, predict_rate(text, costs, cores), rate))
+    return compared
 
 
 # ---- the reports
@@ -204,15 +213,15 @@ def _session() -> Iterator[tuple[Any, Path]]:
         spark.stop()
 
 
-def practice(settings: Settings) -> Report:
+def three_streams_report(settings: FigureSettings) -> Report:
     """Section 6.4 on Spark."""
     with _session() as (spark, folder):
-        found = three_streams(spark, folder, 40_000 if settings.quick else 400_000)
-    first, moved, last = found
+        timed_plans = run_three_streams(spark, folder, 40_000 if settings.quick else 400_000)
+    first, moved, last = timed_plans
     gain = last.rate / first.rate
     return Report(
         (
-            Table(
+            ReportTable(
                 "Section 6.4: three streams on Spark",
                 (
                     "plan",
@@ -224,7 +233,7 @@ def practice(settings: Settings) -> Report:
                 ),
                 tuple(
                     (r.name, r.rate, r.seconds, r.steps, r.results, r.rate / first.rate)
-                    for r in found
+                    for r in timed_plans
                 ),
             ),
         ),
@@ -240,29 +249,31 @@ def practice(settings: Settings) -> Report:
     )
 
 
-def prediction(settings: Settings) -> Report:
+def prediction_report(settings: FigureSettings) -> Report:
     """Whether the model puts queries in the order in which Spark does."""
     cores = os.cpu_count() or 1
     with _session() as (spark, folder):
         costs = calibrate(spark, 20_000 if settings.quick else 150_000)
         rows = 20_000 if settings.quick else 200_000
-        found = predictions(spark, folder, 5 if settings.quick else 20, rows, 1, costs, cores)
-    found.sort(key=lambda one: one[1])
-    rank = rank_correlation([p for _, p, _ in found], [m for _, _, m in found])
-    points = Line("queries", tuple(p for _, p, _ in found), tuple(m for _, _, m in found))
+        compared = compare_predictions(
+            spark, folder, 5 if settings.quick else 20, rows, 1, costs, cores
+        )
+    compared.sort(key=lambda one: one[1])
+    rank = rank_correlation([p for _, p, _ in compared], [m for _, _, m in compared])
+    points = PlotLine("queries", tuple(p for _, p, _ in compared), tuple(m for _, _, m in compared))
     return Report(
         (
-            Table(
+            ReportTable(
                 "Rates of random queries, tuples/s of each stream",
                 ("query", "predicted", "measured"),
-                tuple(found),
+                tuple(compared),
             ),
         ),
         (
             Claim(
                 "rank correlation of predicted and measured rates",
                 "0.8 wanted",
-                f"{rank:.2f} over {len(found)} queries",
+                f"{rank:.2f} over {len(compared)} queries",
                 rank >= 0.8,
             ),
         ),

@@ -14,10 +14,12 @@ from rich.progress import track
 Result = TypeVar("Result")
 
 
-def in_parallel(title: str, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+def run_in_parallel(title: str, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
     """The results of the jobs in their order; the jobs are run by threads."""
-    shown = Console(file=sys.stderr)
+    console = Console(file=sys.stderr)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        waiting = [threads.submit(job) for job in jobs]
-        bar = track(waiting, title, console=shown, transient=True, disable=not shown.is_terminal)
+        futures = [threads.submit(job) for job in jobs]
+        bar = track(
+            futures, title, console=console, transient=True, disable=not console.is_terminal
+        )
         return [future.result() for future in bar]

@@ -16,24 +16,32 @@ from functools import cache
 from itertools import pairwise
 from statistics import mean
 
-from headwater.plan.throughput.model import Configuration, Problem
-from headwater.plan.throughput.moves import Swap, apply
-from headwater.plan.throughput.quality import latency, quality, work_rate
-from headwater.plan.throughput.samples import (
-    introduction,
-    large,
-    small,
+from headwater.plan.throughput.model import Configuration, ThroughputProblem
+from headwater.plan.throughput.moves import Swap, apply_move
+from headwater.plan.throughput.quality import latency, quality, total_cpu_load
+from headwater.plan.throughput.search import SEARCHES, SearchResult, random_placement, run_search
+from headwater.reproduce.figure import (
+    Claim,
+    Figure,
+    FigureSettings,
+    Plot,
+    PlotLine,
+    Report,
+    ReportTable,
+)
+from headwater.reproduce.throughput_samples import (
+    introduction_problem,
+    large_problem,
+    small_problem,
     three_streams,
     two_operators,
 )
-from headwater.plan.throughput.search import SEARCHES, Found, run, scattered
-from headwater.reproduce.figure import Claim, Figure, Line, Plot, Report, Settings, Table
 
-SAME = 1e-6
+QUALITY_TOLERANCE = 1e-6
 """Qualities that differ by less than this share are the same."""
 
-SMALL = ("reactive-tabu", "annealing", "tabu", "greedy", "two-phase-exhaustive", "start")
-LARGE = ("reactive-tabu", "annealing", "tabu", "greedy", "two-phase-reactive-tabu")
+SMALL_SEARCHES = ("reactive-tabu", "annealing", "tabu", "greedy", "two-phase-exhaustive", "start")
+LARGE_SEARCHES = ("reactive-tabu", "annealing", "tabu", "greedy", "two-phase-reactive-tabu")
 BINS = (1.0, 1.5, 2.0, 4.0, 10.0, 100.0, float("inf"))
 
 PAPER_OPTIMAL = {
@@ -46,38 +54,42 @@ PAPER_OPTIMAL = {
 }
 """In how many of 100 small queries each found the optimum; `start` is the random placement."""
 
-PORTFOLIO_SHARE = 1.5
+PORTFOLIO_BUDGET_FACTOR = 1.5
 """How many configurations the portfolio may look at, relatively to all other searches together."""
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedSearch:
     """What a search found, and the seconds of processor time it took."""
 
-    found: Found
+    result: SearchResult
     seconds: float
 
 
-def timed(
-    name: str, problem: Problem, start: Configuration, seed: int, budget: float = float("inf")
-) -> Timed:
+def run_timed(
+    name: str,
+    problem: ThroughputProblem,
+    start: Configuration,
+    seed: int,
+    budget: float = float("inf"),
+) -> TimedSearch:
     """Run a search to its end, or until it has looked at so many configurations."""
-    begun = time.thread_time()
-    found = run(SEARCHES[name], problem, start, seed, seen=budget)
-    return Timed(found, time.thread_time() - begun)
+    started = time.thread_time()
+    result = run_search(SEARCHES[name], problem, start, seed, max_seen=budget)
+    return TimedSearch(result, time.thread_time() - started)
 
 
-def _runs(
-    make: Callable[[int], Problem], names: Sequence[str], count: int
-) -> list[dict[str, Timed]]:
+def _run_searches(
+    make: Callable[[int], ThroughputProblem], names: Sequence[str], count: int
+) -> list[dict[str, TimedSearch]]:
     """Every search on every query, from the same random places."""
 
-    def one(seed: int) -> dict[str, Timed]:
+    def one(seed: int) -> dict[str, TimedSearch]:
         problem = make(seed)
-        start = scattered(problem, seed)
-        plain = {name: timed(name, problem, start, seed) for name in names}
-        budget = PORTFOLIO_SHARE * sum(plain[name].found.seen for name in names)
-        return {**plain, "portfolio": timed("portfolio", problem, start, seed, budget)}
+        start = random_placement(problem, seed)
+        plain = {name: run_timed(name, problem, start, seed) for name in names}
+        budget = PORTFOLIO_BUDGET_FACTOR * sum(plain[name].result.seen for name in names)
+        return {**plain, "portfolio": run_timed("portfolio", problem, start, seed, budget)}
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(one, range(count)))
@@ -86,23 +98,26 @@ def _runs(
 # ---- figure 6
 
 
-def figure_6(settings: Settings) -> Report:
+def figure_6(settings: FigureSettings) -> Report:
     """How near to the optimum searches come on small queries."""
     count = 20 if settings.quick else 100 * settings.seeds
-    runs = _runs(small, ("exhaustive", *SMALL), count)
-    names = ("portfolio", *SMALL)
+    runs = _run_searches(small_problem, ("exhaustive", *SMALL_SEARCHES), count)
+    names = ("portfolio", *SMALL_SEARCHES)
     worse = {
-        name: [one["exhaustive"].found.quality / one[name].found.quality for one in runs]
+        name: [
+            by_search["exhaustive"].result.quality / by_search[name].result.quality
+            for by_search in runs
+        ]
         for name in names
     }
-    optimal = {name: _share([w <= 1 + SAME for w in worse[name]]) for name in names}
-    table = Table(
+    optimal = {name: _percent([w <= 1 + QUALITY_TOLERANCE for w in worse[name]]) for name in names}
+    table = ReportTable(
         f"times worse than the optimum, % of {count} queries",
         ("search", "optimal", *(f"<= {b:g}" for b in BINS[1:-1]), "more"),
-        tuple((name, *_binned(worse[name])) for name in names),
+        tuple((name, *_histogram(worse[name])) for name in names),
     )
     lines = tuple(
-        Line(
+        PlotLine(
             name,
             tuple(100.0 * (i + 1) / count for i in range(count)),
             tuple(sorted(worse[name])),
@@ -129,14 +144,19 @@ def _claims_6(optimal: dict[str, float]) -> tuple[Claim, ...]:
     def row(what: str, paper: str, name: str, holds: bool) -> Claim:
         return Claim(what, paper, f"{optimal[name]:.0f} %", holds)
 
-    order = [name for name in SMALL if name != "two-phase-exhaustive"]
+    order = [name for name in SMALL_SEARCHES if name != "two-phase-exhaustive"]
     ranked = all(optimal[a] >= optimal[b] for a, b in pairwise(order))
     return (
         row("reactive tabu is optimal", "100 %", "reactive-tabu", optimal["reactive-tabu"] == 100),
         row("our portfolio is optimal", "-", "portfolio", optimal["portfolio"] == 100),
         row("annealing is optimal", "92 %", "annealing", optimal["annealing"] >= 92),
         *(
-            row(f"{name} is optimal", f"{PAPER_OPTIMAL[name]} %", name, _near(optimal, name))
+            row(
+                f"{name} is optimal",
+                f"{PAPER_OPTIMAL[name]} %",
+                name,
+                _is_near_paper(optimal, name),
+            )
             for name in ("tabu", "greedy", "two-phase-exhaustive", "start")
         ),
         Claim(
@@ -148,20 +168,20 @@ def _claims_6(optimal: dict[str, float]) -> tuple[Claim, ...]:
     )
 
 
-def _near(optimal: dict[str, float], name: str) -> bool:
+def _is_near_paper(optimal: dict[str, float], name: str) -> bool:
     """Within what a hundred queries can tell: fifteen in a hundred."""
     return abs(optimal[name] - PAPER_OPTIMAL[name]) <= 15
 
 
-def _binned(worse: Sequence[float]) -> tuple[float, ...]:
-    edges = [1 + SAME, *BINS[1:]]
-    found = [0] * len(edges)
-    for one in worse:
-        found[next(i for i, edge in enumerate(edges) if one <= edge)] += 1
-    return tuple(round(100.0 * n / len(worse), 1) for n in found)
+def _histogram(worse: Sequence[float]) -> tuple[float, ...]:
+    edges = [1 + QUALITY_TOLERANCE, *BINS[1:]]
+    counts = [0] * len(edges)
+    for ratio in worse:
+        counts[next(i for i, edge in enumerate(edges) if ratio <= edge)] += 1
+    return tuple(round(100.0 * n / len(worse), 1) for n in counts)
 
 
-def _share(those: Sequence[bool]) -> float:
+def _percent(those: Sequence[bool]) -> float:
     return 100.0 * sum(those) / len(those)
 
 
@@ -169,31 +189,34 @@ def _share(those: Sequence[bool]) -> float:
 
 
 @cache
-def _large_runs(count: int) -> list[dict[str, Timed]]:
-    return _runs(large, LARGE, count)
+def _large_runs(count: int) -> list[dict[str, TimedSearch]]:
+    return _run_searches(large_problem, LARGE_SEARCHES, count)
 
 
-def _count(settings: Settings) -> int:
+def _query_count(settings: FigureSettings) -> int:
     return 20 if settings.quick else 100 * settings.seeds
 
 
-def figure_7(settings: Settings) -> Report:
+def figure_7(settings: FigureSettings) -> Report:
     """How searches compare with reactive tabu on large queries."""
-    runs = _large_runs(_count(settings))
+    runs = _large_runs(_query_count(settings))
     names = ("annealing", "tabu", "greedy", "two-phase-reactive-tabu", "portfolio")
     ratios = {
-        name: [one[name].found.quality / one["reactive-tabu"].found.quality for one in runs]
+        name: [
+            by_search[name].result.quality / by_search["reactive-tabu"].result.quality
+            for by_search in runs
+        ]
         for name in names
     }
     shares = {
         name: (
-            _share([r > 1 + SAME for r in ratios[name]]),
-            _share([abs(r - 1) <= SAME for r in ratios[name]]),
-            _share([r < 1 - SAME for r in ratios[name]]),
+            _percent([r > 1 + QUALITY_TOLERANCE for r in ratios[name]]),
+            _percent([abs(r - 1) <= QUALITY_TOLERANCE for r in ratios[name]]),
+            _percent([r < 1 - QUALITY_TOLERANCE for r in ratios[name]]),
         )
         for name in names
     }
-    table = Table(
+    table = ReportTable(
         f"throughput against that of reactive tabu, % of {len(runs)} queries",
         ("search", "better", "same", "worse", "least ratio", "largest ratio"),
         tuple(
@@ -202,17 +225,19 @@ def figure_7(settings: Settings) -> Report:
         ),
     )
     lines = tuple(
-        Line(
+        PlotLine(
             name,
             tuple(100.0 * (i + 1) / len(runs) for i in range(len(runs))),
             tuple(sorted(ratios[name])),
         )
         for name in names
     )
-    best = [max(one[name].found.quality for name in LARGE) for one in runs]
-    ours = [one["portfolio"].found.quality for one in runs]
-    never_worse = _share([o >= b * (1 - SAME) for o, b in zip(ours, best, strict=True)])
-    better = _share([o > b * (1 + SAME) for o, b in zip(ours, best, strict=True)])
+    best = [max(by_search[name].result.quality for name in LARGE_SEARCHES) for by_search in runs]
+    ours = [by_search["portfolio"].result.quality for by_search in runs]
+    never_worse = _percent(
+        [o >= b * (1 - QUALITY_TOLERANCE) for o, b in zip(ours, best, strict=True)]
+    )
+    better = _percent([o > b * (1 + QUALITY_TOLERANCE) for o, b in zip(ours, best, strict=True)])
     same = shares["annealing"][1]
     return Report(
         (table,),
@@ -251,24 +276,26 @@ def figure_7(settings: Settings) -> Report:
     )
 
 
-def figure_8(settings: Settings) -> Report:
+def figure_8(settings: FigureSettings) -> Report:
     """How long searches take on large queries."""
-    runs = _large_runs(_count(settings))
-    seconds = {name: [one[name].seconds for one in runs] for name in LARGE}
-    average = {name: mean(seconds[name]) for name in LARGE}
-    seen = {name: mean(one[name].found.seen for one in runs) for name in LARGE}
-    table = Table(
+    runs = _large_runs(_query_count(settings))
+    seconds = {name: [by_search[name].seconds for by_search in runs] for name in LARGE_SEARCHES}
+    average = {name: mean(seconds[name]) for name in LARGE_SEARCHES}
+    seen = {
+        name: mean(by_search[name].result.seen for by_search in runs) for name in LARGE_SEARCHES
+    }
+    table = ReportTable(
         f"average of {len(runs)} queries",
         ("search", "ms", "configurations", "configurations / s"),
-        tuple((n, average[n] * 1e3, seen[n], seen[n] / average[n]) for n in LARGE),
+        tuple((n, average[n] * 1e3, seen[n], seen[n] / average[n]) for n in LARGE_SEARCHES),
     )
     lines = tuple(
-        Line(
+        PlotLine(
             name,
             tuple(100.0 * (i + 1) / len(runs) for i in range(len(runs))),
             tuple(1e3 * s for s in sorted(seconds[name])),
         )
-        for name in LARGE
+        for name in LARGE_SEARCHES
     )
     factor = average["reactive-tabu"] / average["annealing"]
     milliseconds = average["annealing"] * 1e3
@@ -311,24 +338,24 @@ def figure_8(settings: Settings) -> Report:
 # ---- examples
 
 
-def examples(settings: Settings) -> Report:
+def examples(settings: FigureSettings) -> Report:
     """Table 2, the two operators of figure 5, the query of section 6.4 and the introduction's."""
-    example = introduction()
-    exact = timed("branch-and-bound", example, example.start(), 0)
+    example = introduction_problem()
+    exact = run_timed("branch-and-bound", example, example.initial_configuration(), 0)
     return Report(
         (_table_2(), _figure_5(), _section_64(), _introduction(exact)),
         _example_claims(exact),
     )
 
 
-def _forced() -> tuple[Problem, Configuration]:
+def _forced_configuration() -> tuple[ThroughputProblem, Configuration]:
     problem = two_operators()
-    return problem, replace(problem.start(), hosts=((0,), (0,), (1,)))
+    return problem, replace(problem.initial_configuration(), hosts=((0,), (0,), (1,)))
 
 
-def _table_2() -> Table:
+def _table_2() -> ReportTable:
     """The measures of Table 2 on the sites of figure 5, memory aside."""
-    problem, first = _forced()
+    problem, first = _forced_configuration()
     sites = tuple(replace(site, memory=float("inf")) for site in problem.network.sites)
     problem = replace(problem, network=replace(problem.network, sites=sites))
     second = replace(first, hosts=((0,), (1,), (0,)))
@@ -343,11 +370,11 @@ def _table_2() -> Table:
     both = (first, second)
     measured = (
         tuple(latency(problem, c) for c in both),
-        tuple(work_rate(problem, c) for c in both),
+        tuple(total_cpu_load(problem, c) for c in both),
         tuple(quality(problem, c).value for c in both),
     )
     names = ("max. latency, s", "work for 1 tuple/s, instructions/s", "throughput, tuples/s")
-    return Table(
+    return ReportTable(
         "Table 2: the paper's formulas beside the model",
         ("measure", "C1, formula", "C1, model", "C2, formula", "C2, model"),
         tuple(
@@ -357,47 +384,49 @@ def _table_2() -> Table:
     )
 
 
-def _figure_5() -> Table:
-    problem, forced = _forced()
+def _figure_5() -> ReportTable:
+    problem, forced = _forced_configuration()
     rows = []
     for name in ("two-phase-exhaustive", "exhaustive"):
-        found = run(SEARCHES[name], problem, forced)
+        result = run_search(SEARCHES[name], problem, forced)
         order = " -> ".join(
-            problem.operators[place].name for place in found.configuration.order if place
+            problem.operators[position].name for position in result.configuration.order if position
         )
-        binding = quality(problem, found.configuration).binding
-        rows.append((name, order, found.quality, str(binding)))
-    return Table("Figure 5: two operators", ("search", "order", "tuples/s", "binds"), tuple(rows))
+        binding = quality(problem, result.configuration).binding
+        rows.append((name, order, result.quality, str(binding)))
+    return ReportTable(
+        "Figure 5: two operators", ("search", "order", "tuples/s", "binds"), tuple(rows)
+    )
 
 
-def _section_64() -> Table:
+def _section_64() -> ReportTable:
     problem = three_streams()
-    start = problem.start()
+    start = problem.initial_configuration()
     rows = [("as written, on one site", quality(problem, start).value, 1.0)]
     for name in ("annealing", "portfolio"):
-        found = run(SEARCHES[name], problem, start, seconds=2.0)
-        rows.append((name, found.quality, found.quality / rows[0][1]))
-    return Table(
+        result = run_search(SEARCHES[name], problem, start, seconds=2.0)
+        rows.append((name, result.quality, result.quality / rows[0][1]))
+    return ReportTable(
         "Section 6.4: three streams, by the model",
         ("configuration", "tuples/s of each stream", "times as written"),
         tuple(rows),
     )
 
 
-def _introduction(exact: Timed) -> Table:
-    found = exact.found
-    return Table(
+def _introduction(exact: TimedSearch) -> ReportTable:
+    result = exact.result
+    return ReportTable(
         "The introduction's query: 15 operators, 11 sites, two choices each",
         ("search", "quality", "proven", "steps", "s"),
-        (("branch-and-bound", found.quality, found.proven, found.seen, exact.seconds),),
+        (("branch-and-bound", result.quality, result.proven, result.seen, exact.seconds),),
     )
 
 
-def _example_claims(exact: Timed) -> tuple[Claim, ...]:
-    problem, forced = _forced()
-    worse = run(SEARCHES["two-phase-exhaustive"], problem, forced).quality
-    better = run(SEARCHES["exhaustive"], problem, forced).quality
-    swapped = quality(problem, apply(forced, Swap(2, 1, 0))).value
+def _example_claims(exact: TimedSearch) -> tuple[Claim, ...]:
+    problem, forced = _forced_configuration()
+    worse = run_search(SEARCHES["two-phase-exhaustive"], problem, forced).quality
+    better = run_search(SEARCHES["exhaustive"], problem, forced).quality
+    swapped = quality(problem, apply_move(forced, Swap(2, 1, 0))).value
     table = _table_2()
     agree = all(
         abs(float(str(a)) - float(str(b))) <= 1e-9 * abs(float(str(a)))
@@ -405,8 +434,8 @@ def _example_claims(exact: Timed) -> tuple[Claim, ...]:
         for a, b in ((row[1], row[2]), (row[3], row[4]))
     )
     streams = three_streams()
-    written = quality(streams, streams.start()).value
-    tuned = run(SEARCHES["portfolio"], streams, seconds=2.0).quality
+    written = quality(streams, streams.initial_configuration()).value
+    tuned = run_search(SEARCHES["portfolio"], streams, seconds=2.0).quality
     return (
         Claim(
             "one phase against two, tuples/s",
@@ -424,13 +453,13 @@ def _example_claims(exact: Timed) -> tuple[Claim, ...]:
         Claim(
             "the introduction's query is solved",
             "16 hours",
-            f"{exact.seconds:.1f} s, {'proven' if exact.found.proven else 'not proven'}",
-            exact.found.proven and exact.seconds < 60,
+            f"{exact.seconds:.1f} s, {'proven' if exact.result.proven else 'not proven'}",
+            exact.result.proven and exact.seconds < 60,
         ),
     )
 
 
-def everything(settings: Settings) -> Report:
+def all_figures(settings: FigureSettings) -> Report:
     """All figures in one report."""
     parts = [
         examples(settings),
@@ -446,7 +475,7 @@ def everything(settings: Settings) -> Report:
 
 
 WHITEWATER = {
-    "whitewater": Figure("WhiteWater, section 6", everything, seeds=10),
+    "whitewater": Figure("WhiteWater, section 6", all_figures, seeds=10),
     "whitewater-example": Figure("WhiteWater: the examples", examples, seeds=1),
     "whitewater-fig6": Figure("WhiteWater, Fig. 6: against the optimum", figure_6, seeds=1),
     "whitewater-fig7": Figure("WhiteWater, Fig. 7: against reactive tabu", figure_7, seeds=10),

@@ -9,40 +9,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.lazy import exported
+from headwater.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from headwater.reuse.form import Bound, Form, Kind, form_of, prefixes
     from headwater.reuse.lattice import Lattice
-    from headwater.reuse.operator import Operator, Relation, operator_of, relation, relaxed
+    from headwater.reuse.operator import (
+        Containment,
+        Operator,
+        classify_containment,
+        minimal_operator,
+        relax,
+    )
+    from headwater.reuse.signature import (
+        Bound,
+        QuerySignature,
+        SharingKind,
+        partial_join_queries,
+        signature_of,
+    )
 
 __all__ = [
     "Bound",
-    "Form",
-    "Kind",
+    "Containment",
     "Lattice",
     "Operator",
-    "Relation",
-    "form_of",
-    "operator_of",
-    "prefixes",
-    "relation",
-    "relaxed",
+    "QuerySignature",
+    "SharingKind",
+    "classify_containment",
+    "minimal_operator",
+    "partial_join_queries",
+    "relax",
+    "signature_of",
 ]
 
-__getattr__ = exported(
+__getattr__ = lazy_exports(
     __name__,
     {
-        "Bound": "headwater.reuse.form",
-        "Form": "headwater.reuse.form",
-        "Kind": "headwater.reuse.form",
-        "form_of": "headwater.reuse.form",
-        "prefixes": "headwater.reuse.form",
+        "Bound": "headwater.reuse.signature",
+        "QuerySignature": "headwater.reuse.signature",
+        "SharingKind": "headwater.reuse.signature",
+        "signature_of": "headwater.reuse.signature",
+        "partial_join_queries": "headwater.reuse.signature",
         "Lattice": "headwater.reuse.lattice",
         "Operator": "headwater.reuse.operator",
-        "Relation": "headwater.reuse.operator",
-        "operator_of": "headwater.reuse.operator",
-        "relation": "headwater.reuse.operator",
-        "relaxed": "headwater.reuse.operator",
+        "Containment": "headwater.reuse.operator",
+        "minimal_operator": "headwater.reuse.operator",
+        "classify_containment": "headwater.reuse.operator",
+        "relax": "headwater.reuse.operator",
     },
 )

@@ -12,117 +12,143 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
-from headwater.algebra.domain import Domain
+from headwater.algebra.conditions.domain import Domain
+from headwater.algebra.conditions.predicate import Box
 from headwater.algebra.expressions import Expr, columns_of
 from headwater.algebra.nodes import Scan
-from headwater.algebra.predicate import Box
 from headwater.algebra.windows import Range
-from headwater.reuse.form import Form
-from headwater.reuse.operator import Operator, Relation, operator_of, relation, relaxed
-from headwater.reuse.words import changes
+from headwater.reuse.describe import describe_changes
+from headwater.reuse.operator import (
+    Containment,
+    Operator,
+    classify_containment,
+    minimal_operator,
+    relax,
+)
+from headwater.reuse.signature import QuerySignature
 
 SECOND = 1_000_000
 
-POINT, STRETCH, MOST, TERM = 0.01, 0.3, 0.9, 0.3
+POINT_SHARE, RANGE_SHARE, EXCLUSION_SHARE, TERM_SHARE = 0.01, 0.3, 0.9, 0.3
 """The part of all rows that has one value of a term, lies in stretches of it, is not among a few that
 are left out, meets another condition."""
 
-MATCHING = 0.01
+JOIN_SHARE = 0.01
 """The part of all pairs of tuples that joins."""
 
 UNBOUNDED_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True)
-class Prices:
+class SharingCosts:
     """Seconds of work for a step and for a row, steps in a second, and rows of streams in one."""
 
-    step: float = 0.2
-    row: float = 4e-6
-    steps_a_second: float = 1.0
+    step_seconds: float = 0.2
+    row_seconds: float = 4e-6
+    steps_per_second: float = 1.0
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Choice:
+class SharingChoice:
     """What a query is to the operator of that name (None: a new one), which then is `operator`.
 
     `added` is the work that it adds in a second, `alone` what it would be in an operator of its own.
     """
 
     name: str | None
-    relation: Relation | None
+    containment: Containment | None
     operator: Operator
-    relaxed: tuple[str, ...]
-    added: float
-    alone: float
+    changes: tuple[str, ...]
+    added_load: float
+    standalone_load: float
 
 
-def decide(form: Form, running: Iterable[tuple[str, Operator]], prices: Prices) -> Choice:
+def choose_operator(
+    signature: QuerySignature, running: Iterable[tuple[str, Operator]], costs: SharingCosts
+) -> SharingChoice:
     """The cheapest way to serve a query, of those that the operators of its base offer; the first
     that adds nothing ends the search."""
-    own = operator_of(form)
-    alone = price(own, prices)
-    best = Choice(None, None, own, (), alone, alone)
+    own_operator = minimal_operator(signature)
+    standalone_load = estimate_load(own_operator, costs)
+    best = SharingChoice(None, None, own_operator, (), standalone_load, standalone_load)
     for name, operator in running:
-        after = relaxed(operator, form)
-        added = price(after, prices) - price(operator, prices) if after is not operator else 0.0
-        if added < best.added or (added == best.added and best.name is None):
-            said = tuple(changes(operator, after)) if after is not operator else ()
-            best = Choice(name, relation(form, operator), after, said, added, alone)
+        after = relax(operator, signature)
+        added = (
+            estimate_load(after, costs) - estimate_load(operator, costs)
+            if after is not operator
+            else 0.0
+        )
+        if added < best.added_load or (added == best.added_load and best.name is None):
+            change_texts = tuple(describe_changes(operator, after)) if after is not operator else ()
+            best = SharingChoice(
+                name,
+                classify_containment(signature, operator),
+                after,
+                change_texts,
+                added,
+                standalone_load,
+            )
             if added <= 0.0:
                 break
     return best
 
 
-def price(operator: Operator, prices: Prices) -> float:
+def estimate_load(operator: Operator, costs: SharingCosts) -> float:
     """The work of an operator in a second.
 
     A row meets those of the others that lie in their windows; a bound on what joins them is a bound
     on the row, and then changes nothing about how many it meets.
     """
-    rates = [prices.rates.get(scan.stream.lower(), 0.0) for scan in operator.scans]
-    shares = [share(operator.where, scan.alias) for scan in operator.scans]
-    read = [rate * part for rate, part in zip(rates, shares, strict=True)]
-    met = [
-        MATCHING * rate * _seconds(scan) * share(operator.where, scan.alias, alone=True)
+    rates = [costs.rates.get(scan.stream.lower(), 0.0) for scan in operator.scans]
+    shares = [estimate_selectivity(operator.where, scan.alias) for scan in operator.scans]
+    rows_read = [rate * fraction for rate, fraction in zip(rates, shares, strict=True)]
+    rows_matched = [
+        JOIN_SHARE
+        * rate
+        * _window_seconds(scan)
+        * estimate_selectivity(operator.where, scan.alias, own_only=True)
         for rate, scan in zip(rates, operator.scans, strict=True)
     ]
-    told = 0.0
-    for at, rows in enumerate(read):
-        told += rows * prod(others for n, others in enumerate(met) if n != at)
-    return prices.steps_a_second * prices.step + prices.row * (sum(read) + told)
+    rows_emitted = 0.0
+    for position, rows in enumerate(rows_read):
+        rows_emitted += rows * prod(
+            others for n, others in enumerate(rows_matched) if n != position
+        )
+    return costs.steps_per_second * costs.step_seconds + costs.row_seconds * (
+        sum(rows_read) + rows_emitted
+    )
 
 
-def _seconds(scan: Scan) -> float:
+def _window_seconds(scan: Scan) -> float:
     assert isinstance(scan.window, Range)
     size = scan.window.size
     return UNBOUNDED_SECONDS if size is None else size / SECOND
 
 
-def share(where: Box, alias: str, alone: bool = False) -> float:
+def estimate_selectivity(where: Box, alias: str, own_only: bool = False) -> float:
     """The part of a stream's rows that meets what a condition says of that source, or of it alone;
     never smaller for a condition that covers another."""
-    parts = []
+    shares = []
     for constraint in where.constraints:
-        own = [term for term in constraint.terms if _speaks_of(term, alias)]
-        if own and not (alone and len(own) < len(constraint.terms)):
-            parts += [_of_domain(constraint.domain), *(TERM for _ in own[1:])]
-    parts += [TERM for term in where.terms if _speaks_of(term, alias)]
-    return prod(parts)
+        own = [term for term in constraint.terms if _refers_only_to(term, alias)]
+        if own and not (own_only and len(own) < len(constraint.terms)):
+            shares += [_domain_selectivity(constraint.domain), *(TERM_SHARE for _ in own[1:])]
+    shares += [TERM_SHARE for term in where.terms if _refers_only_to(term, alias)]
+    return prod(shares)
 
 
-def _speaks_of(term: Expr, alias: str) -> bool:
+def _refers_only_to(term: Expr, alias: str) -> bool:
     return {column.relation for column in columns_of(term)} == {alias}
 
 
 @lru_cache(maxsize=4096)
-def _of_domain(domain: Domain) -> float:
+def _domain_selectivity(domain: Domain) -> float:
     if domain.has_all_values:
         return 1.0
-    points = domain.values(round(STRETCH / POINT))
+    points = domain.values(round(RANGE_SHARE / POINT_SHARE))
     if points is not None:
-        return min(STRETCH, POINT * (len(points) + domain.null))
+        return min(RANGE_SHARE, POINT_SHARE * (len(points) + domain.null))
     pieces = domain.intervals
     without_ends = pieces[0].low is None and pieces[-1].high is None
-    return MOST if without_ends else STRETCH
+    return EXCLUSION_SHARE if without_ends else RANGE_SHARE

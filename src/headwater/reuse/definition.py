@@ -8,7 +8,9 @@ no longer cover the queries that it was made for.
 from __future__ import annotations
 
 from headwater.algebra.canonical import Block, Group, canonicalize
-from headwater.algebra.canonical.relation import Rebuilding
+from headwater.algebra.canonical.relation import RelationBuilder
+from headwater.algebra.conditions.predicate import ANYTHING, normalize
+from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import (
     Aggregate,
@@ -21,17 +23,15 @@ from headwater.algebra.nodes import (
     Select,
     TableScan,
 )
-from headwater.algebra.predicate import ANYTHING, normalize
-from headwater.algebra.simplify import text
 from headwater.cql import unparse
-from headwater.reuse.form import Kind, base_of, form_of
-from headwater.reuse.operator import Operator, columns_above, operator_of
+from headwater.reuse.operator import Operator, grouped_columns, minimal_operator
+from headwater.reuse.signature import SharingKind, sharing_key_of, signature_of
 
 
-def block_of(operator: Operator) -> Block:
+def operator_block(operator: Operator) -> Block:
     """An operator as the block of a query."""
-    if operator.kind is Kind.JOIN:
-        items = tuple(sorted(operator.columns, key=text))
+    if operator.kind is SharingKind.JOIN:
+        items = tuple(sorted(operator.columns, key=canonical_text))
         return Block(operator.sources, operator.where, (), None, items, False)
     group = Group(operator.keys, operator.calls, ANYTHING)
     keys = [Column("$agg", f"k{n}", key.type) for n, key in enumerate(operator.keys)]
@@ -39,21 +39,25 @@ def block_of(operator: Operator) -> Block:
     return Block(operator.sources, operator.where, (), group, (*keys, *calls), False)
 
 
-def definition(operator: Operator, output: Output) -> str:
+def operator_definition(operator: Operator, output: Output) -> str:
     """An operator as the text of a query."""
-    return unparse(Query(output, Rebuilding().relation(block_of(operator))))
+    return unparse(Query(output, RelationBuilder().build(operator_block(operator))))
 
 
-def defined_operator(query: Query) -> Operator | None:
+def operator_from_definition(query: Query) -> Operator | None:
     """The operator that a query is the definition of; None if it shares whole."""
-    form = form_of(canonicalize(query))
-    if form.kind is Kind.WHOLE:
+    signature = signature_of(canonicalize(query))
+    if signature.kind is SharingKind.EXACT:
         return None
-    found = _read(query.root)
-    return found if found is not None and found.base == form.base else operator_of(form)
+    operator = _read_operator(query.root)
+    return (
+        operator
+        if operator is not None and operator.sharing_key == signature.sharing_key
+        else minimal_operator(signature)
+    )
 
 
-def _read(root: Relation) -> Operator | None:
+def _read_operator(root: Relation) -> Operator | None:
     """The operator as it was written; None for a text that is not of that form."""
     if not isinstance(root, Project):
         return None
@@ -66,13 +70,13 @@ def _read(root: Relation) -> Operator | None:
     sources = tuple(source for source in inputs if isinstance(source, Scan | TableScan))
     if len(sources) < len(inputs):
         return None
-    kind = Kind.JOIN if group is None else Kind.GROUP
+    kind = SharingKind.JOIN if group is None else SharingKind.GROUP
     where = normalize(condition)
     keys, calls = ((), ()) if group is None else (group.keys, group.calls)
-    told = columns_above(keys, calls) if group else frozenset(_columns(root))
-    base = base_of(kind, Block(sources, where, (), None, (), False))
-    return Operator(kind, base, sources, where, told, keys, calls)
+    columns = grouped_columns(keys, calls) if group else frozenset(_projected_columns(root))
+    sharing_key = sharing_key_of(kind, Block(sources, where, (), None, (), False))
+    return Operator(kind, sharing_key, sources, where, columns, keys, calls)
 
 
-def _columns(root: Project) -> list[Column]:
+def _projected_columns(root: Project) -> list[Column]:
     return [item.expr for item in root.items if isinstance(item.expr, Column)]

@@ -6,28 +6,30 @@ theirs, the larger of each pair of windows, all columns and groups that any of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from math import gcd
 from typing import TypeVar
 
 from headwater.algebra.canonical.block import call_text
+from headwater.algebra.catalog import Stream
+from headwater.algebra.conditions.predicate import Box, cover, implies
+from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan
-from headwater.algebra.predicate import Box, cover, implies
-from headwater.algebra.simplify import text
 from headwater.algebra.windows import Range, Window
-from headwater.reuse.form import Form, Kind, leaves_of
+from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
 
 T = TypeVar("T")
 
-MOST_PIECES = 64
+MAX_PIECES = 64
 """A cover with more values or stretches of a term takes the least interval around them instead."""
 
 
-class Relation(Enum):
+class Containment(Enum):
     """What a query is to an operator of its base."""
 
     EQUAL = "equal"
@@ -43,8 +45,8 @@ class Operator:
     longer as a slide can hold a tuple beyond its range.
     """
 
-    kind: Kind
-    base: str
+    kind: SharingKind
+    sharing_key: str
     sources: tuple[Scan | TableScan, ...]
     where: Box
     columns: frozenset[Column]
@@ -56,72 +58,86 @@ class Operator:
         return tuple(source for source in self.sources if isinstance(source, Scan))
 
 
-def operator_of(form: Form) -> Operator:
+def minimal_operator(signature: QuerySignature) -> Operator:
     """The operator that serves one query and nothing else."""
-    block = form.content
+    block = signature.content
     sources = leaves_of(block)
-    if form.kind is Kind.GROUP:
-        keys = _merged((), form.keys, text)
-        calls = _merged((), form.calls, call_text)
-        told = columns_above(keys, calls)
-        return Operator(form.kind, form.base, sources, block.where, told, keys, calls)
-    told = form.columns or frozenset(form.scans[0].columns[:1])  # something has to be selected
-    return Operator(form.kind, form.base, sources, block.where, told)
+    if signature.kind is SharingKind.GROUP:
+        keys = _merge_sorted((), signature.keys, canonical_text)
+        calls = _merge_sorted((), signature.calls, call_text)
+        columns = grouped_columns(keys, calls)
+        return Operator(
+            signature.kind, signature.sharing_key, sources, block.where, columns, keys, calls
+        )
+    columns = signature.columns or frozenset(
+        signature.scans[0].columns[:1]
+    )  # something has to be selected
+    return Operator(signature.kind, signature.sharing_key, sources, block.where, columns)
 
 
-def columns_above(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> frozenset[Column]:
+def grouped_columns(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> frozenset[Column]:
     """The columns that groups are made of."""
     exprs = [*keys, *(e for call in calls for e in (call.arg, call.filter) if e is not None)]
     return frozenset(column for expr in exprs for column in columns_of(expr))
 
 
-def relaxed(operator: Operator, form: Form) -> Operator:
+def relax(operator: Operator, signature: QuerySignature) -> Operator:
     """The least operator that serves the query too; the same one if it does so already.
 
     Both must have the same base.
     """
-    assert operator.base == form.base
-    own = operator_of(form)
-    sources = tuple(map(_wider, operator.sources, own.sources))
-    if operator.kind is Kind.GROUP:
-        sources = tuple(map(_finer, operator.sources, own.sources))
-    elif _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(own.sources):
-        sources = tuple(map(_wider, map(_unslid, operator.sources), map(_unslid, own.sources)))
+    assert operator.sharing_key == signature.sharing_key
+    own_operator = minimal_operator(signature)
+    sources = tuple(map(_wider_source, operator.sources, own_operator.sources))
+    if operator.kind is SharingKind.GROUP:
+        sources = tuple(map(_finer_source, operator.sources, own_operator.sources))
+    elif _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(
+        own_operator.sources
+    ):
+        sources = tuple(
+            map(
+                _wider_source,
+                map(_unslid_source, operator.sources),
+                map(_unslid_source, own_operator.sources),
+            )
+        )
     result = replace(
         operator,
         sources=sources,
-        where=covering(operator.where, own.where),
-        columns=operator.columns | own.columns,
-        keys=_merged(operator.keys, own.keys, text),
-        calls=_merged(operator.calls, own.calls, call_text),
+        where=cover_conditions(operator.where, own_operator.where),
+        columns=operator.columns | own_operator.columns,
+        keys=_merge_sorted(operator.keys, own_operator.keys, canonical_text),
+        calls=_merge_sorted(operator.calls, own_operator.calls, call_text),
     )
     return operator if result == operator else result
 
 
-def relation(form: Form, operator: Operator) -> Relation | None:
+def classify_containment(signature: QuerySignature, operator: Operator) -> Containment | None:
     """What a query is to an operator; None if they have no base in common."""
-    if operator.base != form.base:
+    if operator.sharing_key != signature.sharing_key:
         return None
-    if form.kind is Kind.WHOLE or operator_of(form) == operator:
-        return Relation.EQUAL
-    return Relation.CONTAINED if relaxed(operator, form) is operator else Relation.OVERLAPPING
+    if signature.kind is SharingKind.EXACT or minimal_operator(signature) == operator:
+        return Containment.EQUAL
+    return (
+        Containment.CONTAINED if relax(operator, signature) is operator else Containment.OVERLAPPING
+    )
 
 
-def covering(a: Box, b: Box) -> Box:
+def cover_conditions(a: Box, b: Box) -> Box:
     """A condition that both imply: exact in every term while that takes few values."""
     if implies(b, a):
         return a
-    found = cover(a, b, "set")
-    if any(len(c.domain.cuts) > 2 * MOST_PIECES for c in found.constraints):
+    covered = cover(a, b, "set")
+    if any(len(c.domain.cuts) > 2 * MAX_PIECES for c in covered.constraints):
         return cover(a, b, "hull")
-    return found
+    return covered
 
 
 def _slides(sources: tuple[Scan | TableScan, ...]) -> list[int | None]:
     return [s.window.slide for s in sources if isinstance(s, Scan) and isinstance(s.window, Range)]
 
 
-def _wider(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
+def _wider_source(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
     """The one with the larger window; it slides as the first does."""
     if not isinstance(a, Scan) or not isinstance(b, Scan):
         return a
@@ -131,14 +147,14 @@ def _wider(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
     return a if size == a.window.size else replace(a, window=Range(size, a.window.slide))
 
 
-def _finer(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
+def _finer_source(a: Scan | TableScan, b: Scan | TableScan) -> Scan | TableScan:
     if not isinstance(a, Scan) or not isinstance(b, Scan):
         return a
     assert isinstance(a.window, Range) and isinstance(b.window, Range)
-    return replace(a, window=finer(a.window, b.window))
+    return replace(a, window=finer_window(a.window, b.window))
 
 
-def finer(a: Range, b: Range) -> Range:
+def finer_window(a: Range, b: Range) -> Range:
     """The larger window, sliding as often as panes need that serve both."""
     if a == b:
         return a
@@ -147,18 +163,39 @@ def finer(a: Range, b: Range) -> Range:
     return Range(max(sizes), gcd(*sizes, *slides) if slides else None)
 
 
-def _unslid(source: Scan | TableScan) -> Scan | TableScan:
-    return replace(source, window=unslid(source.window)) if isinstance(source, Scan) else source
+def _unslid_source(source: Scan | TableScan) -> Scan | TableScan:
+    return (
+        replace(source, window=unslid_window(source.window)) if isinstance(source, Scan) else source
+    )
 
 
-def unslid(window: Window) -> Window:
+def unslid_window(window: Window) -> Window:
     """A window that holds all that one that slides can hold, at every instant."""
     if not isinstance(window, Range) or window.slide is None:
         return window
     return Range(None if window.size is None else window.size + window.slide)
 
 
-def _merged(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
+def _merge_sorted(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
     """All of both in one order, whoever came first."""
-    found = {key(one): one for one in (*b, *a)}
-    return tuple(found[name] for name in sorted(found))
+    by_key = {key(item): item for item in (*b, *a)}
+    return tuple(by_key[name] for name in sorted(by_key))
+
+
+def looks_back(signature: QuerySignature, streams: Mapping[str, Stream]) -> bool:
+    """Whether no window reaches further back than its stream's history, so that results after its
+    start do not depend on the start; the rows of a lone stream never do."""
+    if signature.kind is SharingKind.JOIN and len(signature.scans) == 1:
+        return True
+    for scan in signature.scans:
+        window = scan.window
+        if not isinstance(window, Range) or window.size is None:
+            return False
+        if window.size + (window.slide or 0) > streams[scan.stream.lower()].keep:
+            return False
+    return bool(signature.scans)
+
+
+def serving_operator(signatures: Sequence[QuerySignature]) -> Operator:
+    """The least operator that serves queries of one base."""
+    return reduce(relax, signatures[1:], minimal_operator(signatures[0]))

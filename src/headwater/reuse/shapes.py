@@ -15,11 +15,11 @@ from itertools import accumulate, chain, product
 from math import prod
 from typing import Generic, TypeVar
 
-from headwater.algebra.domain import Cut, Domain, before
+from headwater.algebra.conditions.domain import Cut, Domain, cut_before
 from headwater.algebra.types import Type, Value
-from headwater.reuse.member import Ranges
+from headwater.reuse.row_classes import ClassRanges
 
-MOST_CELLS = 200_000
+MAX_CELLS = 200_000
 """Queries of one shape that want more cells together are told apart in several tables."""
 
 K = TypeVar("K", bound=Hashable)
@@ -40,14 +40,14 @@ class Axis:
         """The interval that a value is in."""
         if value is None:
             return 0
-        return 1 + bisect_right(self.cuts, before(self.type, value))
+        return 1 + bisect_right(self.cuts, cut_before(self.type, value))
 
     def intervals(self, domain: Domain) -> list[range]:
         """The intervals that make up a domain, whose cuts are all among the axis's own."""
-        found = [range(1)] if domain.null else []
+        ranges = [range(1)] if domain.null else []
         ends = [*map(self._after, domain.cuts), self.size]
-        found += [range(*ends[at : at + 2]) for at in range(0, len(domain.cuts), 2)]
-        return found
+        ranges += [range(*ends[at : at + 2]) for at in range(0, len(domain.cuts), 2)]
+        return ranges
 
     def _after(self, cut: Cut) -> int:
         """The first interval above a cut; one that is below all values is above NULL."""
@@ -56,12 +56,12 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Table(Generic[K]):
+class ShapeTable(Generic[K]):
     """The axes of a shape, the wanted cells in order, and the classes of each query."""
 
     axes: tuple[Axis, ...]
     cells: tuple[int, ...]
-    classes: Mapping[K, Ranges]
+    row_classes: Mapping[K, ClassRanges]
 
     def cell(self, intervals: Sequence[int]) -> int:
         """The number of a cell among all there could be."""
@@ -70,19 +70,21 @@ class Table(Generic[K]):
             number = number * axis.size + interval
         return number
 
-    def class_of(self, values: Sequence[Value]) -> int | None:
+    def row_class_of(self, values: Sequence[Value]) -> int | None:
         """The class of a row with those values of the terms; None if no query wants it."""
         cell = self.cell([a.interval(v) for a, v in zip(self.axes, values, strict=True)])
         at = bisect_left(self.cells, cell)
         return at if at < len(self.cells) and self.cells[at] == cell else None
 
 
-def tables(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) -> list[Table[K]]:
+def build_tables(
+    types: Sequence[Type], domains: Mapping[K, Sequence[Domain]]
+) -> list[ShapeTable[K]]:
     """The tables of a shape: for every query the domains that it wants of the terms of those types."""
-    return [_table(types, part) for part in _parts(wanted)]
+    return [_build_table(types, subset) for subset in _split_queries(domains)]
 
 
-def _parts(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Domain]]]:
+def _split_queries(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Domain]]]:
     """Queries few enough for one table, by the number of their cells as far as can be told."""
     if not wanted:
         return
@@ -93,21 +95,21 @@ def _parts(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Do
     size = len(pending)
     while pending:
         size = min(2 * size, len(pending))
-        while size > 1 and _cells(dict(pending[:size])) > MOST_CELLS:
+        while size > 1 and _count_cells(dict(pending[:size])) > MAX_CELLS:
             size = max(1, size // 2)
         yield dict(pending[:size])
         pending = pending[size:]
 
 
-def _cells(wanted: Mapping[K, Sequence[Domain]]) -> int:
-    axes = _axes(wanted)
+def _count_cells(wanted: Mapping[K, Sequence[Domain]]) -> int:
+    axes = _build_axes(wanted)
     return sum(
         prod(sum(map(len, a.intervals(d))) for a, d in zip(axes, domains, strict=True))
         for domains in set(map(tuple, wanted.values()))
     )
 
 
-def _axes(wanted: Mapping[K, Sequence[Domain]]) -> list[Axis]:
+def _build_axes(wanted: Mapping[K, Sequence[Domain]]) -> list[Axis]:
     axes = []
     for domains in zip(*set(map(tuple, wanted.values())), strict=True):
         cuts = {cut for domain in domains for cut in domain.inner_cuts}
@@ -115,27 +117,27 @@ def _axes(wanted: Mapping[K, Sequence[Domain]]) -> list[Axis]:
     return axes
 
 
-def _table(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) -> Table[K]:
-    axes = tuple(_axes(wanted)) if types else ()
-    runs = {box: list(_runs(axes, box)) for box in set(map(tuple, wanted.values()))}
-    covered = merged(sorted(run for of_box in runs.values() for run in of_box))
+def _build_table(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) -> ShapeTable[K]:
+    axes = tuple(_build_axes(wanted)) if types else ()
+    runs = {box: list(_cell_ranges(axes, box)) for box in set(map(tuple, wanted.values()))}
+    covered = merge_ranges(sorted(run for of_box in runs.values() for run in of_box))
     firsts = [first for first, _ in covered]
-    places = [0, *accumulate(last - first + 1 for first, last in covered)]
+    offsets = [0, *accumulate(last - first + 1 for first, last in covered)]
 
-    def classes(of_box: list[tuple[int, int]]) -> Ranges:
-        moved = []
+    def classes(of_box: list[tuple[int, int]]) -> ClassRanges:
+        shifted = []
         for first, last in of_box:
             at = bisect_right(firsts, first) - 1
-            shift = places[at] - firsts[at]
-            moved.append((first + shift, last + shift))
-        return merged(moved)
+            shift = offsets[at] - firsts[at]
+            shifted.append((first + shift, last + shift))
+        return merge_ranges(shifted)
 
     cells = tuple(cell for first, last in covered for cell in range(first, last + 1))
     of_boxes = {box: classes(of_box) for box, of_box in runs.items()}
-    return Table(axes, cells, {key: of_boxes[tuple(box)] for key, box in wanted.items()})
+    return ShapeTable(axes, cells, {key: of_boxes[tuple(box)] for key, box in wanted.items()})
 
 
-def _runs(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, int]]:
+def _cell_ranges(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, int]]:
     """The cells of a box in order: those that differ in the last term alone lie side by side."""
     if not axes:
         yield (0, 0)
@@ -148,12 +150,12 @@ def _runs(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, in
         yield from ((first + side.start, first + side.stop - 1) for side in sides[-1])
 
 
-def merged(runs: Iterable[tuple[int, int]]) -> Ranges:
+def merge_ranges(runs: Iterable[tuple[int, int]]) -> ClassRanges:
     """Stretches sorted by their first number, as few as hold the same numbers."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for first, last in runs:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
         else:
-            found.append((first, last))
-    return tuple(found)
+            ranges.append((first, last))
+    return tuple(ranges)

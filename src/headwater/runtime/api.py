@@ -25,22 +25,22 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.algebra.times import from_micros
-from headwater.errors import HeadwaterError, Refused, RuntimeFailure, nearest
-from headwater.runtime import results
-from headwater.runtime.analysis import Analysis, analysis, lines
+from headwater.errors import HeadwaterError, QueryRefused, RuntimeFailure, suggest
 from headwater.runtime.catalog import Catalog, QueryRow
-from headwater.runtime.definitions import Definitions
-from headwater.runtime.memory import memory_setting
-from headwater.runtime.paths import allow_paths as restrict_paths
-from headwater.runtime.place import check_place, made
-from headwater.runtime.placement import Placement, placement
-from headwater.runtime.placement import lines as placement_lines
-from headwater.runtime.push import push
-from headwater.runtime.scripts import execute
-from headwater.runtime.subscribers import expired
-from headwater.runtime.verify import Verification, verify
+from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.ingest.client_push import push
+from headwater.runtime.inspect.explain import Placement, describe_placement
+from headwater.runtime.inspect.explain import format_placement as placement_lines
+from headwater.runtime.inspect.explain_analyze import Analysis, analyze_query, format_analysis
+from headwater.runtime.inspect.verify import Verification, verify
+from headwater.runtime.results import reader
+from headwater.runtime.results.subscribers import expired_position
+from headwater.runtime.spark.memory import memory_setting
+from headwater.runtime.storage.paths import allow_paths as restrict_paths
+from headwater.runtime.storage.state_dir import check_state_dir, ensure_state_dir
+from headwater.runtime.submit.scripts import execute
 
-STATE = ".headwater"
+DEFAULT_STATE = ".headwater"
 log = logging.getLogger("headwater")
 
 
@@ -54,23 +54,23 @@ class Headwater:
         self.state = state
         self.definitions = Definitions(catalog)
         self._master = master
-        self._settings = settings
+        self._spark_settings = settings
         self._engine: Any = None
 
     @property
     def engine(self) -> Any:
         """The engine of this process, with its Spark session."""
         if self._engine is None:
-            from headwater.runtime.cluster import check_cluster
-            from headwater.runtime.engine import Engine
-            from headwater.runtime.session import open_session
+            from headwater.runtime.engine.engine import Engine
+            from headwater.runtime.spark.cluster import check_cluster
+            from headwater.runtime.spark.session import open_session
 
             def start() -> Any:
                 spark = open_session(self._master, settings=self.session_settings())
                 check_cluster(spark, self.state)
                 return spark
 
-            self._engine = Engine(self.catalog, self.state, start(), restart=start)
+            self._engine = Engine(self.catalog, self.state, start(), restart_spark=start)
         return self._engine
 
     def session_settings(self) -> dict[str, str]:
@@ -78,17 +78,17 @@ class Headwater:
 
         Where that cannot be fetched it is said, and streams from elsewhere go on without it.
         """
-        from headwater.runtime.session import check_given
+        from headwater.runtime.spark.session import check_user_settings
 
-        check_given(self._settings)
-        settings = dict(self._settings)
+        check_user_settings(self._spark_settings)
+        settings = dict(self._spark_settings)
         if self._uses_kafka():
-            from headwater.runtime.jars import beside_spark, fetch
+            from headwater.runtime.spark.jars import fetch, missing_from_spark
 
             try:
-                found = [str(path) for path in beside_spark(fetch("connector"))]
-                given = [settings["spark.jars"]] if settings.get("spark.jars") else []
-                settings["spark.jars"] = ",".join([*given, *found])
+                connector_jars = [str(path) for path in missing_from_spark(fetch("connector"))]
+                user_jars = [settings["spark.jars"]] if settings.get("spark.jars") else []
+                settings["spark.jars"] = ",".join([*user_jars, *connector_jars])
             except RuntimeFailure as error:
                 log.warning("%s", error)
         return settings
@@ -107,10 +107,10 @@ class Headwater:
         Refused, when all other statements are carried out.
         """
         done = execute(self.catalog, self.definitions, text)
-        refused = [one.sentence for one in done if one.refused]
+        refused = [outcome.sentence for outcome in done if outcome.refused]
         if refused:
-            raise Refused("\n".join(refused))
-        return [one.sentence for one in done]
+            raise QueryRefused("\n".join(refused))
+        return [outcome.sentence for outcome in done]
 
     def push(
         self,
@@ -125,7 +125,7 @@ class Headwater:
         """
         declared = self.definitions.streams.get(stream.lower())
         if declared is None:
-            raise HeadwaterError(f"no stream {stream}; {nearest(stream, self.definitions.streams)}")
+            raise HeadwaterError(f"no stream {stream}; {suggest(stream, self.definitions.streams)}")
         if declared.source is not None:
             raise HeadwaterError(
                 f"{stream} reads from {declared.source.kind}; push needs FROM CLIENT"
@@ -144,8 +144,8 @@ class Headwater:
         """A query by name; raises HeadwaterError, naming what there is."""
         row = self.catalog.query(name)
         if row is None:
-            known = [q.spelled for q in self.catalog.queries()]
-            raise HeadwaterError(f"no query {name}; {nearest(name, known)}")
+            existing = [q.spelled for q in self.catalog.queries()]
+            raise HeadwaterError(f"no query {name}; {suggest(name, existing)}")
         return QueryHandle(self.catalog, row)
 
     def close(self) -> None:
@@ -174,16 +174,16 @@ class QueryHandle:
 
     def arrow(self) -> pa.Table:
         """All results so far, as an Arrow table."""
-        return results.read(self.catalog, self.row)[0]
+        return reader.read(self.catalog, self.row)[0]
 
-    def results(self, follow: bool = False, poll: float = 0.5) -> Iterator[results.Row]:
+    def results(self, follow: bool = False, poll: float = 0.5) -> Iterator[reader.ResultRow]:
         """Results so far; with `follow` also those to come, until it is finished or dropped."""
         at = 0
         while True:
-            known = self.catalog.query(self.row.name)
-            over = known is None or known.state in ("finished", "dropped")
-            for table, position in results.read_on(self.catalog, self.row, at):
-                yield from results.rows(table)
+            current = self.catalog.query(self.row.name)
+            over = current is None or current.state in ("finished", "dropped")
+            for table, position in reader.read_by_segment(self.catalog, self.row, at):
+                yield from reader.rows(table)
                 at = position
             if not follow or over:
                 return
@@ -192,27 +192,29 @@ class QueryHandle:
     def expired_until(self) -> datetime | None:
         """The `_tau` up to which results have expired, as they were kept for long enough; None if all are
         there."""
-        position = expired(self.catalog, self.row)
+        position = expired_position(self.catalog, self.row)
         return None if position is None else from_micros(position["tau"])
 
     def explain(self, analyze: bool = False) -> str:
         """What the query means, as a tree, where it runs, with whom and why; with `analyze` instead
         what it was measured to do."""
-        return "\n".join(lines(self.analysis()) if analyze else placement_lines(self.placement()))
+        return "\n".join(
+            format_analysis(self.analysis()) if analyze else placement_lines(self.placement())
+        )
 
     def analysis(self) -> Analysis:
         """What the query was measured to do, as `headwater explain --analyze --format json` has it."""
-        known = self.catalog.query(self.row.name)
-        return analysis(self.catalog, known or self.row)
+        current = self.catalog.query(self.row.name)
+        return analyze_query(self.catalog, current or self.row)
 
     def placement(self) -> Placement:
         """Where the query runs and why, as `headwater explain --format json` has it."""
-        known = self.catalog.query(self.row.name)
-        return placement(self.catalog, known or self.row)
+        current = self.catalog.query(self.row.name)
+        return describe_placement(self.catalog, current or self.row)
 
 
 def open_state(
-    where: str | Path = STATE,
+    where: str | Path = DEFAULT_STATE,
     *,
     catalog: str | None = None,
     state: str | Path | None = None,
@@ -231,14 +233,14 @@ def open_state(
     """
     amount = {} if memory is None else memory_setting(memory)
     if isinstance(where, str) and re.match(r"(postgres|sqlite)[^/]*://", where):
-        catalog, where = where, state or STATE
-    place = made(Path(where))
-    opened = Catalog.open(catalog or place)
+        catalog, where = where, state or DEFAULT_STATE
+    state_dir = ensure_state_dir(Path(where))
+    opened_catalog = Catalog.open(catalog or state_dir)
     try:
-        check_place(opened, place)
+        check_state_dir(opened_catalog, state_dir)
         if roots := list(allow_paths):
-            restrict_paths(opened, roots)
+            restrict_paths(opened_catalog, roots)
     except BaseException:
-        opened.close()
+        opened_catalog.close()
         raise
-    return Headwater(opened, place, master, {**amount, **(settings or {})})
+    return Headwater(opened_catalog, state_dir, master, {**amount, **(settings or {})})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
 """What a state consists of is its owner's alone, whatever the umask."""
 
-_named: set[Path] = set()
+_synced_folders: set[Path] = set()
 """Folders whose own names this process has synced, up to the root."""
 
 
@@ -28,20 +28,20 @@ def make_folder(folder: Path, mode: int = OWNER_FOLDER) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):
         path.mkdir(mode=mode, exist_ok=True)
-        _named.discard(path)
+        _synced_folders.discard(path)
 
 
-def owner_only(path: str | Path, flags: int) -> int:
+def owner_only_opener(path: str | Path, flags: int) -> int:
     """The `opener` of files that others may not read."""
     return os.open(path, flags, OWNER_FILE)
 
 
 def write_file(path: Path, content: bytes | pa.Buffer) -> None:
     """Write a new file of the state; it is durable when `make_durable` has it synced."""
-    with open(path, "xb", buffering=0, opener=owner_only) as file:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[file.write(rest) :]
+    with open(path, "xb", buffering=0, opener=owner_only_opener) as file:
+        remaining = memoryview(content)
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
 
 
 def make_durable(paths: Iterable[str | Path]) -> None:
@@ -55,7 +55,7 @@ def make_durable(paths: Iterable[str | Path]) -> None:
         folders[path.parent] = None
     for folder in folders:
         _sync(folder)
-        _sync_name(folder)
+        _sync_parents(folder)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -63,18 +63,18 @@ def replace_file(path: Path, content: bytes) -> None:
 
     It may be for others to read, and so may folders that are made for it: it is as the umask says.
     """
-    beside = path.with_name(f".{path.name}.new")
+    temporary = path.with_name(f".{path.name}.new")
     make_folder(path.parent, 0o777)
     try:
-        beside.write_bytes(content)
-        _sync(beside)
-        beside.replace(path)
+        temporary.write_bytes(content)
+        _sync(temporary)
+        temporary.replace(path)
     except OSError:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
     _sync(path.parent)
-    _sync_name(path.parent)
+    _sync_parents(path.parent)
 
 
 def _sync(path: Path) -> None:
@@ -88,10 +88,10 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _sync_name(folder: Path) -> None:
+def _sync_parents(folder: Path) -> None:
     """Sync the folders above one, once; those of others that may not be opened are not ours."""
-    while folder not in _named and folder != folder.parent:
+    while folder not in _synced_folders and folder != folder.parent:
         with suppress(PermissionError):
             _sync(folder.parent)
-        _named.add(folder)
+        _synced_folders.add(folder)
         folder = folder.parent

@@ -18,7 +18,7 @@ from headwater.runtime.catalog import (
     StreamRow,
     UnitRow,
     ingest_owner,
-    part_name,
+    partial_join_name,
     stream_log,
     unit_log,
 )
@@ -28,7 +28,7 @@ FOREVER = 2**62
 STOPPED = "stopped"
 """The cursor that says why a stream is read no more, and where it would go on."""
 
-Adopted = Callable[[UnitRow, str], bool]
+EmitsFor = Callable[[UnitRow, str], bool]
 
 
 def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
@@ -45,35 +45,37 @@ def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -
     return ready
 
 
-def inputs_of(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
+def input_streams(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
     """The streams that a unit reads, itself or by other units."""
-    names = {name for one in (unit, *above(catalog, unit)) for name in one.inputs}
+    names = {name for reader in (unit, *upstream_units(catalog, unit)) for name in reader.inputs}
     return [row for row in catalog.streams() if stream_log(row.name) in names]
 
 
-def above(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
+def upstream_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
     """The units whose rows a unit reads."""
-    found = [catalog.unit(n.partition(":")[2]) for n in unit.inputs if n.startswith("unit:")]
-    return [row for row in found if row is not None]
+    units = [catalog.unit(n.partition(":")[2]) for n in unit.inputs if n.startswith("unit:")]
+    return [row for row in units if row is not None]
 
 
-def complete(
-    catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], adopted: Adopted
+def emitted_until(
+    catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], emits_for: EmitsFor
 ) -> int | None:
     """The last time of which a unit has told all that its inputs hold; None if there is none.
 
     The rows of a unit that it reads count when that one has told all it knows, and it has read them.
     """
-    found: list[int | None] = []
-    for other in above(catalog, unit):
-        theirs = complete(catalog, other, streams, adopted)
+    times: list[int | None] = []
+    for other in upstream_units(catalog, unit):
+        their_time = emitted_until(catalog, other, streams, emits_for)
         log = unit_log(other.id)
         seen = (catalog.cursor(unit.id, log) or {"seq": 0})["seq"]
-        is_read = seen >= catalog.log_ends()[log].seq and adopted(other, part_name(unit.id))
-        found.append(theirs if is_read else None)
+        is_read = seen >= catalog.log_ends()[log].seq and emits_for(
+            other, partial_join_name(unit.id)
+        )
+        times.append(their_time if is_read else None)
     own = [row for row in streams if stream_log(row.name) in unit.inputs]
-    found.append(complete_until(own, catalog.cursors(unit.id)))
-    return None if None in found else min(time for time in found if time is not None)
+    times.append(complete_until(own, catalog.cursors(unit.id)))
+    return None if None in times else min(time for time in times if time is not None)
 
 
 # ---- lifetimes
@@ -83,18 +85,18 @@ def settle_ends(catalog: Catalog) -> None:
     """Note the end of every query whose lifetime counts from its first data, once that is fixed."""
     first: dict[str, int | None] = {}
     ends: dict[str, int] = {}
-    for query in catalog.unsettled_queries():
+    for query in catalog.queries_with_unknown_end():
         if query.unit_id not in first:
             unit = catalog.unit(query.unit_id)
             assert unit is not None
-            first[unit.id] = first_time(catalog, inputs_of(catalog, unit))
-        begun = first[query.unit_id]
-        if begun is not None and query.lifetime is not None:
-            ends[query.name] = begun + query.lifetime
-    catalog.settle_ends(ends)
+            first[unit.id] = first_event_time(catalog, input_streams(catalog, unit))
+        first_event = first[query.unit_id]
+        if first_event is not None and query.lifetime is not None:
+            ends[query.name] = first_event + query.lifetime
+    catalog.record_ends(ends)
 
 
-def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
+def first_event_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
     """The least event time of the streams; None while an earlier one may come, or none has."""
     stats = [catalog.log_stats(stream_log(row.name)) for row in streams]
     least = min((s.least_time for s in stats if s.least_time is not None), default=None)
@@ -109,14 +111,14 @@ def first_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
 # ---- the end
 
 
-def finish(
+def finish_queries(
     catalog: Catalog,
     unit: UnitRow,
     serves: Collection[str],
     streams: Sequence[StreamRow],
-    told: int | None,
+    last_instant: int | None,
     idle: bool,
-    adopted: Adopted = lambda unit, query: True,
+    emits_for: EmitsFor = lambda unit, query: True,
 ) -> list[str]:
     """Finish the queries of which the unit has told everything; returns their names.
 
@@ -125,33 +127,33 @@ def finish(
     result as soon as its tuples are there), and `idle` says that the step found nothing to do;
     `adopted` whether a unit tells the rows of a query by now.
     """
-    count, mortal = catalog.running_members(unit.id)
+    count, mortal = catalog.running_counts(unit.id)
     if not count:
-        settle(catalog, unit.id)
+        update_unit_state(catalog, unit.id)
     if not (mortal or _all_ended(streams)):
         return []
     settle_ends(catalog)
-    until = complete(catalog, unit, streams, adopted)
-    first = catalog.first_end(unit.id)
+    until = emitted_until(catalog, unit, streams, emits_for)
+    first = catalog.earliest_end(unit.id)
     if until is None or until < (FOREVER if first is None else first):
         return []
-    running = [query for query in catalog.members(unit.id) if query.state == "running"]
-    known = [query for query in running if query.result_key in serves]
+    running = [query for query in catalog.subscribers(unit.id) if query.state == "running"]
+    finishable = [query for query in running if query.result_key in serves]
     if not _all_ended(streams):
-        known = [query for query in known if _is_passed(query, streams)]
-    done = [query for query in known if _is_told(query, until, told, idle)]
+        finishable = [query for query in finishable if _has_passed_end(query, streams)]
+    done = [query for query in finishable if _is_fully_emitted(query, until, last_instant, idle)]
     if done:
         catalog.finish_queries(unit.id, [query.name for query in done])
-        settle(catalog, unit.id)
+        update_unit_state(catalog, unit.id)
     return [query.name for query in done]
 
 
-def _is_told(query: QueryRow, complete: int, told: int | None, idle: bool) -> bool:
+def _is_fully_emitted(query: QueryRow, complete: int, last_instant: int | None, idle: bool) -> bool:
     end = FOREVER if query.end_at is None else query.end_at
-    return complete >= end and (idle or (told is not None and told >= end))
+    return complete >= end and (idle or (last_instant is not None and last_instant >= end))
 
 
-def _is_passed(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
+def _has_passed_end(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
     """Whether tuples have come to the end of a query.
 
     Where a stream was reopened, time is closed further than its tuples go, and the instants that follow
@@ -165,22 +167,22 @@ def _all_ended(streams: Sequence[StreamRow]) -> bool:
     return all(row.ended for row in streams)
 
 
-def settle(catalog: Catalog, unit_id: str) -> None:
+def update_unit_state(catalog: Catalog, unit_id: str) -> None:
     """A unit runs if and only if one of its queries does."""
     unit = catalog.unit(unit_id)
     if unit is None or unit.state == "dropped":
         return
-    wanted = catalog.runs_any(unit_id)
-    if wanted and unit.state != "running":
+    should_run = catalog.has_running_query(unit_id)
+    if should_run and unit.state != "running":
         catalog.set_unit_state(unit_id, "running")
-    elif not wanted and unit.state == "running":
+    elif not should_run and unit.state == "running":
         catalog.set_unit_state(unit_id, "paused")
 
 
 # ---- going on
 
 
-def reopen(catalog: Catalog, stream: StreamRow) -> StreamRow:
+def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
     """Open a stream that was taken as ended, with the queries that its end finished.
 
     What was told on the strength of the end stays told: an instant that was evaluated, a query
@@ -188,25 +190,25 @@ def reopen(catalog: Catalog, stream: StreamRow) -> StreamRow:
     """
     closed: list[int] = []
     for unit in catalog.units():
-        streams = inputs_of(catalog, unit)
+        streams = input_streams(catalog, unit)
         if stream.name not in {row.name for row in streams}:
             continue
-        told = catalog.cursor(unit.id, "instant")
-        closed += [] if told is None else [told]
-        for query in catalog.members(unit.id):
-            if not is_over(query, streams):
-                catalog.go_on(query.name)
+        last_instant = catalog.cursor(unit.id, "instant")
+        closed += [] if last_instant is None else [last_instant]
+        for query in catalog.subscribers(unit.id):
+            if not is_final(query, streams):
+                catalog.reopen_query(query.name)
             elif query.end_at is not None:
                 closed.append(query.end_at)
-        settle(catalog, unit.id)
+        update_unit_state(catalog, unit.id)
     catalog.reopen_stream(stream.name, max(closed, default=None))
     catalog.record_event("stream reopened", stream.name)
-    opened = catalog.stream(stream.name)
-    assert opened is not None
-    return opened
+    reopened = catalog.stream(stream.name)
+    assert reopened is not None
+    return reopened
 
 
-def is_over(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
+def is_final(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
     """Whether a finished query stays so: time has passed its end, or its inputs never reopen."""
     if query.state != "finished":
         return False
@@ -214,35 +216,37 @@ def is_over(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
         return True
     marks = [row.watermark for row in streams if row.watermark is not None]
     is_closed = query.end_at is not None and any(mark > query.end_at for mark in marks)
-    return is_closed and _is_passed(query, streams)
+    return is_closed and _has_passed_end(query, streams)
 
 
-def in_plan(members: Sequence[QueryRow], streams: Sequence[StreamRow]) -> tuple[QueryRow, ...]:
+def plannable_queries(
+    queries: Sequence[QueryRow], streams: Sequence[StreamRow]
+) -> tuple[QueryRow, ...]:
     """The queries that the plan of a unit is made for: all that may still have rows.
 
     One that was finished by the end of an input that may be reopened is among them, so that the unit
     goes on keeping what it needs.
     """
-    return tuple(q for q in members if not is_over(q, streams)) or tuple(members)
+    return tuple(q for q in queries if not is_final(q, streams)) or tuple(queries)
 
 
-def running_equal(catalog: Catalog, unit: UnitRow, digest: str) -> list[QueryRow]:
+def equal_running_queries(catalog: Catalog, unit: UnitRow, digest: str) -> list[QueryRow]:
     """The queries of a unit with that digest whose rows it still writes."""
-    equal = catalog.members_of_digest(unit.id, digest)
+    equal = catalog.subscribers_with_digest(unit.id, digest)
     if all(query.state != "finished" for query in equal):
         return equal
-    streams = inputs_of(catalog, unit)
-    return [query for query in equal if not is_over(query, streams)]
+    streams = input_streams(catalog, unit)
+    return [query for query in equal if not is_final(query, streams)]
 
 
-def stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:
+def is_stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:
     """Whether a unit will never step again for any of its queries, so that it needs no input."""
-    streams = inputs_of(catalog, unit)
-    members = catalog.members(unit.id)
-    return bool(members) and all(is_over(query, streams) for query in members)
+    streams = input_streams(catalog, unit)
+    queries = catalog.subscribers(unit.id)
+    return bool(queries) and all(is_final(query, streams) for query in queries)
 
 
-def restart(catalog: Catalog, name: str) -> None:
+def restart_stream(catalog: Catalog, name: str) -> None:
     """Let a stream go on that stopped because its source was replaced; raises HeadwaterError if it
     did not."""
     owner = ingest_owner(name)

@@ -7,23 +7,23 @@ nor the simulator; both ask it.
 
 from __future__ import annotations
 
-from headwater.schedule.choice import Choice, Ranked, choose, next_of
-from headwater.schedule.measured import Measured, along, joined
-from headwater.schedule.policies import POLICIES, Policy, Waiting, policy_named
-from headwater.schedule.sharing import SHARING, Sharing
+from headwater.schedule.choice import Choice, RankedCandidate, choose, next_candidate
+from headwater.schedule.estimates import WorkEstimate, estimate_chain, estimate_join
+from headwater.schedule.policies import POLICIES, Candidate, Policy, find_policy
+from headwater.schedule.sharing import SHARING_RULES, SharingRule
 
 __all__ = [
     "POLICIES",
-    "SHARING",
+    "SHARING_RULES",
+    "Candidate",
     "Choice",
-    "Measured",
     "Policy",
-    "Ranked",
-    "Sharing",
-    "Waiting",
-    "along",
+    "RankedCandidate",
+    "SharingRule",
+    "WorkEstimate",
     "choose",
-    "joined",
-    "next_of",
-    "policy_named",
+    "estimate_chain",
+    "estimate_join",
+    "find_policy",
+    "next_candidate",
 ]

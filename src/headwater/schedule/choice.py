@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from headwater.errors import ScheduleError
-from headwater.schedule.policies import Policy, Waiting
+from headwater.schedule.policies import Candidate, Policy
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedCandidate:
     """A candidate as it stood when the choice was made."""
 
     name: str
@@ -35,7 +35,7 @@ class Choice:
     formula: str
     at: float
     bound: float | None
-    ranking: tuple[Ranked, ...]
+    ranking: tuple[RankedCandidate, ...]
 
     @property
     def why(self) -> str:
@@ -62,52 +62,60 @@ class Choice:
 
 
 def choose(
-    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None = None
+    policy: Policy, candidates: Sequence[Candidate], now: float, bound: float | None = None
 ) -> Choice:
     """The candidate that runs next. Ties are decided by the order in which candidates are given.
 
     Raises ScheduleError if there is no candidate, or if the bound is not a positive time.
     """
-    if not waiting:
+    if not candidates:
         raise ScheduleError("there is nothing to choose from; ask when something is pending")
     if bound is not None and not bound > 0:
         raise ScheduleError(f"the bound is a time above 0, not {bound}")
-    stood = _stood(policy, waiting, now, bound)
-    ranking = tuple(one.shown(now) for one in sorted(stood, key=_Stood.place))
+    ranks = _rank_candidates(policy, candidates, now, bound)
+    ranking = tuple(rank.to_ranked(now) for rank in sorted(ranks, key=_CandidateRank.sort_key))
     return Choice(ranking[0].name, policy.name, policy.formula, now, bound, ranking)
 
 
-def next_of(
-    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None = None
-) -> Waiting:
+def next_candidate(
+    policy: Policy, candidates: Sequence[Candidate], now: float, bound: float | None = None
+) -> Candidate:
     """The candidate that `choose` names, found without the reasons."""
-    return min(_stood(policy, waiting, now, bound), key=_Stood.place).waiting
+    return min(
+        _rank_candidates(policy, candidates, now, bound), key=_CandidateRank.sort_key
+    ).candidate
 
 
-def _stood(
-    policy: Policy, waiting: Sequence[Waiting], now: float, bound: float | None
-) -> list[_Stood]:
+def _rank_candidates(
+    policy: Policy, candidates: Sequence[Candidate], now: float, bound: float | None
+) -> list[_CandidateRank]:
     return [
-        _Stood(policy.rank(one, now), one, bound is not None and one.wait(now) > bound)
-        for one in waiting
+        _CandidateRank(
+            policy.rank(candidate, now),
+            candidate,
+            bound is not None and candidate.wait(now) > bound,
+        )
+        for candidate in candidates
     ]
 
 
 @dataclass(frozen=True)
-class _Stood:
+class _CandidateRank:
     """A candidate with its rank."""
 
     rank: tuple[float, float]
-    waiting: Waiting
+    candidate: Candidate
     overdue: bool
 
-    def place(self) -> tuple[bool, float, float]:
+    def sort_key(self) -> tuple[bool, float, float]:
         """What sorts the candidates, the next one first."""
         if self.overdue:
-            return False, self.waiting.since, 0.0
+            return False, self.candidate.since, 0.0
         return True, -self.rank[0], -self.rank[1]
 
-    def shown(self, now: float) -> Ranked:
-        one = self.waiting
-        wait, slowdown = one.wait(now), one.slowdown(now)
-        return Ranked(one.name, self.rank[0], wait, slowdown, one.pending, self.overdue)
+    def to_ranked(self, now: float) -> RankedCandidate:
+        candidate = self.candidate
+        wait, slowdown = candidate.wait(now), candidate.slowdown(now)
+        return RankedCandidate(
+            candidate.name, self.rank[0], wait, slowdown, candidate.pending, self.overdue
+        )

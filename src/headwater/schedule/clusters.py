@@ -26,13 +26,13 @@ class Clusters:
     `ratio` is the most by which the standing of a member exceeds that of its cluster.
     """
 
-    standing: tuple[float, ...]
-    members: tuple[tuple[int, ...], ...]
+    static_priorities: tuple[float, ...]
+    queries: tuple[tuple[int, ...], ...]
     ratio: float
 
 
 @dataclass(frozen=True)
-class Found:
+class ClusterChoice:
     """A chosen cluster, and how many priorities had to be computed to find it."""
 
     cluster: int
@@ -44,72 +44,76 @@ class Found:
         return 2 * self.computed - 1
 
 
-def logarithmic(standings: Sequence[float], count: int) -> Clusters:
+def logarithmic_clusters(priorities: Sequence[float], count: int) -> Clusters:
     """So many clusters whose edges are a constant factor apart."""
-    low, high = _range(standings, count)
+    low, high = _priority_range(priorities, count)
     edges = np.geomspace(low, high, count + 1)
-    return _clustered(standings, edges)
+    return _build_clusters(priorities, edges)
 
 
-def uniform(standings: Sequence[float], count: int) -> Clusters:
+def uniform_clusters(priorities: Sequence[float], count: int) -> Clusters:
     """So many clusters whose edges are a constant distance apart."""
-    low, high = _range(standings, count)
-    return _clustered(standings, np.linspace(low, high, count + 1))
+    low, high = _priority_range(priorities, count)
+    return _build_clusters(priorities, np.linspace(low, high, count + 1))
 
 
-def singles(standings: Sequence[float]) -> Clusters:
+def singleton_clusters(priorities: Sequence[float]) -> Clusters:
     """Each query for itself."""
-    order = sorted(range(len(standings)), key=lambda place: -standings[place])
-    return Clusters(tuple(standings[p] for p in order), tuple((p,) for p in order), 1.0)
+    order = sorted(range(len(priorities)), key=lambda place: -priorities[place])
+    return Clusters(tuple(priorities[p] for p in order), tuple((p,) for p in order), 1.0)
 
 
-def _range(standings: Sequence[float], count: int) -> tuple[float, float]:
+def _priority_range(priorities: Sequence[float], count: int) -> tuple[float, float]:
     if count < 1:
         raise ScheduleError(f"there is at least one cluster, not {count}")
-    if not standings or min(standings) <= 0:
+    if not priorities or min(priorities) <= 0:
         raise ScheduleError("clusters are of standings above 0; leave out queries without results")
-    return min(standings), max(standings)
+    return min(priorities), max(priorities)
 
 
-def _clustered(standings: Sequence[float], edges: np.ndarray) -> Clusters:
-    places = np.clip(np.searchsorted(edges, standings, side="right") - 1, 0, len(edges) - 2)
-    kept = [
-        (float(edges[number]), tuple(np.flatnonzero(places == number).tolist()))
+def _build_clusters(priorities: Sequence[float], edges: np.ndarray) -> Clusters:
+    cluster_of = np.clip(np.searchsorted(edges, priorities, side="right") - 1, 0, len(edges) - 2)
+    clusters = [
+        (float(edges[number]), tuple(np.flatnonzero(cluster_of == number).tolist()))
         for number in reversed(range(len(edges) - 1))
-        if (places == number).any()
+        if (cluster_of == number).any()
     ]
-    ratio = max(max(standings[m] for m in members) / edge for edge, members in kept)
-    return Clusters(tuple(e for e, _ in kept), tuple(m for _, m in kept), ratio)
+    ratio = max(max(priorities[m] for m in queries) / edge for edge, queries in clusters)
+    return Clusters(tuple(e for e, _ in clusters), tuple(m for _, m in clusters), ratio)
 
 
-def scan(standing: Sequence[float], since: Sequence[float | None], now: float) -> Found:
+def scan_best_cluster(
+    priorities: Sequence[float], since: Sequence[float | None], now: float
+) -> ClusterChoice:
     """The best cluster by computing the priority of each that has something pending."""
-    pending = [place for place, time in enumerate(since) if time is not None]
-    return _best(standing, since, now, pending)
+    pending = [cluster for cluster, time in enumerate(since) if time is not None]
+    return _best_cluster(priorities, since, now, pending)
 
 
-def fagin(standing: Sequence[float], since: Sequence[float | None], now: float) -> Found:
+def fagin_best_cluster(
+    priorities: Sequence[float], since: Sequence[float | None], now: float
+) -> ClusterChoice:
     """The best cluster by Fagin's algorithm; `standing` descends. The same cluster as by `scan`."""
-    by_standing = [place for place, time in enumerate(since) if time is not None]
-    by_wait = sorted(by_standing, key=lambda place: since[place] or 0.0)
-    return _best(standing, since, now, sorted(set(_met(by_standing, by_wait))))
+    by_priority = [cluster for cluster, time in enumerate(since) if time is not None]
+    by_wait = sorted(by_priority, key=lambda place: since[place] or 0.0)
+    return _best_cluster(priorities, since, now, sorted(set(_walk_until_met(by_priority, by_wait))))
 
 
-def _met(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
+def _walk_until_met(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
     """What is met on the way down two lists, up to the first that is met in both."""
     seen: tuple[set[int], set[int]] = (set(), set())
     for pair in zip(first, second, strict=True):
-        for own, other, one in ((0, 1, pair[0]), (1, 0, pair[1])):
-            seen[own].add(one)
-            yield one
-            if one in seen[other]:
+        for own, other, item in ((0, 1, pair[0]), (1, 0, pair[1])):
+            seen[own].add(item)
+            yield item
+            if item in seen[other]:
                 return
 
 
-def _best(
-    standing: Sequence[float], since: Sequence[float | None], now: float, places: Sequence[int]
-) -> Found:
-    if not places:
+def _best_cluster(
+    priorities: Sequence[float], since: Sequence[float | None], now: float, clusters: Sequence[int]
+) -> ClusterChoice:
+    if not clusters:
         raise ScheduleError("there is nothing to choose from; ask when something is pending")
-    best = max(places, key=lambda place: standing[place] * (now - (since[place] or 0.0)))
-    return Found(best, len(places))
+    best = max(clusters, key=lambda place: priorities[place] * (now - (since[place] or 0.0)))
+    return ClusterChoice(best, len(clusters))

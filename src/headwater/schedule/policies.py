@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from headwater.errors import ScheduleError, nearest
-from headwater.schedule.measured import Measured
-from headwater.schedule.sharing import Sharing, Tree, defining_tree, highest
+from headwater.errors import ScheduleError, suggest
+from headwater.schedule.estimates import WorkEstimate
+from headwater.schedule.sharing import PriorityTree, SharingRule, max_tree, priority_defining_tree
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Candidate:
     """A candidate: a unit or operator with pending tuples.
 
     `since` is when its oldest pending tuple arrived. A shared one has a segment for each query, all of
@@ -33,11 +33,11 @@ class Waiting:
 
     name: str
     since: float
-    segments: tuple[Measured, ...]
+    segments: tuple[WorkEstimate, ...]
     pending: int = 1
-    shared: float = 0.0
+    shared_cost: float = 0.0
     query: str = ""
-    served: float = 0.0
+    last_served: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.segments:
@@ -75,84 +75,88 @@ class Policy:
     title: str
     optimises: str
     formula: str
-    gain: Callable[[Measured], float]
+    gain: Callable[[WorkEstimate], float]
     by_cost: bool = False
     growth: Growth = Growth.none
     head_start: float = 0.0
-    sharing: Sharing = defining_tree
+    sharing: SharingRule = priority_defining_tree
 
-    def tree(self, waiting: Waiting) -> Tree:
+    def tree(self, candidate: Candidate) -> PriorityTree:
         """The standing of a candidate, and which of its segments run with it."""
-        gains = [self.gain(segment) for segment in waiting.segments]
-        costs = [segment.cost for segment in waiting.segments]
+        gains = [self.gain(segment) for segment in candidate.segments]
+        costs = [segment.cost for segment in candidate.segments]
         if self.by_cost:
-            return self.sharing(gains, costs, waiting.shared)
-        return highest(gains, [1.0] * len(gains), 0.0)
+            return self.sharing(gains, costs, candidate.shared_cost)
+        return max_tree(gains, [1.0] * len(gains), 0.0)
 
-    def standing(self, waiting: Waiting) -> float:
+    def static_priority(self, candidate: Candidate) -> float:
         """The part of the rank that time does not change."""
-        return self.tree(waiting).priority
+        return self.tree(candidate).priority
 
-    def early(self, waiting: Waiting) -> float:
+    def initial_wait(self, candidate: Candidate) -> float:
         """The wait that a candidate is given in advance."""
-        return self.head_start * min(segment.ideal for segment in waiting.segments)
+        return self.head_start * min(segment.ideal for segment in candidate.segments)
 
-    def rank(self, waiting: Waiting, now: float) -> tuple[float, float]:
+    def rank(self, candidate: Candidate, now: float) -> tuple[float, float]:
         """The rank, and a second number that decides where the first is equal."""
-        standing = self.standing(waiting)
+        priority = self.static_priority(candidate)
         if self.growth is Growth.turns:
-            return -waiting.served, standing
+            return -candidate.last_served, priority
         if self.growth is Growth.wait:
-            return standing * (now - (waiting.since - self.early(waiting))), standing
-        return standing, 0.0
+            return priority * (now - (candidate.since - self.initial_wait(candidate))), priority
+        return priority, 0.0
 
-    def shared_by(self, sharing: Sharing) -> Policy:
+    def with_sharing(self, sharing: SharingRule) -> Policy:
         """The policy with another way to rank shared operators."""
         return replace(self, sharing=sharing)
 
 
-def _one(segment: Measured) -> float:
+def _constant_gain(segment: WorkEstimate) -> float:
     return 1.0
 
 
-def _results(segment: Measured) -> float:
+def _result_gain(segment: WorkEstimate) -> float:
     return segment.selectivity
 
 
-def _normalised(segment: Measured) -> float:
+def _normalised_gain(segment: WorkEstimate) -> float:
     return segment.selectivity / segment.ideal
 
 
-def _balanced(segment: Measured) -> float:
+def _balanced_gain(segment: WorkEstimate) -> float:
     return segment.selectivity / (segment.ideal * segment.ideal)
 
 
-def _speed(segment: Measured) -> float:
+def _speed_gain(segment: WorkEstimate) -> float:
     return 1.0 / segment.ideal
 
 
-FCFS = Policy("fcfs", "first come, first served", "the longest wait", "W", _one, growth=Growth.wait)
+FCFS = Policy(
+    "fcfs", "first come, first served", "the longest wait", "W", _constant_gain, growth=Growth.wait
+)
 RR = Policy(
     "rr",
     "round robin over queries, the highest rate within one",
     "nothing: every query gets its turn",
     "the query served longest ago, then S/C",
-    _results,
+    _result_gain,
     by_cost=True,
     growth=Growth.turns,
 )
-SRPT = Policy("srpt", "shortest processing time", "response, if all pass", "1/T", _speed)
-HR = Policy("hr", "highest rate", "average response", "S/C", _results, by_cost=True)
+SRPT = Policy("srpt", "shortest processing time", "response, if all pass", "1/T", _speed_gain)
+HR = Policy("hr", "highest rate", "average response", "S/C", _result_gain, by_cost=True)
 HNR = Policy(
-    "hnr", "highest normalised rate", "average slowdown", "S/(C T)", _normalised, by_cost=True
+    "hnr", "highest normalised rate", "average slowdown", "S/(C T)", _normalised_gain, by_cost=True
 )
-LSF = Policy("lsf", "longest stretch first", "maximum slowdown", "W/T", _speed, growth=Growth.wait)
+LSF = Policy(
+    "lsf", "longest stretch first", "maximum slowdown", "W/T", _speed_gain, growth=Growth.wait
+)
 BSD = Policy(
     "bsd",
     "balanced slowdown",
     "l2 norm of slowdowns",
     "S/(C T) * W/T",
-    _balanced,
+    _balanced_gain,
     by_cost=True,
     growth=Growth.wait,
 )
@@ -171,9 +175,9 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def policy_named(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     """The policy of a name, in whatever case. Raises ScheduleError for a name that is none."""
     policy = POLICIES.get(name.lower())
     if policy is None:
-        raise ScheduleError(f"there is no policy {name!r}; {nearest(name, POLICIES)}")
+        raise ScheduleError(f"there is no policy {name!r}; {suggest(name, POLICIES)}")
     return policy

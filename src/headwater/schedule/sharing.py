@@ -20,68 +20,70 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Tree:
+class PriorityTree:
     """The priority of a shared operator and the places of the segments that run with it, in order."""
 
     priority: float
-    members: tuple[int, ...]
+    segment_positions: tuple[int, ...]
 
 
-Sharing = Callable[[Sequence[float], Sequence[float], float], Tree]
+SharingRule = Callable[[Sequence[float], Sequence[float], float], PriorityTree]
 """From the gains and the costs of the segments, and the cost that each of them shares."""
 
 
-def highest(gains: Sequence[float], costs: Sequence[float], shared: float) -> Tree:
+def max_tree(gains: Sequence[float], costs: Sequence[float], shared: float) -> PriorityTree:
     """`max`: all, as urgent as the most urgent segment."""
-    alone = _alone(gains, costs)
-    return Tree(max(alone), tuple(_descending(alone)))
+    priorities = _separate_priorities(gains, costs)
+    return PriorityTree(max(priorities), tuple(_descending_order(priorities)))
 
 
-def added(gains: Sequence[float], costs: Sequence[float], shared: float) -> Tree:
+def sum_tree(gains: Sequence[float], costs: Sequence[float], shared: float) -> PriorityTree:
     """`sum`: all, as urgent as the segments added up."""
-    alone = _alone(gains, costs)
-    return Tree(sum(alone), tuple(_descending(alone)))
+    priorities = _separate_priorities(gains, costs)
+    return PriorityTree(sum(priorities), tuple(_descending_order(priorities)))
 
 
-def defining_tree(gains: Sequence[float], costs: Sequence[float], shared: float) -> Tree:
+def priority_defining_tree(
+    gains: Sequence[float], costs: Sequence[float], shared: float
+) -> PriorityTree:
     """`pdt`: the most urgent segments, as many as raise the priority."""
-    return _prefix(gains, costs, shared, _alone(gains, costs))
+    return _best_prefix(gains, costs, shared, _separate_priorities(gains, costs))
 
 
-def densest(gains: Sequence[float], costs: Sequence[float], shared: float) -> Tree:
+def densest_tree(gains: Sequence[float], costs: Sequence[float], shared: float) -> PriorityTree:
     """`densest`: the segments of most gain for what they add, as many as raise the priority."""
     pairs = zip(gains, costs, strict=True)
-    return _prefix(gains, costs, shared, [g / max(c - shared, 1e-300) for g, c in pairs])
+    return _best_prefix(gains, costs, shared, [g / max(c - shared, 1e-300) for g, c in pairs])
 
 
-def _prefix(
+def _best_prefix(
     gains: Sequence[float], costs: Sequence[float], shared: float, merit: Sequence[float]
-) -> Tree:
+) -> PriorityTree:
     """Segments in descending merit while their priority together rises."""
-    order = _descending(merit)
+    order = _descending_order(merit)
     gain, cost = gains[order[0]], costs[order[0]]
-    members = [order[0]]
-    for place in order[1:]:
-        with_it = (gain + gains[place]) / (cost + costs[place] - shared)
+    positions = [order[0]]
+    for position in order[1:]:
+        with_it = (gain + gains[position]) / (cost + costs[position] - shared)
         if with_it <= gain / cost:
             break
-        gain, cost = gain + gains[place], cost + costs[place] - shared
-        members.append(place)
-    return Tree(gain / cost, tuple(members))
+        gain, cost = gain + gains[position], cost + costs[position] - shared
+        positions.append(position)
+    return PriorityTree(gain / cost, tuple(positions))
 
 
-def _alone(gains: Sequence[float], costs: Sequence[float]) -> list[float]:
+def _separate_priorities(gains: Sequence[float], costs: Sequence[float]) -> list[float]:
     """The priority of each segment if nothing were shared."""
     return [gain / cost for gain, cost in zip(gains, costs, strict=True)]
 
 
-def _descending(merit: Sequence[float]) -> list[int]:
+def _descending_order(merit: Sequence[float]) -> list[int]:
     return sorted(range(len(merit)), key=lambda place: -merit[place])
 
 
-SHARING: dict[str, Sharing] = {
-    "max": highest,
-    "sum": added,
-    "pdt": defining_tree,
-    "densest": densest,
+SHARING_RULES: dict[str, SharingRule] = {
+    "max": max_tree,
+    "sum": sum_tree,
+    "pdt": priority_defining_tree,
+    "densest": densest_tree,
 }

@@ -32,7 +32,7 @@ class Arrivals(Protocol):
 
 
 @dataclass(frozen=True)
-class Times:
+class FixedTimes:
     """Given times."""
 
     times: tuple[float, ...]
@@ -51,7 +51,7 @@ class Poisson:
     def chunks(self, seed: int) -> Iterator[Floats]:
         rng = np.random.default_rng((seed, 1))
         now = 0.0
-        for size in _sizes(self.tuples):
+        for size in _chunk_sizes(self.tuples):
             times = now + np.cumsum(rng.exponential(self.gap, size))
             now = float(times[-1])
             yield times
@@ -77,8 +77,8 @@ class OnOff:
             raise SimulationError(f"a Pareto time has a mean for a shape above 1, not {self.shape}")
 
     def chunks(self, seed: int) -> Iterator[Floats]:
-        streams = [self._source(seed, number) for number in range(self.sources)]
-        waiting = [next(stream) for stream in streams]
+        streams = [self._bursts(seed, number) for number in range(self.sources)]
+        bursts = [next(stream) for stream in streams]
         left = self.tuples
         horizon = 0.0
         rest = np.empty(0)
@@ -86,9 +86,9 @@ class OnOff:
             horizon += CHUNK * self.spacing / self.sources
             parts = [rest]
             for number, stream in enumerate(streams):
-                while waiting[number][0] < horizon:
-                    parts.append(waiting[number])
-                    waiting[number] = next(stream)
+                while bursts[number][0] < horizon:
+                    parts.append(bursts[number])
+                    bursts[number] = next(stream)
             times = np.sort(np.concatenate(parts), kind="stable")
             ready = int(np.searchsorted(times, horizon))
             chunk, rest = times[: min(ready, left)], times[ready:]
@@ -96,7 +96,7 @@ class OnOff:
             if len(chunk):
                 yield chunk
 
-    def _source(self, seed: int, number: int) -> Iterator[Floats]:
+    def _bursts(self, seed: int, number: int) -> Iterator[Floats]:
         """The bursts of one source; each has at least one tuple."""
         rng = np.random.default_rng((seed, 2, number))
         scale = (self.shape - 1) / self.shape
@@ -108,7 +108,7 @@ class OnOff:
 
 
 @dataclass(frozen=True)
-class Trace:
+class RequestTrace:
     """The times of a log of web requests: `host [DD:HH:MM:SS] "request" status bytes`.
 
     Requests of the same second are spread evenly over it.
@@ -129,14 +129,14 @@ class Trace:
             raise SimulationError(
                 f"{self.path} cannot be read: {error.strerror}; name a trace with --data"
             ) from error
-        found = re.findall(r"\[(\d+):(\d+):(\d+):(\d+)\]", text)
-        if not found:
+        matches = re.findall(r"\[(\d+):(\d+):(\d+):(\d+)\]", text)
+        if not matches:
             raise SimulationError(f"{self.path} has no line with a time like [30:23:59:59]")
-        seconds = np.array(found, dtype=np.int64) @ np.array([86_400, 3_600, 60, 1])
+        seconds = np.array(matches, dtype=np.int64) @ np.array([86_400, 3_600, 60, 1])
         seconds = np.sort(seconds - seconds.min())[: self.tuples]
         _, first, count = np.unique(seconds, return_index=True, return_counts=True)
-        place = np.arange(len(seconds)) - np.repeat(first, count)
-        return np.asarray(seconds + place / np.repeat(count, count), dtype=np.float64)
+        rank_in_second = np.arange(len(seconds)) - np.repeat(first, count)
+        return np.asarray(seconds + rank_in_second / np.repeat(count, count), dtype=np.float64)
 
 
 def mean_gap(arrivals: Arrivals, seed: int) -> float:
@@ -151,6 +151,6 @@ def mean_gap(arrivals: Arrivals, seed: int) -> float:
     return (last - first) / (count - 1)
 
 
-def _sizes(tuples: int) -> Iterator[int]:
+def _chunk_sizes(tuples: int) -> Iterator[int]:
     for begin in range(0, tuples, CHUNK):
         yield min(CHUNK, tuples - begin)

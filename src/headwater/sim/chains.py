@@ -14,18 +14,27 @@ from typing import NamedTuple
 import numpy as np
 
 from headwater.errors import SimulationError
-from headwater.schedule import Policy, Waiting
+from headwater.schedule import Candidate, Policy
 from headwater.sim.arrivals import Arrivals
-from headwater.sim.compiled import compiled
-from headwater.sim.fate import fast_fate, key_of, threshold
-from headwater.sim.metrics import Floats, Ints, Outcome, empty_tally, record
-from headwater.sim.slots import Slots, mark, never_served, pick, put, settle_all, slots_of, waits_by
+from headwater.sim.coin_flips import fast_coin_flip, pass_threshold, run_key
+from headwater.sim.jit import cached_njit
+from headwater.sim.metrics import Floats, Ints, SimulationResult, empty_tally, record_result
+from headwater.sim.slots import (
+    Slots,
+    build_slots,
+    effective_since,
+    initial_turns,
+    pick_slot,
+    set_since,
+    settle_all,
+    update_slot,
+)
 from headwater.sim.workload import Chain
 
 ARRIVED, EXECUTED, DECISIONS = range(3)
 
 
-class Chains(NamedTuple):
+class ChainArrays(NamedTuple):
     """Queries as arrays: operators by query and stage, and how far each query is."""
 
     key: np.uint64
@@ -37,11 +46,11 @@ class Chains(NamedTuple):
     query: Ints
     stage: Ints
     slot: Ints
-    taken: Ints
-    served: Floats
+    next_tuple: Ints
+    last_served: Floats
 
 
-class State(NamedTuple):
+class ChainRunState(NamedTuple):
     """The clock, the counters and the tally of a run."""
 
     now: Floats
@@ -55,73 +64,77 @@ def run_chains(
     arrivals: Arrivals,
     seed: int,
     by_operator: bool = False,
-) -> Outcome:
+) -> SimulationResult:
     """Simulate until all tuples are through. The seed decides the fate of tuples, and the arrivals."""
-    slots, queries = _prepared(chains, policy, seed, by_operator)
-    state = State(np.zeros(1), np.zeros(3, np.int64), empty_tally(len(chains)))
+    slots, queries = _prepare(chains, policy, seed, by_operator)
+    state = ChainRunState(np.zeros(1), np.zeros(3, np.int64), empty_tally(len(chains)))
     base, times = 0, np.empty(0)
     for chunk in arrivals.chunks(seed):
-        times = np.concatenate([times[int(queries.taken.min()) - base :], chunk])
-        base = int(queries.taken.min())
+        times = np.concatenate([times[int(queries.next_tuple.min()) - base :], chunk])
+        base = int(queries.next_tuple.min())
         _advance(queries, slots, state, times, base, False)
     _advance(queries, slots, state, times, base, True)
     executed, decisions = int(state.counts[EXECUTED]), int(state.counts[DECISIONS])
-    return Outcome(state.tally, float(state.now[0]), executed, decisions)
+    return SimulationResult(state.tally, float(state.now[0]), executed, decisions)
 
 
-def _prepared(
+def _prepare(
     chains: Sequence[Chain], policy: Policy, seed: int, by_operator: bool
-) -> tuple[Slots, Chains]:
+) -> tuple[Slots, ChainArrays]:
     if not chains:
         raise SimulationError("there is no query to simulate; give at least one")
     width = max(len(chain.operators) for chain in chains)
-    cost, passing = np.zeros((len(chains), width)), np.zeros((len(chains), width), np.int64)
+    cost, thresholds = np.zeros((len(chains), width)), np.zeros((len(chains), width), np.int64)
     for number, chain in enumerate(chains):
         for stage, operator in enumerate(chain.operators):
             cost[number, stage] = operator.cost
-            passing[number, stage] = threshold(operator.selectivity)
-    places = [
+            thresholds[number, stage] = pass_threshold(operator.selectivity)
+    stages = [
         (number, stage)
         for number, chain in enumerate(chains)
         for stage in reversed(range(len(chain.operators) if by_operator else 1))
     ]
-    slots, order = slots_of(policy, [Waiting("", 0.0, (chains[n].segment(s),)) for n, s in places])
-    query, stage = np.array(places, np.int64)[order].T.copy()
+    slots, order = build_slots(
+        policy, [Candidate("", 0.0, (chains[n].segment(s),)) for n, s in stages]
+    )
+    query, stage = np.array(stages, np.int64)[order].T.copy()
     slot = np.full((len(chains), width), -1, np.int64)
-    slot[query, stage] = np.arange(len(places))
-    return slots, Chains(
-        key=np.uint64(key_of(seed)),
+    slot[query, stage] = np.arange(len(stages))
+    return slots, ChainArrays(
+        key=np.uint64(run_key(seed)),
         cost=cost,
-        threshold=passing,
+        threshold=thresholds,
         length=np.array([len(chain.operators) for chain in chains]),
         ideal=np.array([chain.ideal for chain in chains]),
         by_operator=by_operator,
         query=query,
         stage=stage,
         slot=slot,
-        taken=np.zeros(len(chains), np.int64),
-        served=never_served(len(chains)),
+        next_tuple=np.zeros(len(chains), np.int64),
+        last_served=initial_turns(len(chains)),
     )
 
 
-@compiled
+@cached_njit
 def _advance(
-    chains: Chains, slots: Slots, state: State, times: Floats, base: int, closed: bool
+    chains: ChainArrays, slots: Slots, state: ChainRunState, times: Floats, base: int, closed: bool
 ) -> None:
     """Run as far as the known arrivals allow; if no more will come, to the end."""
     now, arrived = state.now[0], state.counts[ARRIVED]
     end = base + len(times)
     while True:
         while arrived < end and times[arrived - base] <= now:
-            for query in range(len(chains.taken)):
-                if chains.taken[query] == arrived:
-                    first, served = chains.slot[query, 0], chains.served[query]
-                    mark(slots, first, waits_by(slots, first, times[arrived - base], served))
+            for query in range(len(chains.next_tuple)):
+                if chains.next_tuple[query] == arrived:
+                    first, served = chains.slot[query, 0], chains.last_served[query]
+                    set_since(
+                        slots, first, effective_since(slots, first, times[arrived - base], served)
+                    )
             arrived += 1
             settle_all(slots, now)
         if arrived == end and not closed:
             break
-        slot = pick(slots, now)
+        slot = pick_slot(slots, now)
         if slot < 0:
             if arrived == end:
                 break
@@ -129,29 +142,29 @@ def _advance(
             continue
         state.counts[DECISIONS] += 1
         query, stage = chains.query[slot], chains.stage[slot]
-        served = chains.served[query] = float(state.counts[DECISIONS])
-        number = chains.taken[query]
+        served = chains.last_served[query] = float(state.counts[DECISIONS])
+        number = chains.next_tuple[query]
         since = times[number - base]
         passed, leaves = True, False
         while passed and not leaves:
             now += chains.cost[query, stage]
             state.counts[EXECUTED] += 1
             operator = query * chains.cost.shape[1] + stage
-            passed = fast_fate(chains.key, number, operator) < chains.threshold[query, stage]
+            passed = fast_coin_flip(chains.key, number, operator) < chains.threshold[query, stage]
             stage += 1
             leaves = chains.by_operator or stage == chains.length[query]
         if passed and stage < chains.length[query]:
-            put(slots, slot, np.inf, now)
+            update_slot(slots, slot, np.inf, now)
             following = chains.slot[query, stage]
-            put(slots, following, waits_by(slots, following, since, served), now)
+            update_slot(slots, following, effective_since(slots, following, since, served), now)
             continue
         if passed:
-            record(state.tally, query, now - since, (now - since) / chains.ideal[query])
-        chains.taken[query] += 1
+            record_result(state.tally, query, now - since, (now - since) / chains.ideal[query])
+        chains.next_tuple[query] += 1
         if chains.stage[slot] > 0:
-            put(slots, slot, np.inf, now)
-        first, waits = chains.slot[query, 0], np.inf
+            update_slot(slots, slot, np.inf, now)
+        first, next_since = chains.slot[query, 0], np.inf
         if number + 1 < arrived:
-            waits = waits_by(slots, first, times[number + 1 - base], served)
-        put(slots, first, waits, now)
+            next_since = effective_since(slots, first, times[number + 1 - base], served)
+        update_slot(slots, first, next_since, now)
     state.now[0], state.counts[ARRIVED] = now, arrived

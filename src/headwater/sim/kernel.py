@@ -17,11 +17,11 @@ Process = Generator[float, None, None]
 
 
 @dataclass(order=True)
-class Event:
+class SimulationEvent:
     """Something that will happen at a time, unless it is cancelled before."""
 
     time: float
-    number: int
+    sequence: int
     action: Callable[[], None] = field(compare=False)
     cancelled: bool = field(default=False, compare=False)
 
@@ -35,32 +35,32 @@ class Simulation:
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
-        self.happened = 0
-        self._events: list[Event] = []
-        self._set = 0
+        self.event_count = 0
+        self._events: list[SimulationEvent] = []
+        self._next_sequence = 0
 
-    def at(self, time: float, action: Callable[[], None]) -> Event:
+    def schedule_at(self, time: float, action: Callable[[], None]) -> SimulationEvent:
         """Let something happen at a time. Raises SimulationError for a time that is past or none."""
         if not self.now <= time < math.inf:
             raise SimulationError(f"it is {self.now}: nothing can be set for {time}")
-        event = Event(time, self._set, action)
-        self._set += 1
+        event = SimulationEvent(time, self._next_sequence, action)
+        self._next_sequence += 1
         heappush(self._events, event)
         return event
 
-    def after(self, delay: float, action: Callable[[], None]) -> Event:
+    def schedule_after(self, delay: float, action: Callable[[], None]) -> SimulationEvent:
         """Let something happen after a delay."""
-        return self.at(self.now + delay, action)
+        return self.schedule_at(self.now + delay, action)
 
-    def start(self, process: Process) -> None:
+    def start_process(self, process: Process) -> None:
         """Run a process from now on: up to its next wait each time."""
 
         def resume() -> None:
             delay = next(process, None)
             if delay is not None:
-                self.after(delay, resume)
+                self.schedule_after(delay, resume)
 
-        self.at(self.now, resume)
+        self.schedule_at(self.now, resume)
 
     def next_time(self) -> float:
         """When the next event happens; infinity if there is none."""
@@ -74,7 +74,7 @@ class Simulation:
         if time == math.inf:
             raise SimulationError("nothing is left to happen; set an event first")
         self.now = time
-        self.happened += 1
+        self.event_count += 1
         heappop(self._events).action()
 
     def run(self, until: float = math.inf) -> None:

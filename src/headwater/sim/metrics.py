@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.sim.compiled import compiled
+from headwater.sim.jit import cached_njit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-COUNT, RESPONSE, SLOWDOWN, SQUARES, LARGEST, LONGEST = range(6)
+COUNT, RESPONSE, SLOWDOWN, SQUARED_SLOWDOWN, MAX_SLOWDOWN, MAX_RESPONSE = range(6)
 
 
 def empty_tally(queries: int) -> Floats:
@@ -26,16 +26,16 @@ def empty_tally(queries: int) -> Floats:
     return np.zeros((queries, 6))
 
 
-@compiled
-def record(tally: Floats, query: int, response: float, slowdown: float) -> None:
+@cached_njit
+def record_result(tally: Floats, query: int, response: float, slowdown: float) -> None:
     """Count a result."""
     row = tally[query]
     row[COUNT] += 1.0
     row[RESPONSE] += response
     row[SLOWDOWN] += slowdown
-    row[SQUARES] += slowdown * slowdown
-    row[LARGEST] = max(row[LARGEST], slowdown)
-    row[LONGEST] = max(row[LONGEST], response)
+    row[SQUARED_SLOWDOWN] += slowdown * slowdown
+    row[MAX_SLOWDOWN] = max(row[MAX_SLOWDOWN], slowdown)
+    row[MAX_RESPONSE] = max(row[MAX_RESPONSE], response)
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Metrics:
     results: int
     response: float
     slowdown: float
-    maximum: float
+    max_slowdown: float
     l2: float
-    longest: float
+    max_response: float
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulationResult:
     """What a run gave: the tally by query, the time it ended, and what it took.
 
     `executed` counts operator executions, `decisions` choices of the policy, `overhead` the simulated
@@ -59,8 +59,8 @@ class Outcome:
     """
 
     tally: Floats
-    ended: float
-    executed: int
+    end_time: float
+    executions: int
     decisions: int
     overhead: float = 0.0
 
@@ -74,9 +74,9 @@ class Outcome:
             results=int(count),
             response=float(rows[:, RESPONSE].sum()) / count,
             slowdown=float(rows[:, SLOWDOWN].sum()) / count,
-            maximum=float(rows[:, LARGEST].max()),
-            l2=math.sqrt(float(rows[:, SQUARES].sum())),
-            longest=float(rows[:, LONGEST].max()),
+            max_slowdown=float(rows[:, MAX_SLOWDOWN].max()),
+            l2=math.sqrt(float(rows[:, SQUARED_SLOWDOWN].sum())),
+            max_response=float(rows[:, MAX_RESPONSE].max()),
         )
 
 
@@ -84,7 +84,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """A mean and how far the true mean may be from it."""
 
     mean: float
@@ -99,28 +99,32 @@ class Interval:
         return self.mean + self.margin
 
 
-def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+def confidence_interval(values: Sequence[float], confidence: float = 0.95) -> ConfidenceInterval:
     """The mean of independent values with its confidence interval, by Student's t."""
     count = len(values)
     mean = math.fsum(values) / count
     if count == 1:
-        return Interval(mean, math.inf)
+        return ConfidenceInterval(mean, math.inf)
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return Interval(mean, student(count - 1, confidence) * math.sqrt(variance / count))
+    return ConfidenceInterval(
+        mean, student_t_quantile(count - 1, confidence) * math.sqrt(variance / count)
+    )
 
 
-def student(freedom: int, confidence: float) -> float:
+def student_t_quantile(freedom: int, confidence: float) -> float:
     """The t within which Student's distribution has that much of its mass around zero."""
     low, high = 0.0, 1.0
-    while _mass(high, freedom) < confidence:
+    while _student_t_mass(high, freedom) < confidence:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _mass(middle, freedom) < confidence else (low, middle)
+        low, high = (
+            (middle, high) if _student_t_mass(middle, freedom) < confidence else (low, middle)
+        )
     return high
 
 
-def _mass(t: float, freedom: int) -> float:
+def _student_t_mass(t: float, freedom: int) -> float:
     """The mass between -t and t, exact: a finite sum in the angle of t."""
     angle = math.atan(t / math.sqrt(freedom))
     term = math.cos(angle) if freedom % 2 else 1.0

@@ -12,66 +12,66 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Protocol
 
-from headwater.schedule import Measured, Policy, Waiting, next_of
+from headwater.schedule import Candidate, Policy, WorkEstimate, next_candidate
 from headwater.sim.arrivals import Arrivals
-from headwater.sim.fate import fate, key_of, threshold
+from headwater.sim.coin_flips import coin_flip, pass_threshold, run_key
 from headwater.sim.kernel import Process, Simulation
 from headwater.sim.metrics import (
     COUNT,
-    LARGEST,
-    LONGEST,
+    MAX_RESPONSE,
+    MAX_SLOWDOWN,
     RESPONSE,
     SLOWDOWN,
-    SQUARES,
-    Outcome,
+    SQUARED_SLOWDOWN,
+    SimulationResult,
     empty_tally,
 )
-from headwater.sim.workload import Chain, Operator, SharedSet, WindowJoin
+from headwater.sim.workload import Chain, SharedSet, SimulatedOperator, WindowJoin
 
-PAIR = 1 << 32
+PAIR_FACTOR = 1 << 32
 """The number of a pair of tuples is this times the left one's, plus the right one's."""
 
-Tuple = tuple[int, float]
+NumberedTuple = tuple[int, float]
 """A tuple is its number in the stream and the time of its arrival."""
 
 
-class Meter:
+class RunRecorder:
     """Runs operators, and keeps what came of it."""
 
     def __init__(self, queries: int, seed: int) -> None:
         self.tally = empty_tally(queries)
-        self.executed = 0
-        self._key = key_of(seed)
+        self.executions = 0
+        self._key = run_key(seed)
 
-    def passes(self, number: int, place: int, operator: Operator) -> bool:
+    def passes(self, number: int, position: int, operator: SimulatedOperator) -> bool:
         """Whether a tuple passes the operator that has this place among all."""
-        return fate(self._key, number, place) < threshold(operator.selectivity)
+        return coin_flip(self._key, number, position) < pass_threshold(operator.selectivity)
 
-    def run(self, operator: Operator, now: float) -> float:
+    def execute(self, operator: SimulatedOperator, now: float) -> float:
         """The time when the operator is through with a tuple."""
-        self.executed += 1
+        self.executions += 1
         return now + operator.cost
 
-    def record(self, query: int, response: float, slowdown: float) -> None:
+    def record_result(self, query: int, response: float, slowdown: float) -> None:
         row = self.tally[query]
         row[COUNT] += 1.0
         row[RESPONSE] += response
         row[SLOWDOWN] += slowdown
-        row[SQUARES] += slowdown * slowdown
-        row[LARGEST] = max(row[LARGEST], slowdown)
-        row[LONGEST] = max(row[LONGEST], response)
+        row[SQUARED_SLOWDOWN] += slowdown * slowdown
+        row[MAX_SLOWDOWN] = max(row[MAX_SLOWDOWN], slowdown)
+        row[MAX_RESPONSE] = max(row[MAX_RESPONSE], response)
 
 
-class Plan(Protocol):
+class SimulatedPlan(Protocol):
     """Queries under way."""
 
-    meter: Meter
+    recorder: RunRecorder
     queries: Sequence[str]
 
-    def arrive(self, stream: int, one: Tuple, /) -> None:
+    def add_tuple(self, stream: int, item: NumberedTuple, /) -> None:
         """Take a tuple of a stream in."""
 
-    def waiting(self) -> Iterable[Waiting]:
+    def candidates(self) -> Iterable[Candidate]:
         """The candidates; those first that win a tie."""
 
     def run(self, name: str, now: float) -> float:
@@ -82,46 +82,50 @@ class Processor:
     """Runs what the policy chooses, one after the other."""
 
     def __init__(
-        self, simulation: Simulation, plan: Plan, policy: Policy, bound: float | None = None
+        self,
+        simulation: Simulation,
+        plan: SimulatedPlan,
+        policy: Policy,
+        bound: float | None = None,
     ) -> None:
         self.decisions = 0
         self._simulation, self._plan, self._policy, self._bound = simulation, plan, policy, bound
         self._busy = False
         count = len(plan.queries)
-        self._served = {query: float(n - count) for n, query in enumerate(plan.queries)}
+        self._last_served = {query: float(n - count) for n, query in enumerate(plan.queries)}
 
     def wake(self) -> None:
         """Something has arrived."""
         if not self._busy:
             self._busy = True
-            self._simulation.after(0.0, self._decide)
+            self._simulation.schedule_after(0.0, self._decide)
 
     def _decide(self) -> None:
-        waiting = [
-            replace(candidate, served=self._served[candidate.query])
-            for candidate in self._plan.waiting()
+        candidates = [
+            replace(candidate, last_served=self._last_served[candidate.query])
+            for candidate in self._plan.candidates()
         ]
-        self._busy = bool(waiting)
-        if waiting:
+        self._busy = bool(candidates)
+        if candidates:
             now = self._simulation.now
-            chosen = next_of(self._policy, waiting, now, self._bound)
+            chosen = next_candidate(self._policy, candidates, now, self._bound)
             self.decisions += 1
-            self._served[chosen.query] = self.decisions
-            done = self._plan.run(chosen.name, now)
-            self._simulation.at(done, self._done)
+            self._last_served[chosen.query] = self.decisions
+            end_time = self._plan.run(chosen.name, now)
+            self._simulation.schedule_at(end_time, self._finish)
 
-    def _done(self) -> None:
+    def _finish(self) -> None:
         """What arrives at this very time takes part in the choice."""
-        self._simulation.after(0.0, self._decide)
+        self._simulation.schedule_after(0.0, self._decide)
 
 
 def run_plan(
-    plan: Plan,
+    plan: SimulatedPlan,
     policy: Policy,
     streams: Sequence[Arrivals],
     seeds: Sequence[int],
     bound: float | None = None,
-) -> Outcome:
+) -> SimulationResult:
     """Simulate until all tuples are through; each stream has the seed of its arrivals."""
     simulation = Simulation()
     processor = Processor(simulation, plan, policy, bound)
@@ -130,14 +134,16 @@ def run_plan(
         times = (float(t) for chunk in streams[stream].chunks(seeds[stream]) for t in chunk)
         for time, together in groupby(enumerate(times), key=lambda one: one[1]):
             yield time - simulation.now
-            for one in together:
-                plan.arrive(stream, one)
+            for item in together:
+                plan.add_tuple(stream, item)
             processor.wake()
 
     for stream in range(len(streams)):
-        simulation.start(feed(stream))
+        simulation.start_process(feed(stream))
     simulation.run()
-    return Outcome(plan.meter.tally, simulation.now, plan.meter.executed, processor.decisions)
+    return SimulationResult(
+        plan.recorder.tally, simulation.now, plan.recorder.executions, processor.decisions
+    )
 
 
 # ---- plans
@@ -147,44 +153,44 @@ class PlainChains:
     """Queries over one stream, with a queue before each operator."""
 
     def __init__(self, chains: Sequence[Chain], seed: int, by_operator: bool = False) -> None:
-        self.meter = Meter(len(chains), seed)
+        self.recorder = RunRecorder(len(chains), seed)
         self.queries = [str(query) for query in range(len(chains))]
         self._chains, self._by_operator = chains, by_operator
         self._width = max(len(chain.operators) for chain in chains)
-        self._queues: dict[str, deque[Tuple]] = {}
-        self._places: dict[str, tuple[int, int]] = {}
-        self._segments: dict[str, Measured] = {}
+        self._queues: dict[str, deque[NumberedTuple]] = {}
+        self._stages: dict[str, tuple[int, int]] = {}
+        self._segments: dict[str, WorkEstimate] = {}
         for query, chain in enumerate(chains):
             for stage in reversed(range(len(chain.operators) if by_operator else 1)):
                 name = f"{query}.{stage}"
-                self._places[name] = query, stage
+                self._stages[name] = query, stage
                 self._queues[name] = deque()
                 self._segments[name] = chain.segment(stage)
 
-    def arrive(self, _stream: int, one: Tuple, /) -> None:
+    def add_tuple(self, _stream: int, item: NumberedTuple, /) -> None:
         for query in range(len(self._chains)):
-            self._queues[f"{query}.0"].append(one)
+            self._queues[f"{query}.0"].append(item)
 
-    def waiting(self) -> Iterator[Waiting]:
+    def candidates(self) -> Iterator[Candidate]:
         for name, queue in self._queues.items():
             if queue:
-                query = str(self._places[name][0])
-                yield Waiting(name, queue[0][1], (self._segments[name],), len(queue), query=query)
+                query = str(self._stages[name][0])
+                yield Candidate(name, queue[0][1], (self._segments[name],), len(queue), query=query)
 
     def run(self, name: str, now: float) -> float:
-        query, stage = self._places[name]
+        query, stage = self._stages[name]
         number, since = self._queues[name].popleft()
         chain = self._chains[query]
         last = stage + 1 if self._by_operator else len(chain.operators)
-        for place in range(stage, last):
-            operator = chain.operators[place]
-            now = self.meter.run(operator, now)
-            if not self.meter.passes(number, query * self._width + place, operator):
+        for position in range(stage, last):
+            operator = chain.operators[position]
+            now = self.recorder.execute(operator, now)
+            if not self.recorder.passes(number, query * self._width + position, operator):
                 return now
         if last < len(chain.operators):
             self._queues[f"{query}.{last}"].append((number, since))
         else:
-            self.meter.record(query, now - since, (now - since) / chain.ideal)
+            self.recorder.record_result(query, now - since, (now - since) / chain.ideal)
         return now
 
 
@@ -192,54 +198,56 @@ class PlainJoins:
     """Queries over two streams, with the contents of both windows."""
 
     def __init__(self, joins: Sequence[WindowJoin], seed: int) -> None:
-        self.meter = Meter(len(joins), seed)
+        self.recorder = RunRecorder(len(joins), seed)
         self.queries = [str(query) for query in range(len(joins))]
         self._joins = joins
-        self._queues = {f"{q}.{side}": deque[Tuple]() for q in range(len(joins)) for side in (0, 1)}
+        self._queues = {
+            f"{q}.{side}": deque[NumberedTuple]() for q in range(len(joins)) for side in (0, 1)
+        }
         self._segments = {
             f"{query}.{side}": join.segment(side)
             for query, join in enumerate(joins)
             for side in (0, 1)
         }
-        self._windows = [(deque[Tuple](), deque[Tuple]()) for _ in joins]
+        self._windows = [(deque[NumberedTuple](), deque[NumberedTuple]()) for _ in joins]
 
-    def arrive(self, stream: int, one: Tuple, /) -> None:
+    def add_tuple(self, stream: int, item: NumberedTuple, /) -> None:
         for query in range(len(self._joins)):
-            self._queues[f"{query}.{stream}"].append(one)
+            self._queues[f"{query}.{stream}"].append(item)
 
-    def waiting(self) -> Iterator[Waiting]:
+    def candidates(self) -> Iterator[Candidate]:
         for name, queue in self._queues.items():
             if queue:
                 query, segment = name.split(".")[0], self._segments[name]
-                yield Waiting(name, queue[0][1], (segment,), len(queue), query=query)
+                yield Candidate(name, queue[0][1], (segment,), len(queue), query=query)
 
     def run(self, name: str, now: float) -> float:
         query, side = map(int, name.split("."))
         join = self._joins[query]
-        one = self._queues[name].popleft()
-        now = self.meter.run(join.sides[side], now)
-        if not self.meter.passes(one[0], 4 * query + side, join.sides[side]):
+        item = self._queues[name].popleft()
+        now = self.recorder.execute(join.sides[side], now)
+        if not self.recorder.passes(item[0], 4 * query + side, join.sides[side]):
             return now
-        now = self.meter.run(join.join, now)
-        self._windows[query][side].append(one)
+        now = self.recorder.execute(join.join, now)
+        self._windows[query][side].append(item)
         others = self._windows[query][1 - side]
-        while others and others[0][1] < one[1] - join.window:
+        while others and others[0][1] < item[1] - join.window:
             others.popleft()
         for other in others:
-            if other[1] <= one[1] + join.window:
-                now = self._pair(query, (one, other) if side == 0 else (other, one), now)
+            if other[1] <= item[1] + join.window:
+                now = self._run_pair(query, (item, other) if side == 0 else (other, item), now)
         return now
 
-    def _pair(self, query: int, pair: tuple[Tuple, Tuple], now: float) -> float:
+    def _run_pair(self, query: int, pair: tuple[NumberedTuple, NumberedTuple], now: float) -> float:
         join = self._joins[query]
-        number = pair[0][0] * PAIR + pair[1][0]
-        if not self.meter.passes(number, 4 * query + 2, join.join):
+        number = pair[0][0] * PAIR_FACTOR + pair[1][0]
+        if not self.recorder.passes(number, 4 * query + 2, join.join):
             return now
-        now = self.meter.run(join.common, now)
-        if self.meter.passes(number, 4 * query + 3, join.common):
+        now = self.recorder.execute(join.common, now)
+        if self.recorder.passes(number, 4 * query + 3, join.common):
             ideal = ideal_departure(join, pair[0][1], pair[1][1])
             response = now - max(pair[0][1], pair[1][1])
-            self.meter.record(query, response, 1.0 + (now - ideal) / join.ideal)
+            self.recorder.record_result(query, response, 1.0 + (now - ideal) / join.ideal)
         return now
 
 
@@ -254,71 +262,78 @@ class PlainSets:
     """Sets of queries that share their first operator."""
 
     def __init__(self, sets: Sequence[SharedSet], policy: Policy, seed: int) -> None:
-        self.meter = Meter(sum(len(one.branches) for one in sets), seed)
+        self.recorder = RunRecorder(sum(len(shared_set.branches) for shared_set in sets), seed)
         self._sets = sets
-        self._width = 1 + max(len(b) for one in sets for b in one.branches)
-        self._waits = [
-            Waiting(f"{n}", 0.0, s.segments(), 1, s.first.cost) for n, s in enumerate(sets)
+        self._width = 1 + max(len(b) for shared_set in sets for b in shared_set.branches)
+        self._shared_candidates = [
+            Candidate(f"{n}", 0.0, s.segments(), 1, s.first.cost) for n, s in enumerate(sets)
         ]
-        self._trees = [policy.tree(waits).members for waits in self._waits]
+        self._trees = [
+            policy.tree(candidate).segment_positions for candidate in self._shared_candidates
+        ]
         branches = [
             f"{n}.{branch}" for n, s in enumerate(sets) for branch in range(len(s.branches))
         ]
-        self.queries = [*(waits.name for waits in self._waits), *branches]
-        self._queues = [deque[Tuple]() for _ in sets]
-        self._rests = {
-            f"{number}.{branch}": deque[Tuple]()
-            for number, one in enumerate(sets)
-            for branch in range(len(one.branches))
+        self.queries = [*(candidate.name for candidate in self._shared_candidates), *branches]
+        self._queues = [deque[NumberedTuple]() for _ in sets]
+        self._branch_queues = {
+            f"{number}.{branch}": deque[NumberedTuple]()
+            for number, shared_set in enumerate(sets)
+            for branch in range(len(shared_set.branches))
             if branch not in self._trees[number]
         }
         self._segments = {
-            name: sets[int(number)].rest(int(branch))
-            for name in self._rests
+            name: sets[int(number)].branch_segment(int(branch))
+            for name in self._branch_queues
             for number, branch in [name.split(".")]
         }
 
-    def arrive(self, _stream: int, one: Tuple, /) -> None:
+    def add_tuple(self, _stream: int, item: NumberedTuple, /) -> None:
         for queue in self._queues:
-            queue.append(one)
+            queue.append(item)
 
-    def waiting(self) -> Iterator[Waiting]:
+    def candidates(self) -> Iterator[Candidate]:
         for name, queue in enumerate(self._queues):
             if queue:
-                waits = self._waits[name]
-                yield Waiting(
-                    waits.name, queue[0][1], waits.segments, len(queue), waits.shared, f"{name}"
+                candidate = self._shared_candidates[name]
+                yield Candidate(
+                    candidate.name,
+                    queue[0][1],
+                    candidate.segments,
+                    len(queue),
+                    candidate.shared_cost,
+                    f"{name}",
                 )
-        for rest, queue in self._rests.items():
+        for rest, queue in self._branch_queues.items():
             if queue:
                 segment = self._segments[rest]
-                yield Waiting(rest, queue[0][1], (segment,), len(queue), query=rest)
+                yield Candidate(rest, queue[0][1], (segment,), len(queue), query=rest)
 
     def run(self, name: str, now: float) -> float:
         if "." in name:
             number, branch = map(int, name.split("."))
-            return self._branch(number, branch, self._rests[name].popleft(), now)
+            return self._run_branch(number, branch, self._branch_queues[name].popleft(), now)
         number = int(name)
-        one = self._queues[number].popleft()
+        item = self._queues[number].popleft()
         first = self._sets[number].first
-        now = self.meter.run(first, now)
-        if self.meter.passes(one[0], self._query(number, 0) * self._width, first):
+        now = self.recorder.execute(first, now)
+        if self.recorder.passes(item[0], self._query_number(number, 0) * self._width, first):
             for branch in range(len(self._sets[number].branches)):
                 if branch not in self._trees[number]:
-                    self._rests[f"{number}.{branch}"].append(one)
+                    self._branch_queues[f"{number}.{branch}"].append(item)
             for branch in self._trees[number]:
-                now = self._branch(number, branch, one, now)
+                now = self._run_branch(number, branch, item, now)
         return now
 
-    def _branch(self, number: int, branch: int, one: Tuple, now: float) -> float:
-        query = self._query(number, branch)
+    def _run_branch(self, number: int, branch: int, item: NumberedTuple, now: float) -> float:
+        query = self._query_number(number, branch)
         for stage, operator in enumerate(self._sets[number].branches[branch], 1):
-            now = self.meter.run(operator, now)
-            if not self.meter.passes(one[0], query * self._width + stage, operator):
+            now = self.recorder.execute(operator, now)
+            if not self.recorder.passes(item[0], query * self._width + stage, operator):
                 return now
-        response = now - one[1]
-        self.meter.record(query, response, response / self._sets[number].ideal(branch))
+        response = now - item[1]
+        self.recorder.record_result(query, response, response / self._sets[number].ideal(branch))
         return now
 
-    def _query(self, number: int, branch: int) -> int:
-        return sum(len(one.branches) for one in self._sets[:number]) + branch
+    def _query_number(self, number: int, branch: int) -> int:
+        return sum(len(shared_set.branches) for shared_set in self._sets[:number]) + branch

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headwater.schedule import Policy, Waiting
+from headwater.schedule import Candidate, Policy
 from headwater.schedule.policies import Growth
-from headwater.sim.compiled import compiled
+from headwater.sim.jit import cached_njit
 from headwater.sim.metrics import Floats, Ints
 
 NONE, WAIT, TURNS = range(3)
@@ -27,7 +27,7 @@ _ROUNDING = 1e-14
 """More than all that rounding can do to a crossing, relative to it."""
 
 
-SLOT, STANDING, SINCE, UNTIL = range(4)
+SLOT, STATIC_PRIORITY, SINCE, UNTIL = range(4)
 
 
 class Slots(NamedTuple):
@@ -41,43 +41,43 @@ class Slots(NamedTuple):
 
     growth: int
     leaves: int
-    early: Floats
+    initial_wait: Floats
     tree: Floats
     due: Ints
 
 
-def slots_of(policy: Policy, candidates: Sequence[Waiting]) -> tuple[Slots, Ints]:
+def build_slots(policy: Policy, candidates: Sequence[Candidate]) -> tuple[Slots, Ints]:
     """Empty slots for the candidates, and the candidate of each slot."""
-    standing = np.array([policy.standing(candidate) for candidate in candidates])
-    order = np.argsort(-standing, kind="stable").astype(np.int64)
+    priorities = np.array([policy.static_priority(candidate) for candidate in candidates])
+    order = np.argsort(-priorities, kind="stable").astype(np.int64)
     leaves = 1 << max(1, (len(candidates) - 1).bit_length())
     slots = Slots(
         growth=_GROWTH[policy.growth],
         leaves=leaves,
-        early=np.array([policy.early(candidates[place]) for place in order]),
+        initial_wait=np.array([policy.initial_wait(candidates[position]) for position in order]),
         tree=np.full((2 * leaves, 4), np.inf),
         due=np.zeros(leaves, np.int64),
     )
     slots.tree[leaves:, SLOT] = np.arange(leaves)
-    slots.tree[leaves:, STANDING] = 0.0
-    slots.tree[leaves : leaves + len(order), STANDING] = standing[order]
+    slots.tree[leaves:, STATIC_PRIORITY] = 0.0
+    slots.tree[leaves : leaves + len(order), STATIC_PRIORITY] = priorities[order]
     settle_all(slots, 0.0)
     return slots, order
 
 
-def never_served(count: int) -> Floats:
+def initial_turns(count: int) -> Floats:
     """Turns as if all had been served before, in their order."""
     return np.arange(-count, 0, dtype=np.float64)
 
 
-@compiled
-def waits_by(slots: Slots, slot: int, arrived: float, served: float) -> float:
+@cached_njit
+def effective_since(slots: Slots, slot: int, arrived: float, served: float) -> float:
     """What a tuple waits by: since when, or where turns count, when its query last ran."""
-    return served if slots.growth == TURNS else arrived - slots.early[slot]
+    return served if slots.growth == TURNS else arrived - slots.initial_wait[slot]
 
 
-@compiled
-def put(slots: Slots, slot: int, since: float, now: float) -> None:
+@cached_njit
+def update_slot(slots: Slots, slot: int, since: float, now: float) -> None:
     """Let the oldest tuple of a slot be one that has waited since then; infinity: there is none."""
     growth, tree, node = slots.growth, slots.tree, slots.leaves + slot
     before = tree[node, SINCE]
@@ -90,13 +90,13 @@ def put(slots: Slots, slot: int, since: float, now: float) -> None:
         node >>= 1
 
 
-@compiled
-def mark(slots: Slots, slot: int, since: float) -> None:
+@cached_njit
+def set_since(slots: Slots, slot: int, since: float) -> None:
     """The same for one of many slots, before `settle_all`."""
     slots.tree[slots.leaves + slot, SINCE] = since
 
 
-@compiled
+@cached_njit
 def settle_all(slots: Slots, now: float) -> None:
     """Play the tournament anew."""
     growth, tree = slots.growth, slots.tree
@@ -104,31 +104,31 @@ def settle_all(slots: Slots, now: float) -> None:
         _settle(growth, tree, node, now)
 
 
-@compiled
-def pick(slots: Slots, now: float) -> int:
+@cached_njit
+def pick_slot(slots: Slots, now: float) -> int:
     """The slot of the highest rank, the first one of equals; -1 if all are empty."""
     tree = slots.tree
     if tree[1, UNTIL] <= now:
-        _refresh(slots.growth, tree, slots.due, now)
+        _settle_due(slots.growth, tree, slots.due, now)
     return int(tree[1, SLOT]) if tree[1, SINCE] < np.inf else -1
 
 
-@compiled
-def _refresh(growth: int, tree: Floats, due: Ints, now: float) -> None:
+@cached_njit
+def _settle_due(growth: int, tree: Floats, due: Ints, now: float) -> None:
     """Settle the nodes that are no longer certain, the lowest ones first."""
     due[0] = 1
-    found, at = 1, 0
-    while at < found:
+    count, at = 1, 0
+    while at < count:
         for child in (2 * due[at], 2 * due[at] + 1):
             if tree[child, UNTIL] <= now:
-                due[found] = child
-                found += 1
+                due[count] = child
+                count += 1
         at += 1
-    for place in range(found - 1, -1, -1):
-        _settle(growth, tree, due[place], now)
+    for position in range(count - 1, -1, -1):
+        _settle(growth, tree, due[position], now)
 
 
-@compiled
+@cached_njit
 def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
     """The winner of a node. The left one stands higher: it wins a tie, and it alone can overtake."""
     left, right = 2 * node, 2 * node + 1
@@ -141,7 +141,7 @@ def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
         if second < first:
             best = right
     elif growth == WAIT and second < np.inf:
-        fast, slow = tree[left, STANDING], tree[right, STANDING]
+        fast, slow = tree[left, STATIC_PRIORITY], tree[right, STATIC_PRIORITY]
         if slow * (now - second) > fast * (now - first):
             best = right
             if fast > slow:
@@ -150,6 +150,6 @@ def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
                 slack = _ROUNDING * fast * inverse * (abs(crossing) + now)
                 certain = min(certain, crossing - slack)
     tree[node, SLOT] = tree[best, SLOT]
-    tree[node, STANDING] = tree[best, STANDING]
+    tree[node, STATIC_PRIORITY] = tree[best, STATIC_PRIORITY]
     tree[node, SINCE] = tree[best, SINCE]
     tree[node, UNTIL] = certain

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.errors import SimulationError
-from headwater.schedule import Measured, along, joined
+from headwater.schedule import WorkEstimate, estimate_chain, estimate_join
 
 QUERIES = 500
 COST_CLASSES = 5
@@ -22,7 +22,7 @@ WINDOWS = (1.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Operator:
+class SimulatedOperator:
     """What a tuple costs, and the share that passes; for a join, the share of pairs that match."""
 
     cost: float
@@ -35,7 +35,7 @@ class Operator:
             raise SimulationError(f"a selectivity is between 0 and 1, not {self.selectivity}")
 
     @property
-    def pair(self) -> tuple[float, float]:
+    def cost_and_selectivity(self) -> tuple[float, float]:
         return self.cost, self.selectivity
 
 
@@ -43,15 +43,15 @@ class Operator:
 class Chain:
     """A query over one stream: its operators, the first one first."""
 
-    operators: tuple[Operator, ...]
+    operators: tuple[SimulatedOperator, ...]
 
     @property
     def ideal(self) -> float:
         return sum(operator.cost for operator in self.operators)
 
-    def segment(self, stage: int = 0) -> Measured:
+    def segment(self, stage: int = 0) -> WorkEstimate:
         """What is before a tuple that waits for the operator at that stage."""
-        return along([o.pair for o in self.operators[stage:]], self.ideal)
+        return estimate_chain([o.cost_and_selectivity for o in self.operators[stage:]], self.ideal)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class WindowJoin:
     `gaps` are the mean times between the tuples of the two streams.
     """
 
-    sides: tuple[Operator, Operator]
-    join: Operator
-    common: Operator
+    sides: tuple[SimulatedOperator, SimulatedOperator]
+    join: SimulatedOperator
+    common: SimulatedOperator
     window: float
     gaps: tuple[float, float]
 
@@ -71,30 +71,37 @@ class WindowJoin:
     def ideal(self) -> float:
         return self.segment(0).ideal
 
-    def segment(self, side: int) -> Measured:
+    def segment(self, side: int) -> WorkEstimate:
         """What is before a tuple of the left (0) or the right (1) stream."""
-        near, far = (along([self.sides[s].pair]) for s in (side, 1 - side))
-        after = along([self.common.pair])
-        return joined(near, far, self.join.pair, after, self.window, self.gaps[1 - side])
+        near, far = (estimate_chain([self.sides[s].cost_and_selectivity]) for s in (side, 1 - side))
+        after = estimate_chain([self.common.cost_and_selectivity])
+        return estimate_join(
+            near, far, self.join.cost_and_selectivity, after, self.window, self.gaps[1 - side]
+        )
 
 
 @dataclass(frozen=True)
 class SharedSet:
     """Queries over one stream that begin with the same operator; each goes on with a branch."""
 
-    first: Operator
-    branches: tuple[tuple[Operator, ...], ...]
+    first: SimulatedOperator
+    branches: tuple[tuple[SimulatedOperator, ...], ...]
 
     def ideal(self, branch: int) -> float:
         return self.first.cost + sum(operator.cost for operator in self.branches[branch])
 
-    def segments(self) -> tuple[Measured, ...]:
+    def segments(self) -> tuple[WorkEstimate, ...]:
         """What is before a tuple that waits for the shared operator, for each of the queries."""
-        return tuple(along([o.pair for o in (self.first, *b)]) for b in self.branches)
+        return tuple(
+            estimate_chain([o.cost_and_selectivity for o in (self.first, *b)])
+            for b in self.branches
+        )
 
-    def rest(self, branch: int) -> Measured:
+    def branch_segment(self, branch: int) -> WorkEstimate:
         """What is before a tuple that has passed the shared operator."""
-        return along([o.pair for o in self.branches[branch]], self.ideal(branch))
+        return estimate_chain(
+            [o.cost_and_selectivity for o in self.branches[branch]], self.ideal(branch)
+        )
 
     def cost(self) -> float:
         """The expected cost of a tuple for the whole set."""
@@ -105,7 +112,7 @@ class SharedSet:
 # ---- the workloads of the paper
 
 
-def _drawn(seed: int, queries: int) -> list[tuple[int, float]]:
+def _draw_queries(seed: int, queries: int) -> list[tuple[int, float]]:
     """A cost class and a selectivity for each query, in whole hundredths as the paper's predicates."""
     rng = np.random.default_rng((seed, 0))
     classes = rng.integers(0, COST_CLASSES, queries)
@@ -113,20 +120,26 @@ def _drawn(seed: int, queries: int) -> list[tuple[int, float]]:
     return [(int(c), int(h) / 100) for c, h in zip(classes, hundredths, strict=True)]
 
 
-def _unscaled(cost_class: int, selectivity: float) -> tuple[Operator, Operator, Operator]:
+def _unscaled_operators(
+    cost_class: int, selectivity: float
+) -> tuple[SimulatedOperator, SimulatedOperator, SimulatedOperator]:
     cost = float(2**cost_class)
-    return Operator(cost, selectivity), Operator(cost, selectivity), Operator(cost)
+    return (
+        SimulatedOperator(cost, selectivity),
+        SimulatedOperator(cost, selectivity),
+        SimulatedOperator(cost),
+    )
 
 
-def _scaled(operator: Operator, factor: float) -> Operator:
-    return Operator(operator.cost * factor, operator.selectivity)
+def _scale_operator(operator: SimulatedOperator, factor: float) -> SimulatedOperator:
+    return SimulatedOperator(operator.cost * factor, operator.selectivity)
 
 
 def paper_chains(seed: int, load: float, gap: float, queries: int = QUERIES) -> tuple[Chain, ...]:
     """Select, join with a stored relation, project: operators of a query cost and pass alike."""
-    plain = [Chain(_unscaled(*drawn)) for drawn in _drawn(seed, queries)]
+    plain = [Chain(_unscaled_operators(*drawn)) for drawn in _draw_queries(seed, queries)]
     factor = load * gap / sum(chain.segment().cost for chain in plain)
-    return tuple(Chain(tuple(_scaled(o, factor) for o in c.operators)) for c in plain)
+    return tuple(Chain(tuple(_scale_operator(o, factor) for o in c.operators)) for c in plain)
 
 
 def paper_joins(
@@ -136,16 +149,16 @@ def paper_joins(
     rng = np.random.default_rng((seed, 3))
     windows = rng.uniform(*WINDOWS, queries)
     plain = []
-    for drawn, window in zip(_drawn(seed, queries), windows, strict=True):
-        select, join, project = _unscaled(*drawn)
+    for drawn, window in zip(_draw_queries(seed, queries), windows, strict=True):
+        select, join, project = _unscaled_operators(*drawn)
         plain.append(WindowJoin((select, select), join, project, float(window), gaps))
     per_second = sum(q.segment(side).cost / gaps[side] for q in plain for side in (0, 1))
     factor = load / per_second
     return tuple(
         WindowJoin(
-            (_scaled(q.sides[0], factor), _scaled(q.sides[1], factor)),
-            _scaled(q.join, factor),
-            _scaled(q.common, factor),
+            (_scale_operator(q.sides[0], factor), _scale_operator(q.sides[1], factor)),
+            _scale_operator(q.join, factor),
+            _scale_operator(q.common, factor),
             q.window,
             gaps,
         )
@@ -158,19 +171,21 @@ def paper_sets(seed: int, load: float, gap: float, queries: int = QUERIES) -> tu
 
     Operators of a query cost alike, so queries that share an operator are all of one cost class.
     """
-    drawn = _drawn(seed, queries)
+    drawn = _draw_queries(seed, queries)
     plain = []
     for begin in range(0, queries, SET_SIZE):
         cost, _ = drawn[begin]
-        members = [_unscaled(cost, share) for _, share in drawn[begin : begin + SET_SIZE]]
-        plain.append(SharedSet(members[0][0], tuple(member[1:] for member in members)))
-    factor = load * gap / sum(one.cost() for one in plain)
+        chains = [_unscaled_operators(cost, share) for _, share in drawn[begin : begin + SET_SIZE]]
+        plain.append(SharedSet(chains[0][0], tuple(operators[1:] for operators in chains)))
+    factor = load * gap / sum(shared_set.cost() for shared_set in plain)
     return tuple(
         SharedSet(
-            _scaled(one.first, factor),
-            tuple(tuple(_scaled(o, factor) for o in branch) for branch in one.branches),
+            _scale_operator(shared_set.first, factor),
+            tuple(
+                tuple(_scale_operator(o, factor) for o in branch) for branch in shared_set.branches
+            ),
         )
-        for one in plain
+        for shared_set in plain
     )
 
 

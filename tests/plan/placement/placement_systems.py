@@ -7,25 +7,25 @@ import random
 from collections import defaultdict
 
 from headwater.network.model import Site
-from headwater.plan.placement.check import check
+from headwater.plan.placement.check import find_violations
 from headwater.plan.placement.model import (
     Links,
-    Operator,
-    Plan,
-    Problem,
-    Query,
-    Run,
-    Send,
-    Serve,
-    Stream,
+    PlacementOperator,
+    PlacementPlan,
+    PlacementProblem,
+    PlacementQuery,
+    PlacementStream,
+    RunOperator,
+    SendStream,
+    ServeStream,
     objective,
 )
-from headwater.plan.placement.samples import halves
+from headwater.plan.placement.samples import bipartitions
 
 
 def random_system(
     seed: int, hosts: int = 4, queries: int = 4, links: bool | None = None
-) -> Problem:
+) -> PlacementProblem:
     """A system so small and so tight that some queries fit and some do not."""
     dice = random.Random(seed)
     count = dice.randint(2, hosts)
@@ -44,31 +44,33 @@ def random_system(
     narrow = {pair: dice.choice((0, 3, 8, 30)) for pair in pairs} if limited else {}
     names = "abcd"
     streams = [
-        Stream(name, frozenset(name), dice.randint(1, 6), (dice.randrange(count),))
+        PlacementStream(name, frozenset(name), dice.randint(1, 6), (dice.randrange(count),))
         for name in names
     ]
     known = {stream.parts: place for place, stream in enumerate(streams)}
-    operators: list[Operator] = []
+    operators: list[PlacementOperator] = []
 
     def over(parts: tuple[str, ...]) -> int:
         if frozenset(parts) not in known:
-            ways = [tuple(over(half) for half in cut) for cut in halves(parts)]
+            ways = [tuple(over(half) for half in cut) for cut in bipartitions(parts)]
             known[frozenset(parts)] = len(streams)
-            streams.append(Stream("".join(sorted(parts)), frozenset(parts), dice.randint(1, 4)))
+            streams.append(
+                PlacementStream("".join(sorted(parts)), frozenset(parts), dice.randint(1, 4))
+            )
             for inputs in ways:
                 cpu = sum(streams[s].rate for s in inputs)
-                operators.append(Operator(inputs, known[frozenset(parts)], cpu, memory=1))
+                operators.append(PlacementOperator(inputs, known[frozenset(parts)], cpu, memory=1))
         return known[frozenset(parts)]
 
     wanted = [
         over(tuple(dice.sample(names, dice.choice((2, 2, 3)))))
         for _ in range(dice.randint(2, queries))
     ]
-    asked = tuple(Query(f"q{i}", stream) for i, stream in enumerate(wanted))
-    return Problem(sites, tuple(streams), tuple(operators), asked, Links(math.inf, narrow))
+    asked = tuple(PlacementQuery(f"q{i}", stream) for i, stream in enumerate(wanted))
+    return PlacementProblem(sites, tuple(streams), tuple(operators), asked, Links(math.inf, narrow))
 
 
-def exhaustive(problem: Problem, plan: Plan, queries: list[int]) -> float | None:
+def exhaustive(problem: PlacementProblem, plan: PlacementPlan, queries: list[int]) -> float | None:
     """The least objective of all plans that also admit these queries; None if there is no such plan.
 
     What does not belong to the scope of the queries stays as it is.
@@ -78,7 +80,7 @@ def exhaustive(problem: Problem, plan: Plan, queries: list[int]) -> float | None
     mine = {s for scope in scopes for s in scope.streams}
     operators = {o for scope in scopes for o in scope.operators}
     admitted = plan.admitted | set(queries)
-    fixed = Plan(
+    fixed = PlacementPlan(
         frozenset(r for r in plan.runs if r.operator not in operators),
         frozenset(s for s in plan.sends if s.stream not in mine),
         frozenset(s for s in plan.serves if s.stream not in mine),
@@ -96,7 +98,7 @@ def exhaustive(problem: Problem, plan: Plan, queries: list[int]) -> float | None
 class _Search:
     """Depth first through all ways to have what is needed, one origin for each stream at each site."""
 
-    def __init__(self, problem: Problem, fixed: Plan) -> None:
+    def __init__(self, problem: PlacementProblem, fixed: PlacementPlan) -> None:
         self.problem, self.best = problem, math.inf
         self.runs, self.sends, self.serves = list(fixed.runs), list(fixed.sends), list(fixed.serves)
         self.admitted = fixed.admitted
@@ -117,15 +119,15 @@ class _Search:
             self.left[site][resource] -= amount
         return all(self.left[site][resource] >= 0 for resource, _ in amounts)
 
-    def carry(self, send: Send, times: int) -> bool:
+    def carry(self, send: SendStream, times: int) -> bool:
         rate = times * self.problem.streams[send.stream].rate
         enough = [self.take(send.origin, (3, rate)), self.take(send.target, (2, rate))]
         pair = send.origin, send.target
         self.links[pair] += rate
         return all(enough) and self.links[pair] <= self.problem.links[pair]
 
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> PlacementPlan:
+        return PlacementPlan(
             frozenset(self.runs), frozenset(self.sends), frozenset(self.serves), self.admitted
         )
 
@@ -136,7 +138,7 @@ class _Search:
         stream = streams[0]
         rate = self.problem.streams[stream].rate
         for site in range(len(self.problem.sites)):
-            self.serves.append(Serve(site, stream))
+            self.serves.append(ServeStream(site, stream))
             if self.take(site, (3, rate)):
                 self.serve(streams[1:], [*needs, (stream, site)])
             self.take(site, (3, -rate))
@@ -150,14 +152,14 @@ class _Search:
             return
         if not needs:
             plan = self.plan()
-            assert not check(problem, plan)
+            assert not find_violations(problem, plan)
             self.best = objective(problem, plan)
             return
         (stream, site), rest = needs[0], needs[1:]
         done = done | {(stream, site)}
-        for maker in problem.makers[stream]:
+        for maker in problem.producers[stream]:
             operator = problem.operators[maker]
-            self.runs.append(Run(site, maker))
+            self.runs.append(RunOperator(site, maker))
             if self.take(site, (0, operator.cpu), (1, operator.memory)):
                 self.obtain([*((s, site) for s in operator.inputs), *rest], done)
             self.take(site, (0, -operator.cpu), (1, -operator.memory))
@@ -165,7 +167,7 @@ class _Search:
         for origin in range(len(problem.sites)):
             if origin == site or self.comes_from(stream, origin, site):
                 continue
-            send = Send(origin, site, stream)
+            send = SendStream(origin, site, stream)
             self.sends.append(send)
             self.senders[stream, site] = origin
             if self.carry(send, 1):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from placement_systems import exhaustive, random_system
 
-from headwater.plan.placement.check import check
-from headwater.plan.placement.flows import Flows, sqpr
-from headwater.plan.placement.ladder import Ladder, exact
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.fixed_load import ReplanScope
+from headwater.plan.placement.flows import FlowFormulation, sqpr
+from headwater.plan.placement.ladder import LadderPlanner, plan_exactly
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import objective
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.program import Status
-from headwater.plan.placement.rest import Rest
-from headwater.plan.placement.solver import by_highs
+from headwater.plan.placement.program import SolverStatus
+from headwater.plan.placement.solver import solve_highs
 
 NEAR = 1e-4
 
@@ -26,10 +26,10 @@ def compare(seed: int) -> tuple[int, int]:
     for query in range(len(problem.queries)):
         before = ledger.plan()
         best = exhaustive(problem, before, [query])
-        done, proven = exact(ledger, [query], seconds=20, gap=0.0)
+        done, proven = plan_exactly(ledger, [query], seconds=20, gap=0.0)
         assert done == (best is not None), (seed, query)
         assert proven == (best is None), (seed, query)
-        assert not check(problem, ledger.plan(), before)
+        assert not find_violations(problem, ledger.plan(), before)
         if best is None:
             refused += 1
         else:
@@ -47,14 +47,14 @@ def compare_paper(seed: int) -> tuple[int, int]:
         before = ledger.plan()
         best = exhaustive(problem, before, [query])
         wanted = [problem.queries[query].stream]
-        form = Flows(Rest(ledger, wanted), wanted)
-        solution = by_highs(form.program, 20.0)
-        if solution.status is Status.INFEASIBLE:
+        form = FlowFormulation(ReplanScope(ledger, wanted), wanted)
+        solution = solve_highs(form.program, 20.0)
+        if solution.status is SolverStatus.INFEASIBLE:
             assert best is None, (seed, query)
             refused += 1
-        elif solution.status is Status.OPTIMAL:
-            plan = form.plan(solution, [query])
-            assert not check(problem, plan, before), (seed, query)
+        elif solution.status is SolverStatus.OPTIMAL:
+            plan = form.extract_plan(solution, [query])
+            assert not find_violations(problem, plan, before), (seed, query)
             assert best is not None
             assert objective(problem, plan) == pytest.approx(best, abs=NEAR), (seed, query)
             fit += 1
@@ -101,15 +101,15 @@ def test_a_batch_admits_as_many_as_possible() -> None:
         ledger = Ledger(problem)
         decided = list(sqpr(ledger, [0, 1], Budget(20.0)))
         assert sum(d.admitted for d in decided) == most, seed
-        assert not check(problem, ledger.plan())
+        assert not find_violations(problem, ledger.plan())
         seen.add(most)
     assert seen >= {1, 2}
 
 
 def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.plan.placement.ladder.MOST_SITES", 0)
-    monkeypatch.setattr("headwater.plan.placement.rest.MOST_CPU", 1)
-    monkeypatch.setattr("headwater.plan.placement.rest.MOST_BANDWIDTH", 0)
+    monkeypatch.setattr("headwater.plan.placement.ladder.MAX_SITES", 0)
+    monkeypatch.setattr("headwater.plan.placement.fixed_load.MAX_CPU_SITES", 1)
+    monkeypatch.setattr("headwater.plan.placement.fixed_load.MAX_BANDWIDTH_SITES", 0)
     admitted = proven = 0
     for seed in range(12):
         problem = random_system(seed, hosts=3, links=False)
@@ -117,8 +117,8 @@ def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPa
         for query in range(len(problem.queries)):
             before = ledger.plan()
             possible = exhaustive(problem, before, [query]) is not None
-            done, none = exact(ledger, [query], seconds=20)
-            assert not check(problem, ledger.plan(), before)
+            done, none = plan_exactly(ledger, [query], seconds=20)
+            assert not find_violations(problem, ledger.plan(), before)
             assert possible or not done
             assert not (possible and none), (seed, query)
             admitted, proven = admitted + done, proven + none
@@ -129,11 +129,11 @@ def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPa
 def test_the_ladder_refuses_only_what_is_proven_or_says_so() -> None:
     for seed in range(8):
         problem = random_system(seed)
-        ledger, ladder = Ledger(problem), Ladder()
+        ledger, ladder = Ledger(problem), LadderPlanner()
         for query in range(len(problem.queries)):
             before = ledger.plan()
             (decision,) = ladder(ledger, [query], Budget(10.0))
             if not decision.admitted and decision.proven:
                 assert exhaustive(problem, ledger.plan(), [query]) is None
-            assert decision.admitted or decision.short
-            assert not check(problem, ledger.plan(), before)
+            assert decision.admitted or decision.shortages
+            assert not find_violations(problem, ledger.plan(), before)

@@ -10,41 +10,43 @@ import pytest
 from placement_systems import random_system
 
 from headwater.network.model import Site
-from headwater.plan.placement.check import check
-from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import (
-    CONSOLIDATE,
+    CONSOLIDATION_WEIGHTS,
     Links,
-    Operator,
-    Plan,
-    Problem,
-    Query,
-    Stream,
+    PlacementOperator,
+    PlacementPlan,
+    PlacementProblem,
+    PlacementQuery,
+    PlacementStream,
 )
-from headwater.plan.placement.planner import Budget, Decision, remove
+from headwater.plan.placement.planner import Budget, Decision, remove_queries
 from headwater.plan.placement.planners import PLANNERS
-from headwater.plan.placement.samples import Setting, sample
+from headwater.plan.placement.samples import SampleSetting, sample_problem
 
-SMALL = Setting(hosts=6, base_streams=12, queries=40, ways=(2, 3), cpu=65.0, bandwidth=65.0)
+SMALL = SampleSetting(hosts=6, base_streams=12, queries=40, ways=(2, 3), cpu=65.0, bandwidth=65.0)
 SECONDS = {"sqpr": 0.3}
 
 
-def run(name: str, problem: Problem, queries: int | None = None) -> tuple[Ledger, list[Decision]]:
+def run(
+    name: str, problem: PlacementProblem, queries: int | None = None
+) -> tuple[Ledger, list[Decision]]:
     """Submit queries one by one; every plan on the way is checked."""
     ledger, planner = Ledger(problem), PLANNERS[name]()
     decisions: list[Decision] = []
     for query in range(queries or len(problem.queries)):
         before = ledger.plan()
         decisions += planner(ledger, [query], Budget(SECONDS.get(name, 2.0)))
-        assert check(problem, ledger.plan(), before) == ()
+        assert find_violations(problem, ledger.plan(), before) == ()
         assert (query in ledger.admitted) == decisions[-1].admitted
     return ledger, decisions
 
 
 @pytest.mark.parametrize("name", [name for name in PLANNERS if name != "sqpr"])
 def test_every_plan_is_one(name: str) -> None:
-    ledger, decisions = run(name, sample(SMALL, 1))
+    ledger, decisions = run(name, sample_problem(SMALL, 1))
     assert 10 < len(ledger.admitted) < 40
     assert [d.query for d in decisions] == list(range(40))
 
@@ -57,7 +59,7 @@ def test_small_systems_with_narrow_links_and_little_memory(name: str, seed: int)
 
 @pytest.mark.parametrize("name", [name for name in PLANNERS if name != "sqpr"])
 def test_the_same_run_twice_decides_the_same(name: str) -> None:
-    problem = sample(SMALL, 2)
+    problem = sample_problem(SMALL, 2)
     first, second = run(name, problem, 24), run(name, problem, 24)
     assert first[1] == second[1]
     assert first[0].plan() == second[0].plan()
@@ -65,18 +67,19 @@ def test_the_same_run_twice_decides_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_an_equal_query_costs_nothing(name: str) -> None:
-    problem = sample(replace(SMALL, queries=1), 3)
+    problem = sample_problem(replace(SMALL, queries=1), 3)
     twice = replace(problem, queries=problem.queries * 2)
     ledger, decisions = run(name, twice)
     assert [d.admitted for d in decisions] == [True, True]
-    assert decisions[1].by == "duplicate"
+    assert decisions[1].step == "duplicate"
     assert len(ledger.served) == 1
 
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_query_for_a_stream_as_it_comes_in_is_served(name: str) -> None:
     problem = replace(
-        sample(replace(SMALL, queries=1), 3), queries=(Query("raw", 0), Query("no", 1))
+        sample_problem(replace(SMALL, queries=1), 3),
+        queries=(PlacementQuery("raw", 0), PlacementQuery("no", 1)),
     )
     rates = [
         replace(s, rate=s.rate * (100 if i == 1 else 1)) for i, s in enumerate(problem.streams)
@@ -87,31 +90,31 @@ def test_a_query_for_a_stream_as_it_comes_in_is_served(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_batch_is_decided_together(name: str) -> None:
-    problem = sample(SMALL, 4)
+    problem = sample_problem(SMALL, 4)
     ledger = Ledger(problem)
     decisions = list(PLANNERS[name]()(ledger, [3, 1, 2], Budget(SECONDS.get(name, 2.0))))
     assert [d.query for d in decisions] == [3, 1, 2]
-    assert check(problem, ledger.plan()) == ()
+    assert find_violations(problem, ledger.plan()) == ()
     assert ledger.admitted == {d.query for d in decisions if d.admitted}
 
 
 @pytest.mark.parametrize("name", [name for name in PLANNERS if name != "sqpr"])
 def test_what_is_removed_leaves_nothing_behind(name: str) -> None:
-    problem = sample(SMALL, 5)
+    problem = sample_problem(SMALL, 5)
     ledger, _ = run(name, problem, 15)
     gone = sorted(ledger.admitted)
     random.Random(5).shuffle(gone)
     for query in gone:
         before = ledger.plan()
-        remove(ledger, [query])
-        assert check(problem, ledger.plan()) == ()
+        remove_queries(ledger, [query])
+        assert find_violations(problem, ledger.plan()) == ()
         assert ledger.admitted == before.admitted - {query}
-    assert ledger.plan() == Plan()
+    assert ledger.plan() == PlacementPlan()
     assert ledger.free == pytest.approx(Ledger(problem).free)
 
 
 def test_a_plan_written_down_again_is_the_same() -> None:
-    problem = sample(SMALL, 6)
+    problem = sample_problem(SMALL, 6)
     ledger, _ = run("headwater", problem, 20)
     again = Ledger(problem, ledger.plan())
     assert again.plan() == ledger.plan()
@@ -119,7 +122,7 @@ def test_a_plan_written_down_again_is_the_same() -> None:
 
 
 def test_ours_admits_at_least_as_many_as_the_papers_baselines() -> None:
-    problems = [sample(SMALL, 7)]
+    problems = [sample_problem(SMALL, 7)]
     admitted = {
         name: sum(len(run(name, problem)[0].admitted) for problem in problems)
         for name in ("headwater", "heuristic", "soda")
@@ -127,18 +130,24 @@ def test_ours_admits_at_least_as_many_as_the_papers_baselines() -> None:
     assert admitted["headwater"] >= admitted["heuristic"] > admitted["soda"]
 
 
-def chain(links: dict[tuple[int, int], float]) -> Problem:
+def chain(links: dict[tuple[int, int], float]) -> PlacementProblem:
     """Two streams at the ends of three sites in a row; the one in the middle cannot join."""
     sites = tuple(
         Site(n, cpu=cpu, bandwidth_in=100, bandwidth_out=100)
         for n, cpu in (("west", 0), ("middle", 0), ("east", 50))
     )
     streams = (
-        Stream("a", frozenset("a"), 10, (0,)),
-        Stream("b", frozenset("b"), 10, (2,)),
-        Stream("ab", frozenset("ab"), 1),
+        PlacementStream("a", frozenset("a"), 10, (0,)),
+        PlacementStream("b", frozenset("b"), 10, (2,)),
+        PlacementStream("ab", frozenset("ab"), 1),
     )
-    return Problem(sites, streams, (Operator((0, 1), 2, 20),), (Query("q", 2),), Links(0.0, links))
+    return PlacementProblem(
+        sites,
+        streams,
+        (PlacementOperator((0, 1), 2, 20),),
+        (PlacementQuery("q", 2),),
+        Links(0.0, links),
+    )
 
 
 @pytest.mark.parametrize("name", ["headwater", "dynamic", "exact", "sqpr"])
@@ -152,20 +161,20 @@ def test_a_refusal_says_what_is_short_and_that_it_is_proven() -> None:
     _, (decision,) = run("headwater", chain({(0, 1): 30.0, (1, 2): 4.0}))
     assert not decision.admitted
     assert decision.proven
-    (short,) = decision.short
-    assert (short.constraint, short.where, short.by) == ("link", "middle -> east", 6.0)
+    (short,) = decision.shortages
+    assert (short.constraint, short.where, short.excess) == ("link", "middle -> east", 6.0)
 
 
 def test_a_query_that_can_never_fit_says_why() -> None:
     _, (decision,) = run("headwater", chain({(0, 1): 30.0}))
     assert not decision.admitted
     assert decision.proven
-    assert [b.constraint for b in decision.short] == ["availability"]
+    assert [b.constraint for b in decision.shortages] == ["availability"]
 
 
 def test_consolidation_uses_fewer_sites() -> None:
-    spread = sample(replace(SMALL, bandwidth=math.inf, link=math.inf), 9)
-    together = replace(spread, weights=CONSOLIDATE)
+    spread = sample_problem(replace(SMALL, bandwidth=math.inf, link=math.inf), 9)
+    together = replace(spread, weights=CONSOLIDATION_WEIGHTS)
     used = [
         len({r.site for r in run("headwater", p, 6)[0].plan().runs}) for p in (spread, together)
     ]
@@ -173,9 +182,9 @@ def test_consolidation_uses_fewer_sites() -> None:
 
 
 def test_a_budget_of_nothing_does_no_harm() -> None:
-    problem = sample(SMALL, 10)
-    ledger, ladder = Ledger(problem), Ladder()
+    problem = sample_problem(SMALL, 10)
+    ledger, ladder = Ledger(problem), LadderPlanner()
     for query in range(40):
         (decision,) = ladder(ledger, [query], Budget(0.0))
         assert decision.admitted or not decision.proven
-        assert check(problem, ledger.plan()) == ()
+        assert find_violations(problem, ledger.plan()) == ()

@@ -11,14 +11,20 @@ from placement_systems import exhaustive, random_system
 
 from headwater.network.model import Site
 from headwater.plan.placement import regions
-from headwater.plan.placement.check import check
-from headwater.plan.placement.dynamic import Taste, place
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Links, Operator, Problem, Query, Stream
+from headwater.plan.placement.model import (
+    Links,
+    PlacementOperator,
+    PlacementProblem,
+    PlacementQuery,
+    PlacementStream,
+)
 from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.planners import PLANNERS
-from headwater.plan.placement.regions import Regions, cut
-from headwater.plan.placement.samples import Setting, sample
+from headwater.plan.placement.regions import RegionPlacer, cut_into_regions
+from headwater.plan.placement.samples import SampleSetting, sample_problem
 
 
 def sites(count: int) -> tuple[Site, ...]:
@@ -27,7 +33,7 @@ def sites(count: int) -> tuple[Site, ...]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 50])
 def test_without_narrow_links_regions_are_even(count: int) -> None:
-    found = cut(Problem(sites(count), (), (), ()))
+    found = cut_into_regions(PlacementProblem(sites(count), (), (), ()))
     assert sorted(site for region in found for site in region) == list(range(count))
     assert all(len(region) == len(found[0]) for region in found[:-1])
     assert len(found) <= len(found[0]) <= len(found) + 2
@@ -38,7 +44,7 @@ def test_regions_grow_along_the_widest_links() -> None:
     wide = [(0, 2), (2, 4), (0, 4), (1, 3), (3, 5), (1, 5)]
     links = {pair: 30.0 for a, b in wide for pair in ((a, b), (b, a))}
     links |= {(0, 1): 5.0, (1, 0): 5.0}
-    found = cut(Problem(sites(6), (), (), (), Links(0.0, links)))
+    found = cut_into_regions(PlacementProblem(sites(6), (), (), (), Links(0.0, links)))
     assert [sorted(region) for region in found] == [[0, 2, 4], [1, 3, 5]]
 
 
@@ -46,7 +52,7 @@ def test_regions_grow_along_the_widest_links() -> None:
 @settings(max_examples=100, deadline=None)
 def test_every_site_is_in_one_region(seed: int, links: bool) -> None:
     problem = random_system(seed, hosts=12, links=links)
-    found = cut(problem)
+    found = cut_into_regions(problem)
     assert sorted(site for region in found for site in region) == list(range(len(problem.sites)))
     assert all(found)
 
@@ -56,19 +62,19 @@ def test_every_site_is_in_one_region(seed: int, links: bool) -> None:
 def test_a_query_that_all_sites_can_place_is_placed(seed: int) -> None:
     """Yes or no is the answer of the dynamic program on all sites, from the same plan."""
     problem = random_system(seed, hosts=7, queries=6)
-    ledger, taste, way = Ledger(problem), Taste(), Regions()
+    ledger, taste, way = Ledger(problem), StreamPopularity(), RegionPlacer()
     for query in range(len(problem.queries)):
         stream = problem.queries[query].stream
         before = ledger.plan()
         with ledger.attempt():
-            flat = place(ledger, stream, taste)
+            flat = place_stream(ledger, stream, taste)
         done = way(ledger, stream, taste)
         assert done or not flat
         assert done or ledger.plan() == before
         if done:
             ledger.ask(query)
-        ledger.settle()
-        assert check(problem, ledger.plan(), before) == ()
+        ledger.commit()
+        assert find_violations(problem, ledger.plan(), before) == ()
 
 
 @given(seed=st.integers(0, 10**6))
@@ -82,38 +88,42 @@ def test_the_planner_refuses_only_what_has_no_plan(seed: int) -> None:
         (decision,) = planner(ledger, [query], Budget(5.0))
         assert decision.admitted or not possible
         assert decision.admitted or decision.proven
-        assert check(problem, ledger.plan(), before) == ()
+        assert find_violations(problem, ledger.plan(), before) == ()
 
 
 def test_it_looks_at_few_sites(monkeypatch: pytest.MonkeyPatch) -> None:
     """While there is room, a plan is found among the sites of a few regions and the holders."""
-    problem = sample(Setting(hosts=400, base_streams=4000, queries=60), 1)
+    problem = sample_problem(SampleSetting(hosts=400, base_streams=4000, queries=60), 1)
     looked: list[int | None] = []
 
-    def counted(ledger: Ledger, stream: int, taste: Taste, sites: list[int] | None = None) -> bool:
+    def counted(
+        ledger: Ledger, stream: int, taste: StreamPopularity, sites: list[int] | None = None
+    ) -> bool:
         looked.append(None if sites is None else len(sites))
-        return place(ledger, stream, taste, sites=sites)
+        return place_stream(ledger, stream, taste, sites=sites)
 
-    monkeypatch.setattr(regions, "place", counted)
-    ledger, taste, way = Ledger(problem), Taste(), Regions()
+    monkeypatch.setattr(regions, "place_stream", counted)
+    ledger, taste, way = Ledger(problem), StreamPopularity(), RegionPlacer()
     assert all(way(ledger, query.stream, taste) for query in problem.queries)
     assert all(count is not None and count < 100 for count in looked)
 
 
-def joined(sites: tuple[Site, ...], first: int, second: int) -> Problem:
+def joined(sites: tuple[Site, ...], first: int, second: int) -> PlacementProblem:
     """Two streams that come in at sites, and a query for their join."""
     streams = (
-        Stream("a", frozenset("a"), 10, (first,)),
-        Stream("b", frozenset("b"), 10, (second,)),
-        Stream("ab", frozenset("ab"), 1),
+        PlacementStream("a", frozenset("a"), 10, (first,)),
+        PlacementStream("b", frozenset("b"), 10, (second,)),
+        PlacementStream("ab", frozenset("ab"), 1),
     )
-    return Problem(sites, streams, (Operator((0, 1), 2, 20),), (Query("q", 2),))
+    return PlacementProblem(
+        sites, streams, (PlacementOperator((0, 1), 2, 20),), (PlacementQuery("q", 2),)
+    )
 
 
 def test_the_region_that_can_join_is_found_wherever_streams_come_in() -> None:
     weak = tuple(replace(site, cpu=0.0) for site in sites(9))
     ledger = Ledger(joined((*weak[:8], sites(9)[8]), 0, 4))
-    assert Regions()(ledger, 2, Taste())
+    assert RegionPlacer()(ledger, 2, StreamPopularity())
     assert {run.site for run in ledger.plan().runs} == {8}
 
 
@@ -124,16 +134,16 @@ def test_when_regions_fail_all_sites_are_looked_at() -> None:
     idle = Site("idle", cpu=0, bandwidth_in=1000, bandwidth_out=1000)
     able = Site("able", cpu=25, bandwidth_in=25, bandwidth_out=25)
     region = (mute, idle, idle, idle, idle)
-    assert len(region) - 1 > regions.TRIES
+    assert len(region) - 1 > regions.MAX_TRIES
     ledger = Ledger(joined((*region * 4, *(idle,) * 4, able), 1, 2))
-    assert cut(ledger.problem)[-1] == [20, 21, 22, 23, 24]
-    assert Regions()(ledger, 2, Taste())
+    assert cut_into_regions(ledger.problem)[-1] == [20, 21, 22, 23, 24]
+    assert RegionPlacer()(ledger, 2, StreamPopularity())
     assert {run.site for run in ledger.plan().runs} == {24}
 
 
 def test_another_problem_is_cut_anew() -> None:
-    way, taste = Regions(), Taste()
+    way, taste = RegionPlacer(), StreamPopularity()
     for count in (4, 9):
-        stream = Stream("s", frozenset("s"), 1.0, (count - 1,))
-        problem = Problem(sites(count), (stream,), (), (Query("q", 0),))
+        stream = PlacementStream("s", frozenset("s"), 1.0, (count - 1,))
+        problem = PlacementProblem(sites(count), (stream,), (), (PlacementQuery("q", 0),))
         assert way(Ledger(problem), 0, taste)

@@ -9,14 +9,14 @@ from headwater.cql import parse
 from headwater.cql.statements import CreateQuery
 from headwater.errors import InputError
 from headwater.network.model import Site
-from headwater.network.sites import connected
-from headwater.plan.placement.check import check
-from headwater.plan.placement.ladder import Ladder
+from headwater.network.sites import fully_connected
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.from_cql import build_placement_problem
+from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Problem
+from headwater.plan.placement.model import PlacementProblem
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.written import placement_problem
-from headwater.plan.throughput.profile import Profile
+from headwater.plan.throughput.profile import WorkloadProfile
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;\n"
@@ -26,16 +26,16 @@ W = "[RANGE 10 SECONDS]"
 ABC = f"SELECT a.v FROM a {W}, b {W}, c {W} WHERE a.k = b.k AND b.k = c.k"
 
 
-def problem_of(*queries: str) -> Problem:
+def problem_of(*queries: str) -> PlacementProblem:
     text = STREAMS + "".join(f"CREATE QUERY q{i} AS {q};\n" for i, q in enumerate(queries))
     found: list[tuple[str, Query]] = [
         (s.name, s.query) for s in parse(text) if isinstance(s, CreateQuery)
     ]
     sites = tuple(Site(n, cpu=1e15) for n in ("one", "two"))
-    return placement_problem(found, connected(sites))
+    return build_placement_problem(found, fully_connected(sites))
 
 
-def joins(problem: Problem) -> set[str]:
+def joins(problem: PlacementProblem) -> set[str]:
     return {s.name for s in problem.streams if " * " in s.name and "result" not in s.name}
 
 
@@ -55,8 +55,8 @@ def test_the_same_join_in_another_query_and_order_is_the_same_stream() -> None:
     problem = problem_of(ABC, f"SELECT b.v, a.v FROM b {W}, a {W} WHERE b.k = a.k")
     assert sum(s.name == "a * b" for s in problem.streams) == 1
     ledger = Ledger(problem)
-    assert all(d.admitted for d in Ladder()(ledger, [0, 1], Budget()))
-    assert check(problem, ledger.plan()) == ()
+    assert all(d.admitted for d in LadderPlanner()(ledger, [0, 1], Budget()))
+    assert find_violations(problem, ledger.plan()) == ()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_groups_and_other_kinds_of_queries_have_a_place_too() -> None:
         f"SELECT x.k FROM a {W} x JOIN a {W} y ON x.k = y.v",
     )
     ledger = Ledger(problem)
-    assert all(d.admitted for d in Ladder()(ledger, range(4), Budget()))
-    assert check(problem, ledger.plan()) == ()
+    assert all(d.admitted for d in LadderPlanner()(ledger, range(4), Budget()))
+    assert find_violations(problem, ledger.plan()) == ()
 
 
 def test_a_profile_without_a_stream_is_refused() -> None:
@@ -101,8 +101,8 @@ def test_a_profile_without_a_stream_is_refused() -> None:
         s for s in parse(STREAMS + f"CREATE QUERY q AS {ABC};") if isinstance(s, CreateQuery)
     ]
     with pytest.raises(InputError, match="no rate for the stream"):
-        placement_problem(
+        build_placement_problem(
             [("q", statement.query)],
-            connected((Site("one"),)),
-            Profile("p.toml", ({"a": 1.0, "b": 1.0},)),
+            fully_connected((Site("one"),)),
+            WorkloadProfile("p.toml", ({"a": 1.0, "b": 1.0},)),
         )

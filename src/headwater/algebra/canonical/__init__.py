@@ -20,15 +20,15 @@ from headwater.algebra.canonical.block import (
     Union,
     body_text,
 )
-from headwater.algebra.canonical.draft import Drafting
+from headwater.algebra.canonical.draft import Drafter
 from headwater.algebra.canonical.finish import finish_body
-from headwater.algebra.canonical.relation import Rebuilding
+from headwater.algebra.canonical.relation import RelationBuilder
 from headwater.algebra.nodes import Output, Query, Scan, TableScan
 
 __all__ = [
     "Block",
     "Body",
-    "Canonical",
+    "CanonicalQuery",
     "Group",
     "Outer",
     "Semi",
@@ -37,11 +37,11 @@ __all__ = [
     "canonicalize",
 ]
 
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class Canonical:
+class CanonicalQuery:
     """A query's content, and apart from it what the user calls its columns and in which order.
 
     `columns` pairs each output name with its place among the items of the body.
@@ -64,31 +64,33 @@ class Canonical:
     @cached_property
     def query(self) -> Query:
         """The canonical form as a tree of relations; its columns are c0, c1, .."""
-        return Query(self.output, Rebuilding().relation(self.body))
+        return Query(self.output, RelationBuilder().build(self.body))
 
 
-def canonicalize(query: Query) -> Canonical:
+def canonicalize(query: Query) -> CanonicalQuery:
     """The canonical form of a query.
 
     Merging a nested query can show that more of it merges, so that is done until nothing changes.
     """
-    found = _once(query)
-    for _ in range(MOST_ROUNDS):
-        if _is_flat(found.body):
+    canonical = _canonicalize_once(query)
+    for _ in range(MAX_ROUNDS):
+        if _is_flat(canonical.body):
             break
-        again = _once(found.query)
-        if again.text == found.text:
+        again = _canonicalize_once(canonical.query)
+        if again.text == canonical.text:
             break
-        places = [at for _, at in again.columns]
-        found = replace(again, columns=tuple((name, places[at]) for name, at in found.columns))
-    return found
+        positions = [at for _, at in again.columns]
+        canonical = replace(
+            again, columns=tuple((name, positions[at]) for name, at in canonical.columns)
+        )
+    return canonical
 
 
-def _once(query: Query) -> Canonical:
-    draft = Drafting(query.output is not Output.RSTREAM).draft(query.root)
+def _canonicalize_once(query: Query) -> CanonicalQuery:
+    draft = Drafter(query.output is not Output.RSTREAM).draft(query.root)
     body, positions = finish_body(draft)
     names = tuple(c.name for c in query.root.columns)
-    return Canonical(query.output, body, tuple(zip(names, positions, strict=True)))
+    return CanonicalQuery(query.output, body, tuple(zip(names, positions, strict=True)))
 
 
 def _is_flat(body: Body) -> bool:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headwater.algebra.conditions.predicate import Box
+from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Expr
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan
-from headwater.algebra.predicate import Box
-from headwater.algebra.simplify import text
 from headwater.algebra.types import Type
 
 GROUP = "$agg"
@@ -76,14 +76,16 @@ Source = Scan | TableScan | Block | Union | Outer
 def body_text(body: Body) -> str:
     """The whole of a body as text: equal for equal bodies, different for different ones."""
     if isinstance(body, Union):
-        return f"union({_list(map(body_text, body.branches))};{_list(map(str, body.types))})"
-    parts = [f"from({_list(map(source_text, body.sources))})"]
+        return f"union({_join_texts(map(body_text, body.branches))};{_join_texts(map(str, body.types))})"
+    parts = [f"from({_join_texts(map(source_text, body.sources))})"]
     if body.where.constraints or body.where.terms or body.where.empty:
         parts.append(f"where({box_text(body.where)})")
     parts += map(semi_text, body.semis)
     if body.group is not None:
         parts.append(group_text(body.group))
-    parts.append(f"{'distinct' if body.distinct else 'items'}({_list(map(text, body.items))})")
+    parts.append(
+        f"{'distinct' if body.distinct else 'items'}({_join_texts(map(canonical_text, body.items))})"
+    )
     return " ".join(parts)
 
 
@@ -103,29 +105,31 @@ def source_text(source: Source) -> str:
 
 
 def semi_text(semi: Semi) -> str:
-    sources = _list(map(source_text, semi.sources))
+    sources = _join_texts(map(source_text, semi.sources))
     return f"{'anti' if semi.anti else 'semi'}({sources};{box_text(semi.where)})"
 
 
 def group_text(group: Group) -> str:
-    calls = _list(map(call_text, group.calls))
-    return f"group({_list(map(text, group.keys))};{calls};{box_text(group.having)})"
+    calls = _join_texts(map(call_text, group.calls))
+    return f"group({_join_texts(map(canonical_text, group.keys))};{calls};{box_text(group.having)})"
 
 
 def call_text(call: AggregateCall) -> str:
     """The text of an aggregate call."""
-    arg = "*" if call.arg is None else text(call.arg)
-    kept = "" if call.filter is None else f" if {text(call.filter)}"
-    return f"{call.name}({'distinct ' if call.distinct else ''}{arg}{kept})"
+    arg = "*" if call.arg is None else canonical_text(call.arg)
+    filter_text = "" if call.filter is None else f" if {canonical_text(call.filter)}"
+    return f"{call.name}({'distinct ' if call.distinct else ''}{arg}{filter_text})"
 
 
 def box_text(box: Box) -> str:
     """The text of a condition in normal form."""
     if box.empty:
         return "nothing"
-    constraints = ("=".join(map(text, c.terms)) + ":" + str(c.domain) for c in box.constraints)
-    return "&".join((*constraints, *map(text, box.terms)))
+    constraints = (
+        "=".join(map(canonical_text, c.terms)) + ":" + str(c.domain) for c in box.constraints
+    )
+    return "&".join((*constraints, *map(canonical_text, box.terms)))
 
 
-def _list(texts: Iterable[str]) -> str:
+def _join_texts(texts: Iterable[str]) -> str:
     return ",".join(texts)

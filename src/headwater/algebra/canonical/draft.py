@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from headwater.algebra.canonical.block import GROUP
+from headwater.algebra.conditions.simplify import simplify
 from headwater.algebra.expressions import Column, Expr, substitute
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import (
@@ -28,7 +29,6 @@ from headwater.algebra.nodes import (
     TableScan,
     UnionAll,
 )
-from headwater.algebra.simplify import simplify
 from headwater.algebra.types import Type
 
 
@@ -90,46 +90,46 @@ class Draft:
 SourceDraft = Scan | TableScan | Draft | OuterDraft | UnionDraft
 
 
-class Drafting:
+class Drafter:
     """Turns relations into drafts, numbering leaves as it meets them.
 
     Where changes are told (ISTREAM, DSTREAM), rows of a group that are equal in all its outputs are
     the same row, so the outputs of a grouped query are part of what it means.
     """
 
-    def __init__(self, tells_changes: bool) -> None:
-        self._tells_changes = tells_changes
+    def __init__(self, emits_changes: bool) -> None:
+        self._emits_changes = emits_changes
         self._aliases = (f"$t{i}" for i in count())
-        self._taken: set[str] = {GROUP}
+        self._used_aliases: set[str] = {GROUP}
 
     def draft(self, relation: Relation) -> Draft:
         match relation:
             case Scan() | TableScan():
-                return self._leaf(relation)
+                return self._draft_leaf(relation)
             case Select():
-                return _filtered(self.draft(relation.input), relation.condition)
+                return _add_condition(self.draft(relation.input), relation.condition)
             case Project():
-                return self._projected(relation)
+                return self._draft_project(relation)
             case Join():
-                return self._joined(relation)
+                return self._draft_join(relation)
             case Aggregate():
-                return self._grouped(relation)
+                return self._draft_aggregate(relation)
             case Distinct():
                 below = self.draft(relation.input)
-                if not _tells_all_keys(below):
+                if not _outputs_all_keys(below):
                     below.distinct = below.by_value = True
                 return below
             case SemiJoin():
-                return self._semi_joined(relation)
+                return self._draft_semi_join(relation)
             case OuterJoin():
-                return self._outer_joined(relation)
+                return self._draft_outer_join(relation)
             case UnionAll():
-                return self._united(relation)
+                return self._draft_union(relation)
 
-    def _leaf(self, relation: Scan | TableScan) -> Draft:
+    def _draft_leaf(self, relation: Scan | TableScan) -> Draft:
         """A source under its own alias, or a new one if that is taken."""
-        if relation.alias not in self._taken:
-            self._taken.add(relation.alias)
+        if relation.alias not in self._used_aliases:
+            self._used_aliases.add(relation.alias)
             return Draft({relation.alias: relation}, {c: c for c in relation.columns})
         alias = next(self._aliases)
         outputs: dict[Column, Expr] = {
@@ -137,35 +137,35 @@ class Drafting:
         }
         return Draft({alias: relation}, outputs)
 
-    def _projected(self, node: Project) -> Draft:
+    def _draft_project(self, node: Project) -> Draft:
         below = self.draft(node.input)
         outputs = {
             column: substitute(item.expr, below.outputs)
             for column, item in zip(node.columns, node.items, strict=True)
         }
-        if below.distinct or (below.by_value and _loses(below, outputs)):
-            return self._projected_from(self._nested(below), node)
+        if below.distinct or (below.by_value and _drops_output(below, outputs)):
+            return self._project_from(self._nest(below), node)
         below.outputs = outputs
-        below.by_value = below.group is not None and self._tells_changes
+        below.by_value = below.group is not None and self._emits_changes
         return below
 
-    def _projected_from(self, below: Draft, node: Project) -> Draft:
+    def _project_from(self, below: Draft, node: Project) -> Draft:
         items = zip(node.columns, node.items, strict=True)
         below.outputs = {column: substitute(item.expr, below.outputs) for column, item in items}
         return below
 
-    def _joined(self, node: Join) -> Draft:
-        parts = [self._plain(self.draft(relation)) for relation in node.inputs]
+    def _draft_join(self, node: Join) -> Draft:
+        parts = [self._ensure_plain(self.draft(relation)) for relation in node.inputs]
         joined = Draft({}, {})
         for part in parts:
             joined.sources |= part.sources
             joined.outputs |= part.outputs
             joined.conditions += part.conditions
             joined.semis += part.semis
-        return joined if node.condition is None else _filtered(joined, node.condition)
+        return joined if node.condition is None else _add_condition(joined, node.condition)
 
-    def _grouped(self, node: Aggregate) -> Draft:
-        below = self._plain(self.draft(node.input))
+    def _draft_aggregate(self, node: Aggregate) -> Draft:
+        below = self._ensure_plain(self.draft(node.input))
 
         def over_leaves(expr: Expr | None) -> Expr | None:
             return None if expr is None else substitute(expr, below.outputs)
@@ -178,19 +178,19 @@ class Drafting:
         below.outputs = {c: replace(c, relation=GROUP) for c in node.columns}
         return below
 
-    def _semi_joined(self, node: SemiJoin) -> Draft:
+    def _draft_semi_join(self, node: SemiJoin) -> Draft:
         left, right = self.draft(node.left), self.draft(node.right)
         if left.group is not None:
-            left = self._nested(left)
+            left = self._nest(left)
         if right.group is not None or right.semis:
-            right = self._nested(right)
+            right = self._nest(right)
         conditions = list(right.conditions)
         if node.condition is not None:
             conditions.append(substitute(node.condition, {**left.outputs, **right.outputs}))
         left.semis.append(SemiDraft(right.sources, conditions, node.anti))
         return left
 
-    def _outer_joined(self, node: OuterJoin) -> Draft:
+    def _draft_outer_join(self, node: OuterJoin) -> Draft:
         alias = next(self._aliases)
         left, right = self.draft(node.left), self.draft(node.right)
         outputs: dict[Column, Expr] = {}
@@ -203,33 +203,33 @@ class Drafting:
         condition = substitute(node.condition, inside)
         return Draft({alias: OuterDraft(alias, left, right, condition, node.full)}, outputs)
 
-    def _united(self, node: UnionAll) -> Draft:
+    def _draft_union(self, node: UnionAll) -> Draft:
         branches: list[Draft] = []
         for part in map(self.draft, node.inputs):
             inner = trivial_union(part)
-            branches += [part] if inner is None else _reordered(inner, part)
+            branches += [part] if inner is None else _reorder_branches(inner, part)
         alias = next(self._aliases)
         union = UnionDraft(branches, [c.type for c in node.columns])
-        return Draft({alias: union}, _numbered(node.columns, alias))
+        return Draft({alias: union}, _number_columns(node.columns, alias))
 
-    def _plain(self, draft: Draft) -> Draft:
-        return draft if draft.is_plain else self._nested(draft)
+    def _ensure_plain(self, draft: Draft) -> Draft:
+        return draft if draft.is_plain else self._nest(draft)
 
-    def _nested(self, draft: Draft) -> Draft:
+    def _nest(self, draft: Draft) -> Draft:
         """The draft as the one source of another."""
         alias = next(self._aliases)
-        return Draft({alias: draft}, _numbered(tuple(draft.outputs), alias))
+        return Draft({alias: draft}, _number_columns(tuple(draft.outputs), alias))
 
 
-def _tells_all_keys(draft: Draft) -> bool:
+def _outputs_all_keys(draft: Draft) -> bool:
     """Rows of a group differ in a key, so DISTINCT says nothing where all keys are told."""
     if draft.group is None:
         return False
-    told = {e.name for e in draft.outputs.values() if isinstance(e, Column)}
-    return all(f"k{n}" in told for n in range(len(draft.group.keys)))
+    names = {e.name for e in draft.outputs.values() if isinstance(e, Column)}
+    return all(f"k{n}" in names for n in range(len(draft.group.keys)))
 
 
-def _loses(draft: Draft, outputs: Mapping[Column, Expr]) -> bool:
+def _drops_output(draft: Draft, outputs: Mapping[Column, Expr]) -> bool:
     """Whether some output of a draft is not among the new ones."""
     return not set(map(simplify, draft.outputs.values())) <= set(map(simplify, outputs.values()))
 
@@ -248,7 +248,7 @@ def union_positions(draft: Draft) -> list[int]:
     return [int(e.name[1:]) for e in draft.outputs.values() if isinstance(e, Column)]
 
 
-def _reordered(union: UnionDraft, draft: Draft) -> list[Draft]:
+def _reorder_branches(union: UnionDraft, draft: Draft) -> list[Draft]:
     positions = union_positions(draft)
     result = []
     for branch in union.branches:
@@ -262,13 +262,13 @@ def _reordered(union: UnionDraft, draft: Draft) -> list[Draft]:
     return result
 
 
-def _numbered(columns: Sequence[Column], alias: str) -> dict[Column, Expr]:
+def _number_columns(columns: Sequence[Column], alias: str) -> dict[Column, Expr]:
     return {c: replace(c, relation=alias, name=f"c{i}") for i, c in enumerate(columns)}
 
 
-def _filtered(draft: Draft, condition: Expr) -> Draft:
+def _add_condition(draft: Draft, condition: Expr) -> Draft:
     """A condition above a group is HAVING; above a distinct it commutes; else it is WHERE."""
     condition = substitute(condition, draft.outputs)
-    kept = draft.conditions if draft.group is None else draft.group.having
-    kept.append(condition)
+    conditions = draft.conditions if draft.group is None else draft.group.having
+    conditions.append(condition)
     return draft

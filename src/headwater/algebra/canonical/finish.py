@@ -42,6 +42,8 @@ from headwater.algebra.canonical.draft import (
     trivial_union,
     union_positions,
 )
+from headwater.algebra.conditions.predicate import ANYTHING, Box, normalize, to_expr
+from headwater.algebra.conditions.simplify import canonical_text, simplify
 from headwater.algebra.expressions import (
     TRUE,
     Call,
@@ -54,20 +56,18 @@ from headwater.algebra.expressions import (
     substitute,
 )
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Scan, TableScan, nullable
-from headwater.algebra.predicate import ANYTHING, Box, normalize, to_expr
-from headwater.algebra.simplify import simplify, text
+from headwater.algebra.nodes import Scan, TableScan, is_nullable
 from headwater.algebra.types import BIGINT
 
-MOST_ORDERS = 720
+MAX_ORDERS = 720
 COUNT_ALL = AggregateCall("count", None, BIGINT)
 
 Positions = list[int]
-Placings = list[Positions]
+PositionChoices = list[Positions]
 """All the ways, at least one, in which outputs are items of one and the same body."""
 Moves = dict[Column, Column]
 """Where the columns of a source went when it was pruned and sorted."""
-_Canonical = Callable[[Expr], Expr]
+_Canonicalizer = Callable[[Expr], Expr]
 _T = TypeVar("_T")
 
 
@@ -77,46 +77,52 @@ def finish_body(draft: Draft) -> tuple[Body, Positions]:
     if union is not None:
         body, placings = _finish_union(union, sorted(set(union_positions(draft))))
         return body, [placings[0][at] for at in union_positions(draft)]
-    block, found = _finish(draft, list(draft.outputs.values()))
+    block, found = _finish_block(draft, list(draft.outputs.values()))
     return block, found[0]
 
 
-def _finish(draft: Draft, wanted: Sequence[Expr], sort: bool = True) -> tuple[Block, Placings]:
+def _finish_block(
+    draft: Draft, outputs: Sequence[Expr], sort: bool = True
+) -> tuple[Block, PositionChoices]:
     """The block with the items `wanted`; they are in that very order unless sorted."""
     if draft.group is not None:
-        wanted = [simplify(item) for item in wanted]
-        draft = _without_unused_calls(_having_on_keys_to_where(draft), wanted)
+        outputs = [simplify(item) for item in outputs]
+        draft = _without_unused_calls(_having_on_keys_to_where(draft), outputs)
     if not all(isinstance(source, Scan | TableScan) for source in draft.sources.values()):
-        draft, wanted = _simplified(draft, wanted)
-    sources, choices = _finish_sources(draft, wanted)
-    moves = _combined(choices)
-    found = [
-        _name(draft, sources, columns, wanted, order, sort)
+        draft, outputs = _simplify_draft(draft, outputs)
+    sources, choices = _finish_sources(draft, outputs)
+    moves = _combine_moves(choices)
+    candidates = [
+        _name_block(draft, sources, columns, outputs, order, sort)
         for columns in moves
-        for order in _orders(draft, sources, columns, MOST_ORDERS // len(moves))
+        for order in _orders(draft, sources, columns, MAX_ORDERS // len(moves))
     ]
-    best = _least(found, [named.text for named in found])
-    return best[0].block, _distinct([named.positions for named in best])
+    best = _with_least_text(candidates, [named.text for named in candidates])
+    return best[0].block, _deduplicate([named.positions for named in best])
 
 
-def _least(candidates: Sequence[_T], texts: Sequence[str]) -> list[_T]:
+def _with_least_text(candidates: Sequence[_T], texts: Sequence[str]) -> list[_T]:
     """The candidates that have the least text."""
     least = min(texts)
-    return [one for one, its_text in zip(candidates, texts, strict=True) if its_text == least]
+    return [
+        candidate
+        for candidate, its_text in zip(candidates, texts, strict=True)
+        if its_text == least
+    ]
 
 
-def _distinct(placings: Iterable[_T]) -> list[_T]:
+def _deduplicate(placings: Iterable[_T]) -> list[_T]:
     """Each once, in the order in which they came."""
-    found: list[_T] = []
+    result: list[_T] = []
     for placing in placings:
-        if placing not in found:
-            found.append(placing)
-    return found
+        if placing not in result:
+            result.append(placing)
+    return result
 
 
-def _combined(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
+def _combine_moves(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
     """One move for every source, in all combinations; the first of each if these are too many."""
-    if prod(map(len, choices)) > MOST_ORDERS:
+    if prod(map(len, choices)) > MAX_ORDERS:
         choices = [alternatives[:1] for alternatives in choices]
     return [
         {k: v for moves in combined for k, v in moves.items()} for combined in product(*choices)
@@ -126,7 +132,7 @@ def _combined(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
 # ---- sources
 
 
-def _simplified(draft: Draft, wanted: Sequence[Expr]) -> tuple[Draft, Sequence[Expr]]:
+def _simplify_draft(draft: Draft, outputs: Sequence[Expr]) -> tuple[Draft, Sequence[Expr]]:
     """The draft without what reads a column of a source for nothing, before sources are pruned."""
     group = draft.group
     if group is not None:
@@ -139,14 +145,14 @@ def _simplified(draft: Draft, wanted: Sequence[Expr]) -> tuple[Draft, Sequence[E
         for semi in draft.semis
     ]
     simple = replace(draft, group=group, conditions=conditions, semis=semis)
-    return simple, [simplify(item) for item in wanted]
+    return simple, [simplify(item) for item in outputs]
 
 
 def _finish_sources(
-    draft: Draft, wanted: Sequence[Expr]
+    draft: Draft, outputs: Sequence[Expr]
 ) -> tuple[dict[str, Source], list[list[Moves]]]:
     """Every source in canonical form, and for each the ways in which its columns moved."""
-    used = _columns_used(draft, wanted)
+    used = _columns_used(draft, outputs)
     sources: dict[str, Source] = {}
     choices: list[list[Moves]] = []
     own = [draft.sources, *(semi.sources for semi in draft.semis)]
@@ -156,8 +162,8 @@ def _finish_sources(
     return sources, choices
 
 
-def _columns_used(draft: Draft, wanted: Sequence[Expr]) -> set[Column]:
-    exprs = [*wanted, *draft.conditions]
+def _columns_used(draft: Draft, outputs: Sequence[Expr]) -> set[Column]:
+    exprs = [*outputs, *draft.conditions]
     exprs += [condition for semi in draft.semis for condition in semi.conditions]
     if draft.group is not None:
         exprs += [*draft.group.keys, *draft.group.having]
@@ -174,54 +180,54 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, lis
             return _finish_outer(source, used)
         case UnionDraft():
             union, ways = _finish_union(source, numbers)
-            return union, _distinct(_moves(union, way, used) for way in ways)
+            return union, _deduplicate(_moves(union, way, used) for way in ways)
         case Draft():
             outputs = list(source.outputs.values())
             if source.by_value:
                 numbers = list(range(len(outputs)))
-            block, placings = _finish(source, [outputs[n] for n in numbers])
+            block, placings = _finish_block(source, [outputs[n] for n in numbers])
             places = (dict(zip(numbers, positions, strict=True)) for positions in placings)
-            return block, _distinct(_moves(block, place, used) for place in places)
+            return block, _deduplicate(_moves(block, place, used) for place in places)
 
 
 def _moves(body: Body, place: Mapping[int, int], used: Iterable[Column]) -> Moves:
-    return {c: _item(body, "c", place[int(c.name[1:])], c) for c in used}
+    return {c: _item_column(body, "c", place[int(c.name[1:])], c) for c in used}
 
 
-def _item(body: Body, letter: str, at: int, column: Column) -> Column:
+def _item_column(body: Body, letter: str, at: int, column: Column) -> Column:
     """A column of a source as its finished body has it."""
     blocks = body.branches if isinstance(body, Union) else (body,)
-    may_be_null = column.nullable and any(nullable(block.items[at]) for block in blocks)
+    may_be_null = column.nullable and any(is_nullable(block.items[at]) for block in blocks)
     return Column(column.relation, f"{letter}{at}", column.type, may_be_null)
 
 
 def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, list[Moves]]:
     """The outer join; the sides of a FULL JOIN can be exchanged, so both orders are tried."""
-    wanted = to_expr(normalize(source.condition)) or TRUE
-    inside = columns_of(wanted)
+    on = to_expr(normalize(source.condition)) or TRUE
+    inside = columns_of(on)
     sides: list[tuple[Body, list[dict[str, int]]]] = []
     for side, draft in (("l", source.left), ("r", source.right)):
         outputs = list(draft.outputs.values())
         numbers = sorted({int(c.name[1:]) for c in {*used, *inside} if c.name[0] == side}) or [0]
         if draft.by_value:
             numbers = list(range(len(outputs)))
-        block, placings = _finish(draft, [outputs[n] for n in numbers])
+        block, placings = _finish_block(draft, [outputs[n] for n in numbers])
         names = [f"{side}{n}" for n in numbers]
         sides.append((block, [dict(zip(names, p, strict=True)) for p in placings]))
-    found: list[tuple[Outer, dict[str, str]]] = []
-    for one, other in ((0, 1), (1, 0)) if source.full else ((0, 1),):
-        (left, lefts), (right, rights) = sides[one], sides[other]
-        if len(lefts) * len(rights) > MOST_ORDERS:
+    candidates: list[tuple[Outer, dict[str, str]]] = []
+    for first, second in ((0, 1), (1, 0)) if source.full else ((0, 1),):
+        (left, lefts), (right, rights) = sides[first], sides[second]
+        if len(lefts) * len(rights) > MAX_ORDERS:
             lefts, rights = lefts[:1], rights[:1]
         for from_left, from_right in product(lefts, rights):
             moved = {name: f"l{at}" for name, at in from_left.items()}
             moved |= {name: f"r{at}" for name, at in from_right.items()}
             renamed = {c: Column("", moved[c.name], c.type, c.nullable) for c in inside}
-            condition = normalize(substitute(wanted, renamed))
-            found.append((Outer(left, right, condition, source.full), moved))
-    best = _least(found, [source_text(outer) for outer, _ in found])
+            condition = normalize(substitute(on, renamed))
+            candidates.append((Outer(left, right, condition, source.full), moved))
+    best = _with_least_text(candidates, [source_text(outer) for outer, _ in candidates])
     moves = ({c: replace(c, name=moved[c.name]) for c in used} for _, moved in best)
-    return best[0][0], _distinct(moves)
+    return best[0][0], _deduplicate(moves)
 
 
 def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[dict[int, int]]]:
@@ -237,25 +243,25 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
         outputs = list(branch.outputs.values())
         return [outputs[n] for n in order]
 
-    rough = [_finish(branch, wanted(branch, numbers)) for branch in union.branches]
+    rough = [_finish_block(branch, wanted(branch, numbers)) for branch in union.branches]
     rough.sort(key=lambda finished: body_text(finished[0]))
 
     def column_key(at: int) -> tuple[tuple[str, ...], ...]:
         """What each branch may put there, branches of one text in any order."""
         items = (
-            (body_text(block), *sorted({text(block.items[p[at]]) for p in placings}))
+            (body_text(block), *sorted({canonical_text(block.items[p[at]]) for p in placings}))
             for block, placings in rough
         )
         return tuple(sorted(items))
 
-    found: list[tuple[Union, list[int]]] = []
-    for order in _tied_orders({at: column_key(at) for at in range(len(numbers))}, MOST_ORDERS):
+    candidates: list[tuple[Union, list[int]]] = []
+    for order in _tied_orders({at: column_key(at) for at in range(len(numbers))}, MAX_ORDERS):
         kept = [numbers[at] for at in order]
-        branches = [_finish(b, wanted(b, kept), sort=False)[0] for b in union.branches]
+        branches = [_finish_block(b, wanted(b, kept), sort=False)[0] for b in union.branches]
         branches.sort(key=body_text)
         types = tuple(union.types[n] for n in kept)
-        found.append((Union(tuple(branches), types), kept))
-    best = _least(found, [body_text(body) for body, _ in found])
+        candidates.append((Union(tuple(branches), types), kept))
+    best = _with_least_text(candidates, [body_text(body) for body, _ in candidates])
     return best[0][0], [{n: at for at, n in enumerate(kept)} for _, kept in best]
 
 
@@ -280,10 +286,10 @@ def _orders(
     key = {alias: source_text(sources[alias]) for alias in draft.sources}
     if len(set(key.values())) == len(key):
         return _tied_orders(key, most)
-    return _tied_orders(_told_apart(key, draft, columns), most)
+    return _tied_orders(_distinguish_sources(key, draft, columns), most)
 
 
-def _told_apart(
+def _distinguish_sources(
     key: Mapping[str, str], draft: Draft, columns: Mapping[Column, Column]
 ) -> dict[str, int]:
     """The sources by what they are and, again and again, by the columns they are equated with.
@@ -291,21 +297,21 @@ def _told_apart(
     A key says nothing of how aliases are spelt or in which order anything was written, so that
     sources that play the same role in two ways to write a query have the same key in both.
     """
-    wanted = conjunction(substitute(condition, columns) for condition in draft.conditions)
+    where = conjunction(substitute(condition, columns) for condition in draft.conditions)
     equated = [
         (str(constraint.domain), [c for c in constraint.terms if isinstance(c, Column)])
-        for constraint in normalize(wanted).constraints
+        for constraint in normalize(where).constraints
     ]
-    colour = _ranked(key)
+    colour = _rank(key)
     while len(set(colour.values())) < len(colour):
-        finer = _ranked({alias: (colour[alias], roles) for alias, roles in _roles(colour, equated)})
+        finer = _rank({alias: (colour[alias], roles) for alias, roles in _roles(colour, equated)})
         if finer == colour:
             break
         colour = finer
     return colour
 
 
-def _ranked(key: Mapping[str, Any]) -> dict[str, int]:
+def _rank(key: Mapping[str, Any]) -> dict[str, int]:
     """Every alias with the rank of its key among all keys."""
     keys = sorted(key.values())
     return {alias: bisect_left(keys, own) for alias, own in key.items()}
@@ -327,23 +333,23 @@ def _roles(
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedBlock:
     block: Block
     positions: Positions
     text: str
 
 
-def _name(
+def _name_block(
     draft: Draft,
     sources: Mapping[str, Source],
     columns: Mapping[Column, Column],
-    wanted: Sequence[Expr],
+    outputs: Sequence[Expr],
     order: Sequence[str],
     sort: bool,
-) -> _Named:
+) -> _NamedBlock:
     """The block with its sources in that order."""
     alias = {old: f"s{i}" for i, old in enumerate(order)}
-    rename = _Renaming(alias, columns)
+    rename = _Renamer(alias, columns)
     where = normalize(conjunction(rename(c) for c in draft.conditions))
     represent = representatives(where)
 
@@ -354,29 +360,29 @@ def _name(
     semis = [_finish_semi(semi, sources, rename, represent) for semi in draft.semis]
     group: Group | None = None
     if draft.group is not None:
-        group, numbers = _finish_group(draft.group, wanted, canonical)
-        items = [simplify(substitute(item, numbers)) for item in wanted]
+        group, numbers = _finish_group(draft.group, outputs, canonical)
+        items = [simplify(substitute(item, numbers)) for item in outputs]
     else:
-        items = [canonical(item) for item in wanted]
-    kept, positions = _sorted_items(items) if sort else (items, list(range(len(items))))
+        items = [canonical(item) for item in outputs]
+    kept, positions = _sort_items(items) if sort else (items, list(range(len(items))))
     block = Block(
-        tuple(_aliased(sources[old], alias[old]) for old in order),
+        tuple(_with_alias(sources[old], alias[old]) for old in order),
         where,
         tuple(sorted(set(semis), key=semi_text)),
         group,
         tuple(kept),
         draft.distinct and not _is_keyed(group, kept),
     )
-    return _Named(block, positions, body_text(block))
+    return _NamedBlock(block, positions, body_text(block))
 
 
-class _Renaming:
+class _Renamer:
     """Leaf columns to their canonical names, each worked out once."""
 
     def __init__(self, alias: Mapping[str, str], columns: Mapping[Column, Column]) -> None:
         self.alias = alias
         self.columns = columns
-        self._known: dict[Column, Column] = {}
+        self._renamed: dict[Column, Column] = {}
 
     def __call__(self, expr: Expr) -> Expr:
         if isinstance(expr, Column):
@@ -386,14 +392,14 @@ class _Renaming:
         return expr
 
     def _column(self, column: Column) -> Column:
-        found = self._known.get(column)
-        if found is None:
-            found = self.columns.get(column, column)
-            if found.relation in self.alias:
-                alias = self.alias[found.relation]
-                found = Column(alias, found.name, found.type, found.nullable)
-            self._known[column] = found
-        return found
+        renamed = self._renamed.get(column)
+        if renamed is None:
+            renamed = self.columns.get(column, column)
+            if renamed.relation in self.alias:
+                alias = self.alias[renamed.relation]
+                renamed = Column(alias, renamed.name, renamed.type, renamed.nullable)
+            self._renamed[column] = renamed
+        return renamed
 
 
 def representatives(box: Box) -> dict[Expr, Expr]:
@@ -410,7 +416,7 @@ def representatives(box: Box) -> dict[Expr, Expr]:
     }
 
 
-def _aliased(source: Source, alias: str) -> Source:
+def _with_alias(source: Source, alias: str) -> Source:
     if isinstance(source, Scan):
         return Scan(source.stream, source.schema, source.time, source.window, alias)
     if isinstance(source, TableScan):
@@ -418,10 +424,10 @@ def _aliased(source: Source, alias: str) -> Source:
     return source
 
 
-def _sorted_items(items: Sequence[Expr]) -> tuple[list[Expr], Positions]:
-    by_text = {text(item): item for item in items}
+def _sort_items(items: Sequence[Expr]) -> tuple[list[Expr], Positions]:
+    by_text = {canonical_text(item): item for item in items}
     order = {key: at for at, key in enumerate(sorted(by_text))}
-    return [by_text[key] for key in order], [order[text(item)] for item in items]
+    return [by_text[key] for key in order], [order[canonical_text(item)] for item in items]
 
 
 def _is_keyed(group: Group | None, items: Sequence[Expr]) -> bool:
@@ -438,18 +444,18 @@ def _is_group_column(expr: Expr, name: str) -> bool:
 def _finish_semi(
     semi: SemiDraft,
     sources: Mapping[str, Source],
-    rename: _Renaming,
+    rename: _Renamer,
     represent: Mapping[Expr, Expr],
 ) -> Semi:
     key = {alias: source_text(sources[alias]) for alias in semi.sources}
-    found = []
-    for order in _tied_orders(key, MOST_ORDERS):
+    candidates = []
+    for order in _tied_orders(key, MAX_ORDERS):
         alias = dict(rename.alias) | {old: f"e{i}" for i, old in enumerate(order)}
-        inner = _Renaming(alias, rename.columns)
+        inner = _Renamer(alias, rename.columns)
         where = normalize(conjunction(substitute(inner(c), represent) for c in semi.conditions))
-        own = tuple(_aliased(sources[old], alias[old]) for old in order)
-        found.append(Semi(own, where, semi.anti))
-    return min(found, key=semi_text)
+        own = tuple(_with_alias(sources[old], alias[old]) for old in order)
+        candidates.append(Semi(own, where, semi.anti))
+    return min(candidates, key=semi_text)
 
 
 # ---- groups
@@ -462,15 +468,15 @@ def _having_on_keys_to_where(draft: Draft) -> Draft:
     keys: dict[Expr, Expr] = {
         Column(GROUP, f"k{n}", key.type): key for n, key in enumerate(draft.group.keys)
     }
-    kept: list[Expr] = []
+    remaining: list[Expr] = []
     moved: list[Expr] = []
     for part in conjuncts(to_expr(normalize(conjunction(draft.group.having)))):
         read = columns_of(part)
         if read and all(c.name.startswith("k") for c in read):
             moved.append(substitute(part, keys))
         elif not _is_a_count_at_least_zero(part, draft.group):
-            kept.append(part)
-    group = replace(draft.group, having=kept)
+            remaining.append(part)
+    group = replace(draft.group, having=remaining)
     return replace(draft, group=group, conditions=[*draft.conditions, *moved])
 
 
@@ -483,23 +489,23 @@ def _is_a_count_at_least_zero(part: Expr, group: GroupDraft) -> bool:
     return group.calls[int(column.name[1:])].name == "count"
 
 
-def _without_unused_calls(draft: Draft, wanted: Sequence[Expr]) -> Draft:
+def _without_unused_calls(draft: Draft, outputs: Sequence[Expr]) -> Draft:
     """An aggregate that neither an output nor HAVING reads need not be computed."""
     if draft.group is None:
         return draft
-    read = {c.name for e in (*wanted, *draft.group.having) for c in columns_of(e)}
+    read = {c.name for e in (*outputs, *draft.group.having) for c in columns_of(e)}
     calls = [call if f"a{n}" in read else COUNT_ALL for n, call in enumerate(draft.group.calls)]
     return replace(draft, group=replace(draft.group, calls=calls))
 
 
 def _finish_group(
-    group: GroupDraft, wanted: Sequence[Expr], canonical: _Canonical
+    group: GroupDraft, outputs: Sequence[Expr], canonical: _Canonicalizer
 ) -> tuple[Group, dict[Expr, Expr]]:
     """Keys and the aggregates in use, each once and sorted, and the new names of $agg columns."""
     keys = [canonical(key) for key in group.keys]
     calls = [_canonical_call(call, canonical) for call in group.calls]
-    key_order = {k: n for n, k in enumerate(sorted(set(map(text, keys))))}
-    used = {column for expr in (*wanted, *group.having) for column in columns_of(expr)}
+    key_order = {k: n for n, k in enumerate(sorted(set(map(canonical_text, keys))))}
+    used = {column for expr in (*outputs, *group.having) for column in columns_of(expr)}
     names = {column.name for column in used}
     used_calls = {call_text(c) for n, c in enumerate(calls) if f"a{n}" in names}
     if not keys and not used_calls:
@@ -509,11 +515,11 @@ def _finish_group(
     for column in used:
         at = int(column.name[1:])
         if column.name[0] == "k":
-            name, may_be_null = f"k{key_order[text(keys[at])]}", nullable(keys[at])
+            name, may_be_null = f"k{key_order[canonical_text(keys[at])]}", is_nullable(keys[at])
         else:
             name, may_be_null = f"a{call_order[call_text(calls[at])]}", column.nullable
         numbers[column] = Column(GROUP, name, column.type, may_be_null)
-    by_key = {text(key): key for key in keys}
+    by_key = {canonical_text(key): key for key in keys}
     by_call = {call_text(call): call for call in calls}
     having = normalize(conjunction(substitute(h, numbers) for h in group.having))
     return (
@@ -526,10 +532,10 @@ def _finish_group(
     )
 
 
-def _canonical_call(call: AggregateCall, canonical: _Canonical) -> AggregateCall:
+def _canonical_call(call: AggregateCall, canonical: _Canonicalizer) -> AggregateCall:
     arg = None if call.arg is None else canonical(call.arg)
-    kept = None if call.filter is None else to_expr(normalize(canonical(call.filter)))
+    condition = None if call.filter is None else to_expr(normalize(canonical(call.filter)))
     counts_all = call.name == "count" and not call.distinct
     if counts_all and isinstance(arg, Column) and not arg.nullable:
         arg = None
-    return replace(call, arg=arg, filter=kept)
+    return replace(call, arg=arg, filter=condition)

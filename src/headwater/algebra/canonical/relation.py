@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from headwater.algebra.canonical.block import GROUP, Block, Body, Outer, Semi, Source, Union
+from headwater.algebra.conditions.predicate import Box, to_expr
 from headwater.algebra.expressions import (
     Column,
     Expr,
@@ -30,16 +31,15 @@ from headwater.algebra.nodes import (
     TableScan,
     UnionAll,
 )
-from headwater.algebra.predicate import Box, to_expr
 
 
-class Rebuilding:
+class RelationBuilder:
     """Turns bodies into relations; items of a body are called c0, c1, .."""
 
     def __init__(self) -> None:
         self._exists = count()
 
-    def relation(self, body: Body, alias: str = "") -> Relation:
+    def build(self, body: Body, alias: str = "") -> Relation:
         if isinstance(body, Union):
             return UnionAll(tuple(self._block(branch, alias) for branch in body.branches), alias)
         return self._block(body, alias)
@@ -47,7 +47,7 @@ class Rebuilding:
     def _block(self, block: Block, alias: str) -> Relation:
         names: dict[Expr, Expr] = {}
         base = self._from(block.sources, "s", names)
-        base = _selected(base, block.where, names)
+        base = _select(base, block.where, names)
         for semi in block.semis:
             base = self._semi(base, semi, names)
         if block.group is not None:
@@ -68,12 +68,12 @@ class Rebuilding:
             case Outer():
                 return self._outer(source, alias, names)
             case _:
-                return self.relation(source, alias)
+                return self.build(source, alias)
 
     def _outer(self, outer: Outer, alias: str, names: dict[Expr, Expr]) -> Relation:
         """The sides are `alias`l and `alias`r; columns l0, .. and r0, .. are theirs."""
-        left = self.relation(outer.left, f"{alias}l")
-        right = self.relation(outer.right, f"{alias}r")
+        left = self.build(outer.left, f"{alias}l")
+        right = self.build(outer.right, f"{alias}r")
         inside: dict[Expr, Expr] = {}
         for side, relation in (("l", left), ("r", right)):
             for i, c in enumerate(relation.columns):
@@ -101,7 +101,7 @@ class Rebuilding:
         )
         grouped = Aggregate(base, keys, calls, f"{alias}{GROUP}")
         above: dict[Expr, Expr] = {replace(c, relation=GROUP): c for c in grouped.columns}
-        return _selected(grouped, block.group.having, above), above
+        return _select(grouped, block.group.having, above), above
 
     def _semi(self, left: Relation, semi: Semi, names: dict[Expr, Expr]) -> Relation:
         """Conditions on the inner sources alone stay inside; the others need inner columns."""
@@ -132,6 +132,6 @@ class Rebuilding:
         return SemiJoin(left, right, correlated, semi.anti)
 
 
-def _selected(relation: Relation, box: Box, names: dict[Expr, Expr]) -> Relation:
+def _select(relation: Relation, box: Box, names: dict[Expr, Expr]) -> Relation:
     condition = to_expr(box)
     return relation if condition is None else Select(relation, substitute(condition, names))

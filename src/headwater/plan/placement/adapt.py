@@ -12,64 +12,64 @@ from dataclasses import dataclass, replace
 
 from headwater.network.model import Site
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Plan, Problem
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 from headwater.plan.placement.planner import Budget, Planner
 
-THRESHOLD = 0.25
+STRAY_THRESHOLD = 0.25
 """How far a consumption may be from its estimate, as a share of it."""
 
 
 @dataclass(frozen=True)
-class Adapted:
+class Adaptation:
     """The plan after a change; `waiting` are admitted queries that have no place at present, and
     `moved` those that were planned anew."""
 
-    plan: Plan
+    plan: PlacementPlan
     waiting: frozenset[int]
-    moved: frozenset[int]
+    replanned: frozenset[int]
 
 
 def adapt(
-    problem: Problem,
-    plan: Plan,
+    problem: PlacementProblem,
+    plan: PlacementPlan,
     planner: Planner,
     budget: Budget,
     waiting: Iterable[int] = (),
     suspects: Sequence[int] = (),
     most: int | None = None,
-) -> Adapted:
+) -> Adaptation:
     """A plan for the problem as it is now, made of a plan for the problem as it was.
 
     What does not fit, and queries that wait, are always planned; of the `suspects`, at most `most`.
     """
     ledger = Ledger(problem, plan)
-    gone = (set(plan.admitted) | set(waiting)) - ledger.admitted
+    displaced = (set(plan.admitted) | set(waiting)) - ledger.admitted
     while not ledger.fits():
-        stream = _heaviest(ledger)
-        gone |= ledger.asking[stream]
-        for query in sorted(ledger.asking[stream]):
+        stream = _heaviest_stream(ledger)
+        displaced |= ledger.queries_by_stream[stream]
+        for query in sorted(ledger.queries_by_stream[stream]):
             ledger.withdraw(query)
-    ledger.settle()
-    moved = set(_readmit(ledger, gone, planner, budget))
+    ledger.commit()
+    replanned = set(_readmit(ledger, displaced, planner, budget))
     for query in [q for q in suspects if q in ledger.admitted][:most]:
         before = ledger.plan()
-        together = sorted(ledger.asking[problem.queries[query].stream])
-        for one in together:
-            ledger.withdraw(one)
-        ledger.settle()
-        if len(_readmit(ledger, together, planner, budget)) < len(together):
+        siblings = sorted(ledger.queries_by_stream[problem.queries[query].stream])
+        for sibling in siblings:
+            ledger.withdraw(sibling)
+        ledger.commit()
+        if len(_readmit(ledger, siblings, planner, budget)) < len(siblings):
             ledger.adopt(before)
         else:
-            moved |= set(together)
-    return Adapted(ledger.plan(), frozenset(gone) - ledger.admitted, frozenset(moved))
+            replanned |= set(siblings)
+    return Adaptation(ledger.plan(), frozenset(displaced) - ledger.admitted, frozenset(replanned))
 
 
-def strayed(
-    problem: Problem,
-    plan: Plan,
+def find_strayed_queries(
+    problem: PlacementProblem,
+    plan: PlacementPlan,
     cpu: Mapping[int, float],
     rates: Mapping[int, float],
-    threshold: float = THRESHOLD,
+    threshold: float = STRAY_THRESHOLD,
 ) -> list[int]:
     """Admitted queries whose consumption differs from its estimate by more than the threshold.
 
@@ -78,10 +78,10 @@ def strayed(
     ledger = Ledger(problem, plan)
     power = max((site.cpu for site in problem.sites), default=1.0)
     band = max((site.bandwidth_out for site in problem.sites), default=1.0)
-    found = []
+    strayed_queries = []
     for stream in sorted(ledger.served):
         assumed = measured = 0.0
-        for s, site in ledger.parts(stream):
+        for s, site in ledger.dependencies(stream):
             origin = ledger.origins[s][site]
             if origin >= 0:
                 assumed += problem.operators[origin].cpu / power
@@ -90,13 +90,15 @@ def strayed(
             measured += rates.get(s, problem.streams[s].rate) / band
         apart = abs(measured - assumed) / max(assumed, 1e-300)
         if apart > threshold:
-            found += [(-apart, query) for query in sorted(ledger.asking[stream])]
-    return [query for _, query in sorted(found)]
+            strayed_queries += [
+                (-apart, query) for query in sorted(ledger.queries_by_stream[stream])
+            ]
+    return [query for _, query in sorted(strayed_queries)]
 
 
-def measured_problem(
-    problem: Problem, cpu: Mapping[int, float], rates: Mapping[int, float]
-) -> Problem:
+def apply_measurements(
+    problem: PlacementProblem, cpu: Mapping[int, float], rates: Mapping[int, float]
+) -> PlacementProblem:
     """The problem with what was measured in the place of what was assumed."""
     return replace(
         problem,
@@ -111,13 +113,13 @@ def measured_problem(
     )
 
 
-def without_site(problem: Problem, lost: int) -> Problem:
+def without_site(problem: PlacementProblem, lost: int) -> PlacementProblem:
     """The problem while a site is away: it can do nothing, and nothing comes in there."""
     sites = tuple(
         Site(site.name, cpu=0.0, memory=0.0, bandwidth_in=0.0, bandwidth_out=0.0)
-        if place == lost
+        if position == lost
         else site
-        for place, site in enumerate(problem.sites)
+        for position, site in enumerate(problem.sites)
     )
     streams = tuple(
         replace(stream, sites=tuple(s for s in stream.sites if s != lost))
@@ -126,19 +128,19 @@ def without_site(problem: Problem, lost: int) -> Problem:
     return replace(problem, sites=sites, streams=streams)
 
 
-def _heaviest(ledger: Ledger) -> int:
+def _heaviest_stream(ledger: Ledger) -> int:
     """The served stream that takes part in the most of what is overfull; the last of equals."""
     over = {
         site
         for site in range(len(ledger.problem.sites))
-        if any(ledger.overfull(resource, site) for resource in range(4))
+        if any(ledger.is_overfull(resource, site) for resource in range(4))
     }
     for (a, b), used in ledger.sent.items():
         if used > ledger.problem.links[a, b] * (1 + 1e-9):
             over |= {a, b}
     return max(
         sorted(ledger.served),
-        key=lambda s: (len({site for _, site in ledger.parts(s)} & over), s),
+        key=lambda s: (len({site for _, site in ledger.dependencies(s)} & over), s),
     )
 
 

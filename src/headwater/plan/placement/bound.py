@@ -14,84 +14,88 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwater.plan.placement.model import Problem
-from headwater.plan.placement.program import Floats, Program
-from headwater.plan.placement.solver import by_highs
+from headwater.plan.placement.model import PlacementProblem
+from headwater.plan.placement.program import Floats, LinearProgram
+from headwater.plan.placement.solver import solve_highs
 
-UNITS = 6
+MAX_UNITS = 6
 """Of how many costs units are made."""
 
 
-def optimistic(problem: Problem, queries: Sequence[int]) -> list[bool]:
+def optimistic_admissions(problem: PlacementProblem, queries: Sequence[int]) -> list[bool]:
     """Which queries one site with the CPU of all would admit, in this order."""
     left = sum(site.cpu for site in problem.sites)
-    made: set[int] = {s for s, stream in enumerate(problem.streams) if stream.sites}
+    available: set[int] = {s for s, stream in enumerate(problem.streams) if stream.sites}
     admitted = []
     for query in queries:
         stream = problem.queries[query].stream
-        cost, operators = _cheapest(problem, stream, made)
+        cost, operators = _cheapest_operators(problem, stream, available)
         admitted.append(cost <= left * (1 + 1e-12))
         if admitted[-1]:
             left -= cost
-            made |= {problem.operators[o].output for o in operators}
+            available |= {problem.operators[o].output for o in operators}
     return admitted
 
 
-def _cheapest(problem: Problem, stream: int, made: set[int]) -> tuple[float, frozenset[int]]:
+def _cheapest_operators(
+    problem: PlacementProblem, stream: int, available: set[int]
+) -> tuple[float, frozenset[int]]:
     """The least CPU that makes a stream, and the operators; infinite if there is no way."""
     scope = problem.scope(stream)
     best: dict[int, tuple[float, frozenset[int]]] = {}
     for s in scope.streams:
-        best[s] = (0.0, frozenset()) if s in made else (math.inf, frozenset())
-        if s in made:
+        best[s] = (0.0, frozenset()) if s in available else (math.inf, frozenset())
+        if s in available:
             continue
-        for maker in problem.makers[s]:
-            operator = problem.operators[maker]
+        for producer in problem.producers[s]:
+            operator = problem.operators[producer]
             below = frozenset().union(*(best[i][1] for i in operator.inputs))
             if any(best[i][0] == math.inf for i in operator.inputs):
                 continue
             cost = sum(problem.operators[o].cpu for o in below) + operator.cpu
             if cost < best[s][0]:
-                best[s] = cost, below | {maker}
+                best[s] = cost, below | {producer}
     return best[stream]
 
 
-def certified(problem: Problem, queries: Sequence[int], seconds: float = 30.0) -> int:
+def certified_bound(
+    problem: PlacementProblem, queries: Sequence[int], seconds: float = 30.0
+) -> int:
     """No plan admits more of these queries."""
-    wanted = Counter(problem.queries[query].stream for query in queries)
-    scopes = [problem.scope(stream) for stream in wanted]
+    requested = Counter(problem.queries[query].stream for query in queries)
+    scopes = [problem.scope(stream) for stream in requested]
     streams = sorted({s for scope in scopes for s in scope.streams})
     operators = sorted({o for scope in scopes for o in scope.operators})
-    program = Program()
-    run = dict(zip(operators, program.add(len(operators)).tolist(), strict=True))
-    have = dict(zip(streams, program.add(len(streams)).tolist(), strict=True))
+    program = LinearProgram()
+    run = dict(zip(operators, program.add_variables(len(operators)).tolist(), strict=True))
+    have = dict(zip(streams, program.add_variables(len(streams)).tolist(), strict=True))
     for s in streams:
         if not problem.streams[s].sites:
-            makers = [run[o] for o in problem.makers[s]]
-            program.row([have[s], *makers], [1.0] + [-1.0] * len(makers), most=0.0)
+            makers = [run[o] for o in problem.producers[s]]
+            program.add_row([have[s], *makers], [1.0] + [-1.0] * len(makers), most=0.0)
     for o in operators:
         for s in problem.operators[o].inputs:
-            program.row([run[o], have[s]], [1.0, -1.0], most=0.0)
+            program.add_row([run[o], have[s]], [1.0, -1.0], most=0.0)
     cpu = np.array([problem.operators[o].cpu for o in operators])
     capacity = np.array([site.cpu for site in problem.sites])
     columns = np.array([run[o] for o in operators])
     if np.isfinite(capacity).all() and len(columns):
-        program.row(columns, cpu, most=float(capacity.sum()))
-        for unit in _units(cpu):
+        program.add_row(columns, cpu, most=float(capacity.sum()))
+        for unit in _capacity_units(cpu):
             whole = np.floor(cpu / unit + 1e-9)
-            program.row(columns, whole, most=float(np.floor(capacity / unit + 1e-9).sum()))
-    for s, count in wanted.items():
+            program.add_row(columns, whole, most=float(np.floor(capacity / unit + 1e-9).sum()))
+    for s, count in requested.items():
         program.minimise([have[s]], -float(count))
-    solution = by_highs(program, seconds)
-    found = math.floor(-solution.bound + 1e-6) if solution.bound > -math.inf else len(queries)
-    return min(len(queries), found)
+    solution = solve_highs(program, seconds)
+    bound = math.floor(-solution.bound + 1e-6) if solution.bound > -math.inf else len(queries)
+    return min(len(queries), bound)
 
 
-def _units(cpu: Floats) -> list[float]:
+def _capacity_units(cpu: Floats) -> list[float]:
     """The costs that many operators have at least (the first of each stretch of like ones), and
     simple fractions of them."""
-    found: list[float] = []
+    costs: list[float] = []
     for cost in np.unique(cpu).tolist():
-        if cost > 0 and (not found or cost > 1.2 * found[-1]):
-            found.append(cost)
-    return [cost / part for cost in found[-UNITS:] for part in (1, 2, 3)]
+        if cost > 0 and (not costs or cost > 1.2 * costs[-1]):
+            costs.append(cost)
+    return [cost / part for cost in costs[-MAX_UNITS:] for part in (1, 2, 3)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headwater.errors import PlanError
 from headwater.plan.placement.loads import Load, link_loads, site_loads
-from headwater.plan.placement.model import Plan, Problem
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 
 TOLERANCE = 1e-6
 """The share of a capacity by which sums of floating numbers may be beyond it."""
@@ -24,51 +24,55 @@ CONSTRAINTS = ("demand", "availability", "causality", *RESOURCES, "link", "admit
 
 
 @dataclass(frozen=True)
-class Broken:
+class Violation:
     """A constraint that does not hold: where, and by how much; `text` says it for people."""
 
     constraint: str
     where: str
-    by: float
+    excess: float
     text: str
 
     def __str__(self) -> str:
         return f"{self.constraint} of {self.where}: {self.text}"
 
 
-def check(problem: Problem, plan: Plan, before: Plan | None = None) -> tuple[Broken, ...]:
+def find_violations(
+    problem: PlacementProblem, plan: PlacementPlan, before: PlacementPlan | None = None
+) -> tuple[Violation, ...]:
     """All the constraints that a plan breaks; none if it is good.
 
     With a plan `before`, no query that it admits may be missing.
     """
     return (
-        *_demand(problem, plan),
-        *_availability(problem, plan),
-        *_resources(problem, plan),
-        *_kept(problem, plan, before or Plan()),
+        *_check_demand(problem, plan),
+        *_check_availability(problem, plan),
+        *_check_resources(problem, plan),
+        *_check_admitted(problem, plan, before or PlacementPlan()),
     )
 
 
-def prove(problem: Problem, plan: Plan, before: Plan | None = None) -> None:
+def ensure_valid(
+    problem: PlacementProblem, plan: PlacementPlan, before: PlacementPlan | None = None
+) -> None:
     """Raises PlanError if a constraint is broken."""
-    broken = check(problem, plan, before)
-    if broken:
-        raise PlanError("not a plan: " + "; ".join(map(str, broken[:5])))
+    violations = find_violations(problem, plan, before)
+    if violations:
+        raise PlanError("not a plan: " + "; ".join(map(str, violations[:5])))
 
 
-def held(problem: Problem, plan: Plan) -> set[tuple[int, int]]:
+def held_streams(problem: PlacementProblem, plan: PlacementPlan) -> set[tuple[int, int]]:
     """The pairs of a site and a stream that it holds, by causes that begin at base streams."""
-    found = {(site, s) for s, stream in enumerate(problem.streams) for site in stream.sites}
+    held_pairs = {(site, s) for s, stream in enumerate(problem.streams) for site in stream.sites}
     waiting: dict[tuple[int, int], list[tuple[set[tuple[int, int]], tuple[int, int]]]]
     waiting = defaultdict(list)
-    ready = list(found)
+    ready = list(held_pairs)
 
     def when(needs: set[tuple[int, int]], then: tuple[int, int]) -> None:
-        needs = needs - found
+        needs = needs - held_pairs
         for need in needs:
             waiting[need].append((needs, then))
-        if not needs and then not in found:
-            found.add(then)
+        if not needs and then not in held_pairs:
+            held_pairs.add(then)
             ready.append(then)
 
     for run in plan.runs:
@@ -80,26 +84,28 @@ def held(problem: Problem, plan: Plan) -> set[tuple[int, int]]:
         pair = ready.pop()
         for needs, then in waiting.pop(pair, ()):
             needs.discard(pair)
-            if not needs and then not in found:
-                found.add(then)
+            if not needs and then not in held_pairs:
+                held_pairs.add(then)
                 ready.append(then)
-    return found
+    return held_pairs
 
 
-def _demand(problem: Problem, plan: Plan) -> Iterator[Broken]:
-    asked = {problem.queries[query].stream for query in plan.admitted}
+def _check_demand(problem: PlacementProblem, plan: PlacementPlan) -> Iterator[Violation]:
+    requested = {problem.queries[query].stream for query in plan.admitted}
     times = Counter(serve.stream for serve in plan.serves)
-    for stream in sorted(asked | set(times)):
+    for stream in sorted(requested | set(times)):
         name, served = problem.streams[stream].name, times[stream]
-        if stream not in asked:
-            yield Broken("demand", name, served, f"served {served} times, and nobody asked for it")
+        if stream not in requested:
+            yield Violation(
+                "demand", name, served, f"served {served} times, and nobody asked for it"
+            )
         elif served != 1:
-            yield Broken("demand", name, abs(served - 1), f"served {served} times, not once")
+            yield Violation("demand", name, abs(served - 1), f"served {served} times, not once")
 
 
-def _availability(problem: Problem, plan: Plan) -> Iterator[Broken]:
+def _check_availability(problem: PlacementProblem, plan: PlacementPlan) -> Iterator[Violation]:
     """Whoever reads, sends or serves a stream has to hold it."""
-    found = held(problem, plan)
+    available = held_streams(problem, plan)
     needed = [(s.origin, s.stream, "sends") for s in plan.sends]
     needed += [(s.site, s.stream, "serves") for s in plan.serves]
     needed += [
@@ -107,51 +113,59 @@ def _availability(problem: Problem, plan: Plan) -> Iterator[Broken]:
         for run in plan.runs
         for stream in problem.operators[run.operator].inputs
     ]
-    missing = sorted({need for need in needed if need[:2] not in found})
-    claimed = _claimed(problem, plan, found) if missing else found
+    missing = sorted({need for need in needed if need[:2] not in available})
+    claimed = _claimed_streams(problem, plan, available) if missing else available
     for site, stream, does in missing:
         where, name = problem.sites[site].name, problem.streams[stream].name
         if (site, stream) in claimed:
-            yield Broken("causality", where, 1, f"it {does} {name}, which only feeds itself")
+            yield Violation("causality", where, 1, f"it {does} {name}, which only feeds itself")
         else:
-            yield Broken("availability", where, 1, f"it {does} {name}, which it does not hold")
+            yield Violation("availability", where, 1, f"it {does} {name}, which it does not hold")
 
 
-def _claimed(problem: Problem, plan: Plan, found: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def _claimed_streams(
+    problem: PlacementProblem, plan: PlacementPlan, available: set[tuple[int, int]]
+) -> set[tuple[int, int]]:
     """What sites would hold if streams could feed themselves."""
-    made = [(r.site, problem.operators[r.operator]) for r in plan.runs]
-    claimed = set(found)
+    running = [(r.site, problem.operators[r.operator]) for r in plan.runs]
+    claimed = set(available)
     claimed |= {(s.target, s.stream) for s in plan.sends}
-    claimed |= {(site, operator.output) for site, operator in made}
+    claimed |= {(site, operator.output) for site, operator in running}
     while True:
-        kept = found | {(s.target, s.stream) for s in plan.sends if (s.origin, s.stream) in claimed}
-        for site, operator in made:
+        supported = available | {
+            (s.target, s.stream) for s in plan.sends if (s.origin, s.stream) in claimed
+        }
+        for site, operator in running:
             if all((site, s) in claimed for s in operator.inputs):
-                kept.add((site, operator.output))
-        if kept == claimed:
+                supported.add((site, operator.output))
+        if supported == claimed:
             return claimed
-        claimed = kept
+        claimed = supported
 
 
-def _resources(problem: Problem, plan: Plan) -> Iterator[Broken]:
+def _check_resources(problem: PlacementProblem, plan: PlacementPlan) -> Iterator[Violation]:
     for site in site_loads(problem, plan):
-        yield from within("cpu", site.site, site.cpu)
-        yield from within("memory", site.site, site.memory)
-        yield from within("bandwidth in", site.site, site.bandwidth_in)
-        yield from within("bandwidth out", site.site, site.bandwidth_out)
+        yield from check_capacity("cpu", site.site, site.cpu)
+        yield from check_capacity("memory", site.site, site.memory)
+        yield from check_capacity("bandwidth in", site.site, site.bandwidth_in)
+        yield from check_capacity("bandwidth out", site.site, site.bandwidth_out)
     for link in link_loads(problem, plan):
-        yield from within("link", f"{link.origin} -> {link.target}", link.bandwidth)
+        yield from check_capacity("link", f"{link.origin} -> {link.target}", link.bandwidth)
 
 
-def within(constraint: str, where: str, load: Load) -> Iterable[Broken]:
+def check_capacity(constraint: str, where: str, load: Load) -> Iterable[Violation]:
     """Nothing, or that a load is more than there is."""
     used, capacity = load.used, load.capacity
     if used <= capacity * (1 + TOLERANCE):
         return ()
     text = f"{used:,.6g} of {capacity:,.6g}, {used - capacity:,.4g} too much"
-    return (Broken(constraint, where, used - capacity, text),)
+    return (Violation(constraint, where, used - capacity, text),)
 
 
-def _kept(problem: Problem, plan: Plan, before: Plan) -> Iterator[Broken]:
+def _check_admitted(
+    problem: PlacementProblem, plan: PlacementPlan, before: PlacementPlan
+) -> Iterator[Violation]:
     for query in sorted(before.admitted - plan.admitted):
-        yield Broken("admitted", problem.queries[query].name, 1, "it was admitted, and is dropped")
+        yield Violation(
+            "admitted", problem.queries[query].name, 1, "it was admitted, and is dropped"
+        )

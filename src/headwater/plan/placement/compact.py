@@ -15,234 +15,250 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.plan.placement.fixed_load import ReplanScope
 from headwater.plan.placement.ledger import SOURCE, Floats
-from headwater.plan.placement.model import Plan, Run, Send, Serve, totals
-from headwater.plan.placement.program import Program, Solution
-from headwater.plan.placement.rest import Rest
+from headwater.plan.placement.model import (
+    PlacementPlan,
+    RunOperator,
+    SendStream,
+    ServeStream,
+    total_capacity,
+)
+from headwater.plan.placement.program import LinearProgram, Solution
 
-NONE = -1
+NO_VARIABLE = -1
 """In an array of variables: there is none, it is 0."""
 
-SHARES = 10**6
+SHARE_UNITS = 10**6
 """The fullest site's load is counted in millionths of its CPU."""
 
 
-class Compact:
+class CompactFormulation:
     """The program for a scope, in which all of `wanted` have to be served."""
 
-    def __init__(self, rest: Rest, wanted: Sequence[int]) -> None:
-        self.rest, self.problem = rest, rest.ledger.problem
-        self.wanted = list(dict.fromkeys([*rest.served, *wanted]))
-        self.place = {s: i for i, s in enumerate(rest.streams)}
-        self.program = Program()
-        count = len(rest.sites)
-        shape = len(rest.streams), count
+    def __init__(self, scope: ReplanScope, requested: Sequence[int]) -> None:
+        self.scope, self.problem = scope, scope.ledger.problem
+        self.requested = list(dict.fromkeys([*scope.served, *requested]))
+        self.row_of = {s: i for i, s in enumerate(scope.streams)}
+        self.program = LinearProgram()
+        count = len(scope.sites)
+        shape = len(scope.streams), count
         self.source = np.zeros(shape, np.bool_)
-        for row, s in enumerate(rest.streams):
-            for site, origin in rest.holders[s].items():
+        for row, s in enumerate(scope.streams):
+            for site, origin in scope.holders[s].items():
                 self.source[row, site] = origin == SOURCE
         self.makes = np.array(
-            [self.place[self.problem.operators[o].output] for o in rest.operators], np.int64
+            [self.row_of[self.problem.operators[o].output] for o in scope.operators], np.int64
         )
-        made = np.zeros(shape, np.bool_)
-        np.logical_or.at(made, self.makes, rest.can_run)
+        can_make = np.zeros(shape, np.bool_)
+        np.logical_or.at(can_make, self.makes, scope.can_run)
         everywhere = np.ones(shape, np.bool_)
-        self.run = self._variables(rest.can_run)
-        self.hold = self._variables(everywhere)
-        self.receive = self._variables(~self.source)
-        self.relay = self._variables(~self.source, count)
-        self.emit = self._variables(made | self.source, count)
-        self.serve = self._variables(everywhere & np.isin(rest.streams, self.wanted)[:, None])
-        self._held()
-        self._copies()
-        self._resources()
-        self._demand()
-        if self.problem.tight_links:
-            self._links()
-        self._price()
+        self.run = self._add_variables(scope.can_run)
+        self.hold = self._add_variables(everywhere)
+        self.receive = self._add_variables(~self.source)
+        self.relay = self._add_variables(~self.source, count)
+        self.emit = self._add_variables(can_make | self.source, count)
+        self.serve = self._add_variables(
+            everywhere & np.isin(scope.streams, self.requested)[:, None]
+        )
+        self._constrain_holding()
+        self._constrain_copies()
+        self._constrain_resources()
+        self._constrain_demand()
+        if self.problem.has_tight_links:
+            self._constrain_links()
+        self._set_objective()
 
-    def _variables(self, wanted: NDArray[np.bool_], upper: float = 1.0) -> NDArray[np.int64]:
-        found = np.full(wanted.shape, NONE, np.int64)
-        found[wanted] = self.program.add(int(wanted.sum()), upper)
-        return found
+    def _add_variables(self, mask: NDArray[np.bool_], upper: float = 1.0) -> NDArray[np.int64]:
+        variables = np.full(mask.shape, NO_VARIABLE, np.int64)
+        variables[mask] = self.program.add_variables(int(mask.sum()), upper)
+        return variables
 
-    def _held(self) -> None:
+    def _constrain_holding(self) -> None:
         """held = received + made + comes in here; what is read, served or needed is held."""
-        program, most = self.program, -float(len(self.rest.sites))
+        program, most = self.program, -float(len(self.scope.sites))
         makers = [np.flatnonzero(self.makes == row) for row in range(len(self.hold))]
         for row, site in np.ndindex(self.hold.shape):
-            own = [int(v) for v in self.run[makers[row], site] if v != NONE]
+            own = [int(v) for v in self.run[makers[row], site] if v != NO_VARIABLE]
             comes_in = bool(self.source[row, site])
             others = own if comes_in else [int(self.receive[row, site]), *own]
             columns = [int(self.hold[row, site]), *others]
-            program.row(columns, [1.0] + [-1.0] * len(others), float(comes_in), float(comes_in))
+            program.add_row(columns, [1.0] + [-1.0] * len(others), float(comes_in), float(comes_in))
             if own and not comes_in:
                 columns = [int(self.emit[row, site]), *own]
-                program.row(columns, [1.0] + [most] * len(own), most=0.0)
-        served = self.serve != NONE
-        program.many(np.stack([self.serve[served], self.hold[served]], 1), [1.0, -1.0], most=0.0)
-        for row, o in enumerate(self.rest.operators):
-            there = self.run[row] != NONE
+                program.add_row(columns, [1.0] + [most] * len(own), most=0.0)
+        served = self.serve != NO_VARIABLE
+        program.add_rows(
+            np.stack([self.serve[served], self.hold[served]], 1), [1.0, -1.0], most=0.0
+        )
+        for row, o in enumerate(self.scope.operators):
+            there = self.run[row] != NO_VARIABLE
             for input in self.problem.operators[o].inputs:
-                below = self.hold[self.place[input], there]
-                program.many(np.stack([self.run[row, there], below], 1), [1.0, -1.0], most=0.0)
-        for s, site in sorted(self.rest.needed):
-            program.row([int(self.hold[self.place[s], site])], 1.0, least=1.0)
+                below = self.hold[self.row_of[input], there]
+                program.add_rows(np.stack([self.run[row, there], below], 1), [1.0, -1.0], most=0.0)
+        for s, site in sorted(self.scope.needed):
+            program.add_row([int(self.hold[self.row_of[s], site])], 1.0, least=1.0)
 
-    def _copies(self) -> None:
+    def _constrain_copies(self) -> None:
         """As many are sent as received; a receiver relays, and an origin begins."""
-        program, count = self.program, float(len(self.rest.sites))
-        both = self.relay != NONE
-        program.many(np.stack([self.relay[both], self.receive[both]], 1), [1.0, -count], most=0.0)
+        program, count = self.program, float(len(self.scope.sites))
+        both = self.relay != NO_VARIABLE
+        program.add_rows(
+            np.stack([self.relay[both], self.receive[both]], 1), [1.0, -count], most=0.0
+        )
         for row in range(len(self.hold)):
-            emit = self.emit[row][self.emit[row] != NONE]
-            receive = self.receive[row][self.receive[row] != NONE]
-            relay = self.relay[row][self.relay[row] != NONE]
+            emit = self.emit[row][self.emit[row] != NO_VARIABLE]
+            receive = self.receive[row][self.receive[row] != NO_VARIABLE]
+            relay = self.relay[row][self.relay[row] != NO_VARIABLE]
             if not len(receive):
                 continue
             columns = np.concatenate([emit, relay, receive])
             factors = [1.0] * (len(emit) + len(relay)) + [-1.0] * len(receive)
-            program.row(columns, factors, 0.0, 0.0)
-            for one in receive.tolist():
-                program.row([one, *emit.tolist()], [1.0, *([-1.0] * len(emit))], most=0.0)
+            program.add_row(columns, factors, 0.0, 0.0)
+            for receiver in receive.tolist():
+                program.add_row([receiver, *emit.tolist()], [1.0, *([-1.0] * len(emit))], most=0.0)
 
-    def _resources(self) -> None:
-        operators = [self.problem.operators[o] for o in self.rest.operators]
-        rates = np.array([self.problem.streams[s].rate for s in self.rest.streams])
+    def _constrain_resources(self) -> None:
+        operators = [self.problem.operators[o] for o in self.scope.operators]
+        rates = np.array([self.problem.streams[s].rate for s in self.scope.streams])
         cpu = np.array([o.cpu for o in operators])
         memory = np.array([o.memory for o in operators])
-        for site in range(len(self.rest.sites)):
-            free = self.rest.free[:, site]
-            self._within([(self.run[:, site], cpu)], free[0])
-            self._within([(self.run[:, site], memory)], free[1])
-            self._within([(self.receive[:, site], rates)], free[2])
+        for site in range(len(self.scope.sites)):
+            free = self.scope.free[:, site]
+            self._limit_load([(self.run[:, site], cpu)], free[0])
+            self._limit_load([(self.run[:, site], memory)], free[1])
+            self._limit_load([(self.receive[:, site], rates)], free[2])
             leaving = [(v[:, site], rates) for v in (self.emit, self.relay, self.serve)]
-            self._within(leaving, free[3])
+            self._limit_load(leaving, free[3])
 
-    def _within(self, terms: Sequence[tuple[NDArray[np.int64], Floats]], free: float) -> None:
+    def _limit_load(self, terms: Sequence[tuple[NDArray[np.int64], Floats]], free: float) -> None:
         if math.isinf(free):
             return
-        columns = np.concatenate([v[v != NONE] for v, _ in terms])
-        factors = np.concatenate([f[v != NONE] for v, f in terms])
+        columns = np.concatenate([v[v != NO_VARIABLE] for v, _ in terms])
+        factors = np.concatenate([f[v != NO_VARIABLE] for v, f in terms])
         if len(columns):
-            self.program.row(columns, factors, most=max(0.0, free))
+            self.program.add_row(columns, factors, most=max(0.0, free))
 
-    def _demand(self) -> None:
-        for s in self.wanted:
-            row = self.serve[self.place[s]]
-            self.program.row(row[row != NONE], 1.0, 1.0, 1.0)
+    def _constrain_demand(self) -> None:
+        for s in self.requested:
+            row = self.serve[self.row_of[s]]
+            self.program.add_row(row[row != NO_VARIABLE], 1.0, 1.0, 1.0)
 
-    def _links(self) -> None:
+    def _constrain_links(self) -> None:
         """Who sends to whom, within each link, downwards by levels."""
-        count = len(self.rest.sites)
+        count = len(self.scope.sites)
         pairs = [
             (a, b)
             for a in range(count)
             for b in range(count)
-            if a != b and self.rest.room(a, b) > 0
+            if a != b and self.scope.link_capacity(a, b) > 0
         ]
         self.send: dict[tuple[int, int, int], int] = {}
         on: dict[tuple[int, int], list[tuple[int, float]]] = {pair: [] for pair in pairs}
-        for row, s in enumerate(self.rest.streams):
+        for row, s in enumerate(self.scope.streams):
             rate = self.problem.streams[s].rate
-            level = self.program.add(count, count)
+            level = self.program.add_variables(count, count)
             for a, b in pairs:
                 if self.source[row, b]:
                     continue
-                send = self.send[row, a, b] = int(self.program.add(1)[0])
+                send = self.send[row, a, b] = int(self.program.add_variables(1)[0])
                 on[a, b].append((send, rate))
                 far = float(count + 1)
-                self.program.row([level[b], level[a], send], [1.0, -1.0, -far], least=1.0 - far)
-                self.program.row([send, self.hold[row, a]], [1.0, -1.0], most=0.0)
+                self.program.add_row([level[b], level[a], send], [1.0, -1.0, -far], least=1.0 - far)
+                self.program.add_row([send, self.hold[row, a]], [1.0, -1.0], most=0.0)
             for site in range(count):
                 out = [v for (r, a, _), v in self.send.items() if r == row and a == site]
                 into = [v for (r, _, b), v in self.send.items() if r == row and b == site]
                 copies = [
-                    int(v[row, site]) for v in (self.emit, self.relay) if v[row, site] != NONE
+                    int(v[row, site])
+                    for v in (self.emit, self.relay)
+                    if v[row, site] != NO_VARIABLE
                 ]
                 if out or copies:
                     factors = [1.0] * len(out) + [-1.0] * len(copies)
-                    self.program.row([*out, *copies], factors, 0.0, 0.0)
-                if self.receive[row, site] != NONE:
+                    self.program.add_row([*out, *copies], factors, 0.0, 0.0)
+                if self.receive[row, site] != NO_VARIABLE:
                     receive = int(self.receive[row, site])
-                    self.program.row([*into, receive], [*([1.0] * len(into)), -1.0], 0.0, 0.0)
+                    self.program.add_row([*into, receive], [*([1.0] * len(into)), -1.0], 0.0, 0.0)
         for (a, b), terms in on.items():
-            room = self.rest.room(a, b)
+            room = self.scope.link_capacity(a, b)
             if terms and not math.isinf(room):
-                self.program.row([v for v, _ in terms], [f for _, f in terms], most=room)
+                self.program.add_row([v for v, _ in terms], [f for _, f in terms], most=room)
 
-    def _price(self) -> None:
+    def _set_objective(self) -> None:
         """The weighted objective, over what the scope changes."""
         problem, weights = self.problem, self.problem.weights
-        bandwidth, power = totals(problem)
-        cpu = np.array([problem.operators[o].cpu for o in self.rest.operators])
-        rates = np.array([problem.streams[s].rate for s in self.rest.streams])
+        bandwidth, power = total_capacity(problem)
+        cpu = np.array([problem.operators[o].cpu for o in self.scope.operators])
+        rates = np.array([problem.streams[s].rate for s in self.scope.streams])
         for family, amounts, weight in (
             (self.receive, rates, weights.network / bandwidth),
             (self.run, cpu, weights.cpu / power),
         ):
-            there = family != NONE
+            there = family != NO_VARIABLE
             by_row = np.broadcast_to(amounts[:, None], family.shape)
             self.program.minimise(family[there], (by_row[there] * weight).tolist())
         if weights.balance:
-            self._balance(cpu)
+            self._add_balance(cpu)
         if weights.sites:
-            for site in np.flatnonzero(self.rest.free[0] >= self.rest.capacity[0]).tolist():
-                runs = self.run[:, site][self.run[:, site] != NONE]
+            for site in np.flatnonzero(self.scope.free[0] >= self.scope.capacity[0]).tolist():
+                runs = self.run[:, site][self.run[:, site] != NO_VARIABLE]
                 if len(runs):
-                    used = int(self.program.add(1)[0])
-                    self.program.many(
+                    used = int(self.program.add_variables(1)[0])
+                    self.program.add_rows(
                         np.stack([runs, np.full(len(runs), used)], 1), [1.0, -1.0], most=0.0
                     )
                     self.program.minimise([used], weights.sites / len(problem.sites))
 
-    def _balance(self, cpu: Floats) -> None:
-        capacity = self.rest.capacity[0]
+    def _add_balance(self, cpu: Floats) -> None:
+        capacity = self.scope.capacity[0]
         limited = [s for s in range(len(capacity)) if 0 < capacity[s] < math.inf]
         if not limited:
             return
-        fullest = int(self.program.add(1, float(SHARES))[0])
+        fullest = int(self.program.add_variables(1, float(SHARE_UNITS))[0])
         for site in limited:
-            there = self.run[:, site] != NONE
-            used = (capacity[site] - self.rest.free[0, site]) / capacity[site]
+            there = self.run[:, site] != NO_VARIABLE
+            used = (capacity[site] - self.scope.free[0, site]) / capacity[site]
             columns = [*self.run[there, site].tolist(), fullest]
-            factors = [*(cpu[there] / capacity[site] * SHARES).tolist(), -1.0]
-            self.program.row(columns, factors, most=-used * SHARES + 1.0)
-        self.program.minimise([fullest], self.problem.weights.balance / SHARES)
+            factors = [*(cpu[there] / capacity[site] * SHARE_UNITS).tolist(), -1.0]
+            self.program.add_row(columns, factors, most=-used * SHARE_UNITS + 1.0)
+        self.program.minimise([fullest], self.problem.weights.balance / SHARE_UNITS)
 
     # ---- the answer
 
-    def plan(self, solution: Solution, queries: Iterable[int]) -> Plan:
+    def extract_plan(self, solution: Solution, queries: Iterable[int]) -> PlacementPlan:
         """The plan of an answer."""
         assert solution.values is not None
         values = np.rint(np.append(solution.values, 0.0)).astype(int)
         run, receive, serve = (values[v] == 1 for v in (self.run, self.receive, self.serve))
-        runs = [Run(int(h), self.rest.operators[o]) for o, h in np.argwhere(run)]
-        serves = [Serve(int(h), self.rest.streams[s]) for s, h in np.argwhere(serve)]
-        if self.problem.tight_links:
+        runs = [RunOperator(int(h), self.scope.operators[o]) for o, h in np.argwhere(run)]
+        serves = [ServeStream(int(h), self.scope.streams[s]) for s, h in np.argwhere(serve)]
+        if self.problem.has_tight_links:
             chosen = [key for key, v in self.send.items() if values[v]]
-            sends = [Send(a, b, self.rest.streams[row]) for row, a, b in chosen]
+            sends = [SendStream(a, b, self.scope.streams[row]) for row, a, b in chosen]
         else:
             sends = [
-                Send(a, b, s)
-                for row, s in enumerate(self.rest.streams)
-                for a, b in forest(values[self.emit[row]], values[self.relay[row]], receive[row])
+                SendStream(a, b, s)
+                for row, s in enumerate(self.scope.streams)
+                for a, b in build_forest(
+                    values[self.emit[row]], values[self.relay[row]], receive[row]
+                )
             ]
-        return self.rest.plan(runs, sends, serves, queries)
+        return self.scope.merge_plan(runs, sends, serves, queries)
 
 
-def forest(
+def build_forest(
     emit: NDArray[np.int64], relay: NDArray[np.int64], receive: NDArray[np.bool_]
 ) -> list[tuple[int, int]]:
     """Who sends to whom, so that each sends as many copies as it is said to send."""
     senders = [(site, int(emit[site])) for site in np.flatnonzero(emit).tolist()]
-    found = []
+    edges = []
     order = sorted(np.flatnonzero(receive).tolist(), key=lambda site: -int(relay[site]))
     for target in order:
         sender, left = senders.pop()
-        found.append((sender, target))
+        edges.append((sender, target))
         if left > 1:
             senders.append((sender, left - 1))
         if relay[target]:
             senders.append((target, int(relay[target])))
-    return found
+    return edges

@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.plan.placement.kernel import HELD, NOT_AT_ALL, cheapest
+from headwater.plan.placement.kernel import HELD, UNOBTAINABLE, cheapest_ways
 from headwater.plan.placement.ledger import Floats, Ledger
-from headwater.plan.placement.model import Problem, Weights
+from headwater.plan.placement.model import ObjectiveWeights, PlacementProblem
 
 STEEPNESS = 100.0
 POPULARITY = 0.2
-MOST_TRIES = 24
-NOTHING = 1e-9
+MAX_TRIES = 24
+UNLIMITED_PRICE = 1e-9
 """The price of what is not limited: little, but more than doing without."""
 
-FORBIDDEN = 1e9
+FORBIDDEN_PRICE = 1e9
 """The price of what a site does not have at all."""
 
-MADE, RECEIVED, SENT = 1, 2, 4
+NO_MAKE, NO_RECEIVE, NO_SEND = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ScopeTable:
     """The scope of a query as arrays; streams are numbered within it."""
 
     streams: tuple[int, ...]
@@ -44,21 +44,21 @@ class Table:
     memory: Floats
 
 
-def table(problem: Problem, stream: int) -> Table:
+def build_scope_table(problem: PlacementProblem, stream: int) -> ScopeTable:
     """The arrays for a stream."""
     scope = problem.scope(stream)
-    place = {s: i for i, s in enumerate(scope.streams)}
-    made = sorted(scope.operators, key=lambda o: place[problem.operators[o].output])
-    operators = [problem.operators[o] for o in made]
+    row_of = {s: i for i, s in enumerate(scope.streams)}
+    order = sorted(scope.operators, key=lambda o: row_of[problem.operators[o].output])
+    operators = [problem.operators[o] for o in order]
     arity = max((len(o.inputs) for o in operators), default=1)
-    inputs = np.full((len(made), arity), -1, np.int32)
+    inputs = np.full((len(order), arity), -1, np.int32)
     for row, operator in enumerate(operators):
-        inputs[row, : len(operator.inputs)] = [place[s] for s in operator.inputs]
-    return Table(
+        inputs[row, : len(operator.inputs)] = [row_of[s] for s in operator.inputs]
+    return ScopeTable(
         scope.streams,
-        tuple(made),
+        tuple(order),
         np.array([problem.streams[s].rate for s in scope.streams], np.float64),
-        np.array([place[o.output] for o in operators], np.int32),
+        np.array([row_of[o.output] for o in operators], np.int32),
         inputs,
         np.array([o.cpu for o in operators], np.float64),
         np.array([o.memory for o in operators], np.float64),
@@ -66,50 +66,52 @@ def table(problem: Problem, stream: int) -> Table:
 
 
 @dataclass
-class Taste:
+class StreamPopularity:
     """What a planner remembers of all queries it was asked for: how often each stream would do."""
 
     weight: float = POPULARITY
-    seen: Counter[int] = field(default_factory=Counter)
-    _tables: dict[int, Table] = field(default_factory=dict)
-    _problem: Problem | None = None
+    stream_counts: Counter[int] = field(default_factory=Counter)
+    _tables: dict[int, ScopeTable] = field(default_factory=dict)
+    _problem: PlacementProblem | None = None
 
-    def table(self, problem: Problem, stream: int) -> Table:
+    def scope_table(self, problem: PlacementProblem, stream: int) -> ScopeTable:
         """The arrays for a stream, kept as long as the problem is the same."""
         if problem is not self._problem:
             self._problem, self._tables = problem, {}
         if stream not in self._tables:
-            self._tables[stream] = table(problem, stream)
+            self._tables[stream] = build_scope_table(problem, stream)
         return self._tables[stream]
 
-    def notice(self, problem: Problem, stream: int) -> None:
+    def record_query(self, problem: PlacementProblem, stream: int) -> None:
         """A query for a stream was submitted."""
-        self.seen.update(problem.scope(stream).streams)
+        self.stream_counts.update(problem.scope(stream).streams)
 
-    def favour(self, found: Table) -> Floats:
+    def price_factors(self, scope_table: ScopeTable) -> Floats:
         """A factor for each operator's price: less for what others want as well."""
-        often = np.array([self.seen[s] for s in found.streams], np.float64)[found.outputs]
+        often = np.array([self.stream_counts[s] for s in scope_table.streams], np.float64)[
+            scope_table.outputs
+        ]
         return np.asarray(1.0 / (1.0 + self.weight * np.log2(np.maximum(1.0, often))))
 
 
-Place = Callable[[Ledger, int, Taste], bool]
+StreamPlacer = Callable[[Ledger, int, StreamPopularity], bool]
 """A way to write a plan for a stream into a ledger; False, and nothing changed, if there is none."""
 
 
-def prices(free: Floats, capacity: Floats, weights: Weights) -> Floats:
+def resource_prices(free: Floats, capacity: Floats, weights: ObjectiveWeights) -> Floats:
     """What a unit of each resource costs at each site, when so much of it is left."""
     steepness = STEEPNESS if weights.balance else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
         used = np.clip(1.0 - free / capacity, 0.0, 1.0)
-        found = steepness**used / capacity
-    found = np.where(np.isinf(capacity), NOTHING, found)
-    return np.where(capacity > 0, found, FORBIDDEN)
+        price = steepness**used / capacity
+    price = np.where(np.isinf(capacity), UNLIMITED_PRICE, price)
+    return np.where(capacity > 0, price, FORBIDDEN_PRICE)
 
 
-def place(
+def place_stream(
     ledger: Ledger,
     stream: int,
-    taste: Taste,
+    popularity: StreamPopularity,
     limited: bool = True,
     sites: Sequence[int] | None = None,
 ) -> bool:
@@ -121,28 +123,30 @@ def place(
     if stream in ledger.served:
         return True
     problem = ledger.problem
-    found = taste.table(problem, stream)
+    scope_table = popularity.scope_table(problem, stream)
     where = range(len(problem.sites)) if sites is None else sites
-    held, free, capacity = holders(ledger, found), ledger.free, ledger.capacity
+    held, free, capacity = holder_matrix(ledger, scope_table), ledger.free, ledger.capacity
     if sites is not None:
         held, free, capacity = held.take(sites, 1), free.take(sites, 1), capacity.take(sites, 1)
     barred = np.zeros(held.shape, np.int8)
-    price = prices(free, capacity, problem.weights)
-    start = starting(free, capacity, problem.weights)
-    favour = taste.favour(found)
-    links = room(ledger, where, limited) if problem.tight_links else np.empty((0, 0))
+    price = resource_prices(free, capacity, problem.weights)
+    start = site_start_costs(free, capacity, problem.weights)
+    favour = popularity.price_factors(scope_table)
+    links = (
+        free_link_capacity(ledger, where, limited) if problem.has_tight_links else np.empty((0, 0))
+    )
     if not limited:
         free = np.full_like(free, np.inf)
-    root = len(found.streams) - 1
-    rate = found.rates[root]
-    for _ in range(MOST_TRIES):
-        cost, how = cheapest(
-            found.rates,
+    root = len(scope_table.streams) - 1
+    rate = scope_table.rates[root]
+    for _ in range(MAX_TRIES):
+        cost, how = cheapest_ways(
+            scope_table.rates,
             held,
-            found.outputs,
-            found.inputs,
-            found.cpu,
-            found.memory,
+            scope_table.outputs,
+            scope_table.inputs,
+            scope_table.cpu,
+            scope_table.memory,
             favour,
             free,
             price,
@@ -150,33 +154,33 @@ def place(
             barred,
             links,
         )
-        able = (free[3] >= rate) & (barred[root] & SENT == 0)
+        able = (free[3] >= rate) & (barred[root] & NO_SEND == 0)
         last = np.where(able, cost[root] + rate * price[3], np.inf)
         column = int(last.argmin())
         if last[column] == np.inf:
             return False
-        with ledger.attempt() as kept:
-            if write(ledger, found, how, root, column, barred, where, limited):
+        with ledger.attempt() as accepted:
+            if write_plan(ledger, scope_table, how, root, column, barred, where, limited):
                 ledger.serve(stream, where[column])
-                if limited and ledger.overfull(3, where[column]):
-                    barred[root, column] |= SENT
+                if limited and ledger.is_overfull(3, where[column]):
+                    barred[root, column] |= NO_SEND
                 else:
-                    kept.append(True)
+                    accepted.append(True)
                     return True
     return False
 
 
-def holders(ledger: Ledger, found: Table) -> NDArray[np.bool_]:
+def holder_matrix(ledger: Ledger, scope_table: ScopeTable) -> NDArray[np.bool_]:
     """Which sites hold each stream of a table."""
-    held = np.zeros((len(found.streams), len(ledger.problem.sites)), np.bool_)
-    for row, s in enumerate(found.streams):
+    held = np.zeros((len(scope_table.streams), len(ledger.problem.sites)), np.bool_)
+    for row, s in enumerate(scope_table.streams):
         held[row, list(ledger.origins[s])] = True
     return held
 
 
-def write(
+def write_plan(
     ledger: Ledger,
-    found: Table,
+    scope_table: ScopeTable,
     how: NDArray[np.int32],
     stream: int,
     column: int,
@@ -188,49 +192,51 @@ def write(
 
     Sites are columns, `where` says which.
     """
-    s, site = found.streams[stream], where[column]
+    s, site = scope_table.streams[stream], where[column]
     if site in ledger.origins[s]:
         return True
     way = int(how[stream, column])
-    assert way not in (HELD, NOT_AT_ALL)
+    assert way not in (HELD, UNOBTAINABLE)
     if way >= 0:
-        for i in found.inputs[way]:
-            if i >= 0 and not write(ledger, found, how, int(i), column, barred, where, limited):
+        for i in scope_table.inputs[way]:
+            if i >= 0 and not write_plan(
+                ledger, scope_table, how, int(i), column, barred, where, limited
+            ):
                 return False
-        ledger.run(found.operators[way], site)
-        if limited and (ledger.overfull(0, site) or ledger.overfull(1, site)):
-            barred[stream, column] |= MADE
+        ledger.run(scope_table.operators[way], site)
+        if limited and (ledger.is_overfull(0, site) or ledger.is_overfull(1, site)):
+            barred[stream, column] |= NO_MAKE
             return False
         return True
     other = HELD - 1 - way
     sender = where[other]
-    if not write(ledger, found, how, stream, other, barred, where, limited):
+    if not write_plan(ledger, scope_table, how, stream, other, barred, where, limited):
         return False
     ledger.send(s, sender, site)
-    if limited and ledger.overfull(3, sender):
-        barred[stream, other] |= SENT
+    if limited and ledger.is_overfull(3, sender):
+        barred[stream, other] |= NO_SEND
         return False
-    if limited and (ledger.overfull(2, site) or ledger.link_free(sender, site) < 0):
-        barred[stream, column] |= RECEIVED
+    if limited and (ledger.is_overfull(2, site) or ledger.free_link_bandwidth(sender, site) < 0):
+        barred[stream, column] |= NO_RECEIVE
         return False
     return True
 
 
-def starting(free: Floats, capacity: Floats, weights: Weights) -> Floats:
+def site_start_costs(free: Floats, capacity: Floats, weights: ObjectiveWeights) -> Floats:
     """What it costs to use a site on which nothing runs yet."""
     return np.where(free[0] >= capacity[0], weights.sites, 0.0)
 
 
-def room(ledger: Ledger, where: Sequence[int], limited: bool = True) -> Floats:
+def free_link_capacity(ledger: Ledger, where: Sequence[int], limited: bool = True) -> Floats:
     """What is left of the link between each two of these sites; anything, if it is not `limited`."""
-    links, column = ledger.problem.links, {site: place for place, site in enumerate(where)}
-    found = np.full((len(where), len(where)), links.usual)
-    for (a, b), capacity in links.other.items():
+    links, column = ledger.problem.links, {site: position for position, site in enumerate(where)}
+    capacities = np.full((len(where), len(where)), links.default)
+    for (a, b), capacity in links.overrides.items():
         if a in column and b in column:
-            found[column[a], column[b]] = capacity
+            capacities[column[a], column[b]] = capacity
     if not limited:
-        return np.where(found > 0, np.inf, 0.0)
+        return np.where(capacities > 0, np.inf, 0.0)
     for (a, b), used in ledger.sent.items():
         if a in column and b in column:
-            found[column[a], column[b]] -= used
-    return found
+            capacities[column[a], column[b]] -= used
+    return capacities

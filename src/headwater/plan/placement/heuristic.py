@@ -15,51 +15,51 @@ from itertools import product
 import numpy as np
 
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Problem, totals
-from headwater.plan.placement.planner import Budget, Clock, Decision, duplicate
+from headwater.plan.placement.model import PlacementProblem, total_capacity
+from headwater.plan.placement.planner import Budget, BudgetClock, Decision, admit_duplicate
 
 
 def heuristic(ledger: Ledger, queries: Sequence[int], budget: Budget) -> Iterator[Decision]:
     """Decide on queries one by one."""
     for query in queries:
-        clock = Clock(budget)
-        found = duplicate(ledger, query)
-        if found is None:
-            done = on_one_site(ledger, ledger.problem.queries[query].stream)
-            if done:
+        clock = BudgetClock(budget)
+        decision = admit_duplicate(ledger, query)
+        if decision is None:
+            admitted = plan_on_one_site(ledger, ledger.problem.queries[query].stream)
+            if admitted:
                 ledger.ask(query)
-            ledger.settle()
-            found = Decision(query, done, "heuristic")
-        yield replace(found, seconds=clock.passed)
+            ledger.commit()
+            decision = Decision(query, admitted, "heuristic")
+        yield replace(decision, seconds=clock.elapsed)
 
 
-def trees(problem: Problem, stream: int) -> Iterator[dict[int, int]]:
+def abstract_plans(problem: PlacementProblem, stream: int) -> Iterator[dict[int, int]]:
     """All abstract plans of a stream: for each stream that is made, the operator that makes it."""
-    if not problem.makers[stream]:
+    if not problem.producers[stream]:
         yield {}
-    for maker in problem.makers[stream]:
-        below = [list(trees(problem, s)) for s in problem.operators[maker].inputs]
+    for producer in problem.producers[stream]:
+        below = [list(abstract_plans(problem, s)) for s in problem.operators[producer].inputs]
         for parts in product(*below):
-            chosen = {stream: maker}
+            chosen = {stream: producer}
             for part in parts:
                 chosen |= part
             yield chosen
 
 
-def on_one_site(ledger: Ledger, stream: int) -> bool:
+def plan_on_one_site(ledger: Ledger, stream: int) -> bool:
     """Write the best plan on one site; False, and nothing changed, if none fits."""
     best, steps = math.inf, None
-    scale = totals(ledger.problem)
-    for tree in trees(ledger.problem, stream):
+    scale = total_capacity(ledger.problem)
+    for tree in abstract_plans(ledger.problem, stream):
         for site in range(len(ledger.problem.sites)):
-            mark = ledger.mark()
+            savepoint = ledger.savepoint()
             if _obtain(ledger, tree, stream, site):
                 ledger.serve(stream, site)
-                if not ledger.overfull(3, site):
-                    cost = _cost(ledger, scale)
+                if not ledger.is_overfull(3, site):
+                    cost = _plan_cost(ledger, scale)
                     if cost < best:
                         best, steps = cost, (tree, site)
-            ledger.back_to(mark)
+            ledger.roll_back(savepoint)
     if steps is None:
         return False
     tree, site = steps
@@ -72,32 +72,32 @@ def _obtain(ledger: Ledger, tree: dict[int, int], stream: int, site: int) -> boo
     """Have a stream at a site: it is there, another site sends it, or it is made."""
     if site in ledger.origins[stream]:
         return True
-    sender = _sender(ledger, stream, site)
+    sender = _best_sender(ledger, stream, site)
     if sender is not None:
         ledger.send(stream, sender, site)
-        return not ledger.overfull(2, site)
+        return not ledger.is_overfull(2, site)
     if stream not in tree:
         return False
-    maker = tree[stream]
-    for input in ledger.problem.operators[maker].inputs:
+    producer = tree[stream]
+    for input in ledger.problem.operators[producer].inputs:
         if not _obtain(ledger, tree, input, site):
             return False
-    ledger.run(maker, site)
-    return not (ledger.overfull(0, site) or ledger.overfull(1, site))
+    ledger.run(producer, site)
+    return not (ledger.is_overfull(0, site) or ledger.is_overfull(1, site))
 
 
-def _sender(ledger: Ledger, stream: int, site: int) -> int | None:
+def _best_sender(ledger: Ledger, stream: int, site: int) -> int | None:
     """The site with the most bandwidth left of those that hold a stream and can send it."""
     rate = ledger.problem.streams[stream].rate
     able = [
         (-float(ledger.free[3, s]), s)
         for s in ledger.origins[stream]
-        if ledger.free[3, s] >= rate and ledger.link_free(s, site) >= rate
+        if ledger.free[3, s] >= rate and ledger.free_link_bandwidth(s, site) >= rate
     ]
     return min(able)[1] if able else None
 
 
-def _cost(ledger: Ledger, scale: tuple[float, float]) -> float:
+def _plan_cost(ledger: Ledger, scale: tuple[float, float]) -> float:
     """The objective of the whole plan, but for what is the same for all candidates."""
     weights = ledger.problem.weights
     bandwidth, power = scale

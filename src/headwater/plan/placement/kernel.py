@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-NOT_AT_ALL = np.iinfo(np.int32).min
+UNOBTAINABLE = np.iinfo(np.int32).min
 HELD = -1
 """In `how`: numbers from 0 are operators, those below HELD senders."""
 
 
 @njit(cache=True)
-def cheapest(
+def cheapest_ways(
     rates: Any,
     held: Any,
     outputs: Any,
@@ -40,7 +40,7 @@ def cheapest(
     """
     count, sites = held.shape
     cost = np.full((count, sites), np.inf)
-    how = np.full((count, sites), NOT_AT_ALL, np.int32)
+    how = np.full((count, sites), UNOBTAINABLE, np.int32)
     done = np.empty(sites, np.bool_)
     at = 0
     for stream in range(count):

@@ -14,7 +14,13 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.plan.placement.model import Plan, Problem, Run, Send, Serve
+from headwater.plan.placement.model import (
+    PlacementPlan,
+    PlacementProblem,
+    RunOperator,
+    SendStream,
+    ServeStream,
+)
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +32,7 @@ SOURCE = -1
 one below SOURCE stands for the site that sends it."""
 
 
-def from_site(site: int) -> int:
+def encode_sender(site: int) -> int:
     """How a site comes by a stream that another one sends."""
     return SOURCE - 1 - site
 
@@ -38,7 +44,7 @@ class Ledger:
     each site has left of cpu, memory, bandwidth in and bandwidth out, one row for each.
     """
 
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None:
+    def __init__(self, problem: PlacementProblem, plan: PlacementPlan | None = None) -> None:
         self.problem = problem
         sites = problem.sites
         self.capacity: Floats = np.array(
@@ -52,20 +58,20 @@ class Ledger:
         )
         self.free = self.capacity.copy()
         with np.errstate(invalid="ignore"):
-            self._least = np.where(np.isinf(self.capacity), 0.0, -SLACK * self.capacity)
+            self._min_free = np.where(np.isinf(self.capacity), 0.0, -SLACK * self.capacity)
         self.sent: dict[tuple[int, int], float] = defaultdict(float)
         self.origins: list[dict[int, int]] = [
             dict.fromkeys(stream.sites, SOURCE) for stream in problem.streams
         ]
         self.uses: dict[tuple[int, int], int] = defaultdict(int)
         self.served: dict[int, int] = {}
-        self.asking: dict[int, set[int]] = defaultdict(set)
+        self.queries_by_stream: dict[int, set[int]] = defaultdict(set)
         self._journal: list[tuple[str, int, int, int]] = []
         if plan is not None:
-            self._enter(plan)
+            self._load_plan(plan)
             self._journal.clear()
 
-    def _enter(self, plan: Plan) -> None:
+    def _load_plan(self, plan: PlacementPlan) -> None:
         """Write down a whole plan, leaving out what it does in vain."""
         makers = defaultdict(list)
         senders = defaultdict(list)
@@ -94,64 +100,64 @@ class Ledger:
         for query in sorted(plan.admitted):
             stream = self.problem.queries[query].stream
             if stream in self.served:
-                self.asking[stream].add(query)
+                self.queries_by_stream[stream].add(query)
             elif stream in serving and obtain(serving[stream], stream, frozenset()):
                 self.serve(stream, serving[stream])
-                self.asking[stream].add(query)
-        self.tidy()
+                self.queries_by_stream[stream].add(query)
+        self.release_unused()
 
     # ---- what it says
 
-    def plan(self) -> Plan:
+    def plan(self) -> PlacementPlan:
         """What is written, as frozen data."""
         runs, sends = [], []
         for stream, holders in enumerate(self.origins):
             for site, origin in holders.items():
                 if origin >= 0:
-                    runs.append(Run(site, origin))
+                    runs.append(RunOperator(site, origin))
                 elif origin < SOURCE:
-                    sends.append(Send(SOURCE - 1 - origin, site, stream))
-        return Plan(
+                    sends.append(SendStream(SOURCE - 1 - origin, site, stream))
+        return PlacementPlan(
             frozenset(runs),
             frozenset(sends),
-            frozenset(Serve(site, stream) for stream, site in self.served.items()),
+            frozenset(ServeStream(site, stream) for stream, site in self.served.items()),
             self.admitted,
         )
 
     @property
     def admitted(self) -> frozenset[int]:
-        return frozenset(query for asking in self.asking.values() for query in asking)
+        return frozenset(query for asking in self.queries_by_stream.values() for query in asking)
 
-    def overfull(self, resource: int, site: int) -> bool:
-        return bool(self.free[resource, site] < self._least[resource, site])
+    def is_overfull(self, resource: int, site: int) -> bool:
+        return bool(self.free[resource, site] < self._min_free[resource, site])
 
-    def link_free(self, a: int, b: int) -> float:
+    def free_link_bandwidth(self, a: int, b: int) -> float:
         return self.problem.links[a, b] - self.sent[a, b]
 
     def fits(self) -> bool:
         """Whether nothing is overfull."""
-        return bool((self.free >= self._least).all()) and all(
+        return bool((self.free >= self._min_free).all()) and all(
             used <= self.problem.links[pair] * (1 + SLACK) for pair, used in self.sent.items()
         )
 
     # ---- steps, each with its opposite
 
     def run(self, operator: int, site: int) -> None:
-        made = self.problem.operators[operator]
-        self.free[0, site] -= made.cpu
-        self.free[1, site] -= made.memory
-        for stream in made.inputs:
+        definition = self.problem.operators[operator]
+        self.free[0, site] -= definition.cpu
+        self.free[1, site] -= definition.memory
+        for stream in definition.inputs:
             self.uses[stream, site] += 1
-        self.origins[made.output][site] = operator
+        self.origins[definition.output][site] = operator
         self._journal.append(("stop", operator, site, 0))
 
     def stop(self, operator: int, site: int) -> None:
-        made = self.problem.operators[operator]
-        self.free[0, site] += made.cpu
-        self.free[1, site] += made.memory
-        for stream in made.inputs:
+        definition = self.problem.operators[operator]
+        self.free[0, site] += definition.cpu
+        self.free[1, site] += definition.memory
+        for stream in definition.inputs:
             self.uses[stream, site] -= 1
-        del self.origins[made.output][site]
+        del self.origins[definition.output][site]
         self._journal.append(("run", operator, site, 0))
 
     def send(self, stream: int, a: int, b: int) -> None:
@@ -160,7 +166,7 @@ class Ledger:
         self.free[2, b] -= rate
         self.sent[a, b] += rate
         self.uses[stream, a] += 1
-        self.origins[stream][b] = from_site(a)
+        self.origins[stream][b] = encode_sender(a)
         self._journal.append(("unsend", stream, a, b))
 
     def unsend(self, stream: int, a: int, b: int) -> None:
@@ -186,32 +192,32 @@ class Ledger:
 
     def ask(self, query: int) -> None:
         """A query is admitted; its stream is served already."""
-        self.asking[self.problem.queries[query].stream].add(query)
+        self.queries_by_stream[self.problem.queries[query].stream].add(query)
         self._journal.append(("forget", query, 0, 0))
 
     def forget(self, query: int) -> None:
-        self.asking[self.problem.queries[query].stream].discard(query)
+        self.queries_by_stream[self.problem.queries[query].stream].discard(query)
         self._journal.append(("ask", query, 0, 0))
 
     # ---- several steps
 
     def release(self, stream: int, site: int) -> None:
         """Give up a stream at a site if nobody uses it there, and what was needed for it alone."""
-        waiting = [(stream, site)]
-        while waiting:
-            stream, site = waiting.pop()
+        pending = [(stream, site)]
+        while pending:
+            stream, site = pending.pop()
             origin = self.origins[stream].get(site, SOURCE)
             if self.uses[stream, site] > 0 or origin == SOURCE:
                 continue
             if origin >= 0:
                 self.stop(origin, site)
-                waiting += [(s, site) for s in self.problem.operators[origin].inputs]
+                pending += [(s, site) for s in self.problem.operators[origin].inputs]
             else:
                 sender = SOURCE - 1 - origin
                 self.unsend(stream, sender, site)
-                waiting.append((stream, sender))
+                pending.append((stream, sender))
 
-    def tidy(self) -> None:
+    def release_unused(self) -> None:
         """Give up whatever nobody uses."""
         for stream, holders in enumerate(self.origins):
             for site in list(holders):
@@ -221,28 +227,28 @@ class Ledger:
         """A query goes; its stream is served on while others ask for it."""
         self.forget(query)
         stream = self.problem.queries[query].stream
-        if not self.asking[stream]:
-            self.take_away(stream)
+        if not self.queries_by_stream[stream]:
+            self.stop_serving(stream)
 
-    def take_away(self, stream: int) -> None:
+    def stop_serving(self, stream: int) -> None:
         """Stop serving a stream."""
         site = self.served[stream]
         self.unserve(stream, site)
         self.release(stream, site)
 
-    def adopt(self, plan: Plan) -> None:
+    def adopt(self, plan: PlacementPlan) -> None:
         """Become another plan; there is no way back."""
         vars(self).update(vars(Ledger(self.problem, plan)))
 
     # ---- taking back
 
-    def mark(self) -> int:
+    def savepoint(self) -> int:
         """A place to go back to."""
         return len(self._journal)
 
-    def back_to(self, mark: int) -> None:
+    def roll_back(self, savepoint: int) -> None:
         """Undo everything since a mark."""
-        while len(self._journal) > mark:
+        while len(self._journal) > savepoint:
             step, a, b, c = self._journal.pop()
             match step:
                 case "run" | "stop" | "serve" | "unserve":
@@ -256,34 +262,34 @@ class Ledger:
     @contextmanager
     def attempt(self) -> Iterator[list[bool]]:
         """Steps that are taken back unless the list that is given gets something true."""
-        mark, kept = self.mark(), list[bool]()
+        savepoint, accepted = self.savepoint(), list[bool]()
         try:
-            yield kept
+            yield accepted
         finally:
-            if not any(kept):
-                self.back_to(mark)
+            if not any(accepted):
+                self.roll_back(savepoint)
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Nothing before this will be taken back."""
         self._journal.clear()
 
-    def parts(self, stream: int) -> Iterator[tuple[int, int]]:
+    def dependencies(self, stream: int) -> Iterator[tuple[int, int]]:
         """The streams, with their sites, that a served stream depends on, itself included."""
-        waiting, seen = [(stream, self.served[stream])], set[tuple[int, int]]()
-        while waiting:
-            s, site = pair = waiting.pop()
+        pending, seen = [(stream, self.served[stream])], set[tuple[int, int]]()
+        while pending:
+            s, site = pair = pending.pop()
             if pair in seen:
                 continue
             seen.add(pair)
             yield pair
             origin = self.origins[s][site]
             if origin >= 0:
-                waiting += [(i, site) for i in self.problem.operators[origin].inputs]
+                pending += [(i, site) for i in self.problem.operators[origin].inputs]
             elif origin < SOURCE:
-                waiting.append((s, SOURCE - 1 - origin))
+                pending.append((s, SOURCE - 1 - origin))
 
-    def related(self, streams: Iterable[int]) -> list[int]:
+    def related_streams(self, streams: Iterable[int]) -> list[int]:
         """The served streams of whose plans some of these streams may be part, in order."""
-        wanted = set(streams)
+        searched = set(streams)
         scope = self.problem.scope
-        return [s for s in sorted(self.served) if not wanted.isdisjoint(scope(s).streams)]
+        return [s for s in sorted(self.served) if not searched.isdisjoint(scope(s).streams)]

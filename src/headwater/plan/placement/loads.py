@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from headwater.plan.placement.model import Plan, Problem
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LinkLoad:
     streams: tuple[str, ...]
 
 
-def site_loads(problem: Problem, plan: Plan) -> list[SiteLoad]:
+def site_loads(problem: PlacementProblem, plan: PlacementPlan) -> list[SiteLoad]:
     """The load of each site."""
     count = len(problem.sites)
     cpu, memory, inbound, outbound = ([0.0] * count for _ in range(4))
@@ -56,16 +56,16 @@ def site_loads(problem: Problem, plan: Plan) -> list[SiteLoad]:
     return [
         SiteLoad(
             site.name,
-            Load(cpu[place], site.cpu),
-            Load(memory[place], site.memory),
-            Load(inbound[place], site.bandwidth_in),
-            Load(outbound[place], site.bandwidth_out),
+            Load(cpu[position], site.cpu),
+            Load(memory[position], site.memory),
+            Load(inbound[position], site.bandwidth_in),
+            Load(outbound[position], site.bandwidth_out),
         )
-        for place, site in enumerate(problem.sites)
+        for position, site in enumerate(problem.sites)
     ]
 
 
-def link_loads(problem: Problem, plan: Plan) -> list[LinkLoad]:
+def link_loads(problem: PlacementProblem, plan: PlacementPlan) -> list[LinkLoad]:
     """The load of each link that is used, in the order of sites."""
     carried: dict[tuple[int, int], list[int]] = defaultdict(list)
     for send in sorted(plan.sends):

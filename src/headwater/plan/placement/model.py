@@ -18,7 +18,7 @@ from headwater.network.model import Network, Site
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class PlacementStream:
     """So many bytes a second, made of parts; a base stream comes in at `sites`."""
 
     name: str
@@ -28,7 +28,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class PlacementOperator:
     """A way to make the stream `output` of others: so much CPU a second, and memory."""
 
     inputs: tuple[int, ...]
@@ -38,7 +38,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PlacementQuery:
     """Somebody who wants a stream."""
 
     name: str
@@ -49,24 +49,24 @@ class Query:
 class Links:
     """Bytes a second that each ordered pair of sites can exchange: `other`, or else `usual`."""
 
-    usual: float = math.inf
-    other: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    default: float = math.inf
+    overrides: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     def __getitem__(self, pair: tuple[int, int]) -> float:
-        return self.other.get(pair, self.usual)
+        return self.overrides.get(pair, self.default)
 
 
-def links_of(network: Network) -> Links:
+def build_links(network: Network) -> Links:
     """The links of a network: sites without one between them exchange nothing directly."""
-    found: dict[tuple[int, int], float] = {}
+    bandwidths: dict[tuple[int, int], float] = {}
     for link in network.links:
         for pair in ((link.a, link.b), (link.b, link.a)):
-            found[pair] = max(link.bandwidth, found.get(pair, 0.0))
-    return Links(0.0, found)
+            bandwidths[pair] = max(link.bandwidth, bandwidths.get(pair, 0.0))
+    return Links(0.0, bandwidths)
 
 
 @dataclass(frozen=True)
-class Weights:
+class ObjectiveWeights:
     """What a plan costs beside admissions, which come first.
 
     Network and CPU are counted as shares of what all sites have together, `balance` weighs the fullest
@@ -79,11 +79,11 @@ class Weights:
     sites: float = 0.0
 
 
-CONSOLIDATE = Weights(network=0.1, cpu=0.1, balance=0.0, sites=1.0)
+CONSOLIDATION_WEIGHTS = ObjectiveWeights(network=0.1, cpu=0.1, balance=0.0, sites=1.0)
 """On few sites, so that others can be switched off."""
 
 
-class Scope(NamedTuple):
+class QueryScope(NamedTuple):
     """The streams and operators that can appear in plans of a query: S(q) and O(q).
 
     Streams stand before those that are made of them.
@@ -94,15 +94,15 @@ class Scope(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlacementProblem:
     """Sites with links, the streams they may hold, and the queries that want some of them."""
 
     sites: tuple[Site, ...]
-    streams: tuple[Stream, ...]
-    operators: tuple[Operator, ...]
-    queries: tuple[Query, ...]
+    streams: tuple[PlacementStream, ...]
+    operators: tuple[PlacementOperator, ...]
+    queries: tuple[PlacementQuery, ...]
     links: Links = field(default_factory=Links)
-    weights: Weights = field(default_factory=Weights)
+    weights: ObjectiveWeights = field(default_factory=ObjectiveWeights)
 
     def __post_init__(self) -> None:
         count = len(self.streams)
@@ -124,24 +124,24 @@ class Problem:
                 raise PlanError(f"{query.name} wants stream {query.stream}, there are {count}")
 
     @cached_property
-    def makers(self) -> tuple[tuple[int, ...], ...]:
+    def producers(self) -> tuple[tuple[int, ...], ...]:
         """The operators that make each stream."""
-        found: list[list[int]] = [[] for _ in self.streams]
-        for place, operator in enumerate(self.operators):
-            found[operator.output].append(place)
-        return tuple(map(tuple, found))
+        producers: list[list[int]] = [[] for _ in self.streams]
+        for position, operator in enumerate(self.operators):
+            producers[operator.output].append(position)
+        return tuple(map(tuple, producers))
 
     @cached_property
-    def _scopes(self) -> dict[int, Scope]:
+    def _scopes(self) -> dict[int, QueryScope]:
         return {}
 
-    def scope(self, stream: int) -> Scope:
+    def scope(self, stream: int) -> QueryScope:
         """S(q) and O(q) of a query for a stream; raises PlanError if it is made of itself."""
         if stream not in self._scopes:
-            streams: dict[int, bool] = {}
+            visited: dict[int, bool] = {}
             operators: list[int] = []
-            self._visit(stream, streams, operators)
-            self._scopes[stream] = Scope(tuple(streams), tuple(operators))
+            self._visit(stream, visited, operators)
+            self._scopes[stream] = QueryScope(tuple(visited), tuple(operators))
         return self._scopes[stream]
 
     def _visit(self, stream: int, done: dict[int, bool], operators: list[int]) -> None:
@@ -151,34 +151,34 @@ class Problem:
                 raise PlanError(f"{self.streams[stream].name} would be made of itself")
             return
         done[stream] = False
-        for maker in self.makers[stream]:
-            for input in self.operators[maker].inputs:
+        for producer in self.producers[stream]:
+            for input in self.operators[producer].inputs:
                 self._visit(input, done, operators)
-            operators.append(maker)
+            operators.append(producer)
         del done[stream]  # behind its inputs
         done[stream] = True
 
     @cached_property
-    def tight_links(self) -> bool:
+    def has_tight_links(self) -> bool:
         """Whether some link may be full while neither of its ends is."""
         out = max((site.bandwidth_out for site in self.sites), default=0.0)
         into = max((site.bandwidth_in for site in self.sites), default=0.0)
         count = len(self.sites)
-        special = len(self.links.other) < count * (count - 1)
-        return (special and count > 1 and self.links.usual < min(out, into)) or any(
-            room < min(self.sites[a].bandwidth_out, self.sites[b].bandwidth_in)
-            for (a, b), room in self.links.other.items()
+        special = len(self.links.overrides) < count * (count - 1)
+        return (special and count > 1 and self.links.default < min(out, into)) or any(
+            bandwidth < min(self.sites[a].bandwidth_out, self.sites[b].bandwidth_in)
+            for (a, b), bandwidth in self.links.overrides.items()
         )
 
 
-class Run(NamedTuple):
+class RunOperator(NamedTuple):
     """A site runs an operator."""
 
     site: int
     operator: int
 
 
-class Send(NamedTuple):
+class SendStream(NamedTuple):
     """A site sends a stream to another."""
 
     origin: int
@@ -186,7 +186,7 @@ class Send(NamedTuple):
     stream: int
 
 
-class Serve(NamedTuple):
+class ServeStream(NamedTuple):
     """A site serves a stream to those who asked for it."""
 
     site: int
@@ -194,23 +194,23 @@ class Serve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlacementPlan:
     """What sites do, and which queries are admitted by it."""
 
-    runs: frozenset[Run] = frozenset()
-    sends: frozenset[Send] = frozenset()
-    serves: frozenset[Serve] = frozenset()
+    runs: frozenset[RunOperator] = frozenset()
+    sends: frozenset[SendStream] = frozenset()
+    serves: frozenset[ServeStream] = frozenset()
     admitted: frozenset[int] = frozenset()
 
 
-def objective(problem: Problem, plan: Plan) -> float:
+def objective(problem: PlacementProblem, plan: PlacementPlan) -> float:
     """What a plan costs by the problem's weights; less is better, admissions aside."""
     weights = problem.weights
     cpu = [0.0] * len(problem.sites)
     for run in plan.runs:
         cpu[run.site] += problem.operators[run.operator].cpu
     sent = sum(problem.streams[send.stream].rate for send in plan.sends)
-    bandwidth, power = totals(problem)
+    bandwidth, power = total_capacity(problem)
     fullest = max(
         (used / site.cpu for used, site in zip(cpu, problem.sites, strict=True) if site.cpu > 0),
         default=0.0,
@@ -224,7 +224,7 @@ def objective(problem: Problem, plan: Plan) -> float:
     )
 
 
-def totals(problem: Problem) -> tuple[float, float]:
+def total_capacity(problem: PlacementProblem) -> tuple[float, float]:
     """The bandwidth and the CPU of all sites together, without those that have no limit."""
     bandwidth = sum(s.bandwidth_out for s in problem.sites if s.bandwidth_out < math.inf)
     power = sum(s.cpu for s in problem.sites if s.cpu < math.inf)

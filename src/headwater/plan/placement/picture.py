@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from html import escape
 
 from headwater.plan.placement.loads import link_loads, site_loads
-from headwater.plan.placement.model import Plan, Problem
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 
-WIDTH, LINE, MOST_LINES = 230, 15, 8
+WIDTH, LINE, MAX_LINES = 230, 15, 8
 
 
-def picture(problem: Problem, plan: Plan) -> str:
+def render_svg(problem: PlacementProblem, plan: PlacementPlan) -> str:
     """The text of an SVG file."""
     count = max(1, len(problem.sites))
     radius = max(220.0, count * WIDTH / 5.0)
     size = 2 * (radius + WIDTH)
     at = [
         (
-            size / 2 + radius * math.cos(2 * math.pi * place / count - math.pi / 2),
-            size / 2 + radius * math.sin(2 * math.pi * place / count - math.pi / 2),
+            size / 2 + radius * math.cos(2 * math.pi * position / count - math.pi / 2),
+            size / 2 + radius * math.sin(2 * math.pi * position / count - math.pi / 2),
         )
-        for place in range(count)
+        for position in range(count)
     ]
-    shapes = [*_links(problem, plan, at), *_sites(problem, plan, at)]
+    shapes = [*_draw_links(problem, plan, at), *_draw_sites(problem, plan, at)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size:.0f} {size:.0f}" '
         'font-family="sans-serif" font-size="11">\n'
@@ -36,7 +36,9 @@ def picture(problem: Problem, plan: Plan) -> str:
     )
 
 
-def _sites(problem: Problem, plan: Plan, at: list[tuple[float, float]]) -> Iterator[str]:
+def _draw_sites(
+    problem: PlacementProblem, plan: PlacementPlan, at: list[tuple[float, float]]
+) -> Iterator[str]:
     lines: dict[int, list[str]] = defaultdict(list)
     for s, stream in enumerate(problem.streams):
         for site in stream.sites if any(s in o.inputs for o in problem.operators) else ():
@@ -48,12 +50,12 @@ def _sites(problem: Problem, plan: Plan, at: list[tuple[float, float]]) -> Itera
     for serve in sorted(plan.serves):
         names = [q.name for q in problem.queries if q.stream == serve.stream]
         lines[serve.site].append(f"serves {', '.join(names)}")
-    for place, load in enumerate(site_loads(problem, plan)):
-        shown = lines[place][:MOST_LINES]
-        if len(lines[place]) > MOST_LINES:
-            shown.append(f"and {len(lines[place]) - MOST_LINES} more")
+    for position, load in enumerate(site_loads(problem, plan)):
+        shown = lines[position][:MAX_LINES]
+        if len(lines[position]) > MAX_LINES:
+            shown.append(f"and {len(lines[position]) - MAX_LINES} more")
         height = LINE * (len(shown) + 2) + 6
-        x, y = at[place][0] - WIDTH / 2, at[place][1] - height / 2
+        x, y = at[position][0] - WIDTH / 2, at[position][1] - height / 2
         full = min(1.0, load.cpu.share)
         colour = "#c33" if full > 0.95 else "#4a8"
         yield (
@@ -69,10 +71,12 @@ def _sites(problem: Problem, plan: Plan, at: list[tuple[float, float]]) -> Itera
             yield f'<text x="{x + 8:.0f}" y="{y + LINE * (number + 2):.0f}">{escape(short)}</text>'
 
 
-def _links(problem: Problem, plan: Plan, at: list[tuple[float, float]]) -> Iterator[str]:
-    place = {site.name: number for number, site in enumerate(problem.sites)}
+def _draw_links(
+    problem: PlacementProblem, plan: PlacementPlan, at: list[tuple[float, float]]
+) -> Iterator[str]:
+    position_of = {site.name: number for number, site in enumerate(problem.sites)}
     for link in link_loads(problem, plan):
-        (x, y), (u, v) = at[place[link.origin]], at[place[link.target]]
+        (x, y), (u, v) = at[position_of[link.origin]], at[position_of[link.target]]
         long = math.hypot(u - x, v - y) or 1.0
         aside = (v - y) / long * 9, (x - u) / long * 9
         middle = (x + u) / 2 + aside[0] * 3, (y + v) / 2 + aside[1] * 3

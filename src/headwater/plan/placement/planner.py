@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from headwater.plan.placement.check import Broken
+from headwater.plan.placement.check import Violation
 from headwater.plan.placement.ledger import Ledger
 
 
@@ -32,43 +32,43 @@ class Decision:
 
     query: int
     admitted: bool
-    by: str
+    step: str
     proven: bool = False
-    short: tuple[Broken, ...] = ()
+    shortages: tuple[Violation, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
 
 Planner = Callable[[Ledger, Sequence[int], Budget], Iterator[Decision]]
 
 
-class Clock:
+class BudgetClock:
     """Seconds since it was made, and how many of a budget are left."""
 
     def __init__(self, budget: Budget) -> None:
-        self._begun = time.perf_counter()
+        self._started = time.perf_counter()
         self._seconds = budget.seconds
 
     @property
-    def passed(self) -> float:
-        return time.perf_counter() - self._begun
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._started
 
     @property
-    def left(self) -> float:
-        return self._seconds - self.passed
+    def remaining(self) -> float:
+        return self._seconds - self.elapsed
 
 
-def duplicate(ledger: Ledger, query: int) -> Decision | None:
+def admit_duplicate(ledger: Ledger, query: int) -> Decision | None:
     """Admit a query whose stream is served already; None if it is not."""
     if ledger.problem.queries[query].stream not in ledger.served:
         return None
     ledger.ask(query)
-    ledger.settle()
+    ledger.commit()
     return Decision(query, True, "duplicate")
 
 
-def remove(ledger: Ledger, queries: Sequence[int]) -> None:
+def remove_queries(ledger: Ledger, queries: Sequence[int]) -> None:
     """Queries go; what nobody else needs is given up."""
     for query in queries:
         if query in ledger.admitted:
             ledger.withdraw(query)
-    ledger.settle()
+    ledger.commit()

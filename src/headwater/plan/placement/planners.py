@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 
 from headwater.plan.placement.flows import sqpr
 from headwater.plan.placement.heuristic import heuristic
-from headwater.plan.placement.ladder import Ladder
+from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.planner import Planner
-from headwater.plan.placement.regions import Regions
+from headwater.plan.placement.regions import RegionPlacer
 from headwater.plan.placement.soda import soda
 
 PLANNERS: Mapping[str, Callable[[], Planner]] = {
-    "headwater": Ladder,
-    "regions": lambda: Ladder(place=Regions()),
-    "dynamic": lambda: Ladder(steps=("dynamic",)),
-    "exact": lambda: Ladder(steps=("exact",)),
+    "headwater": LadderPlanner,
+    "regions": lambda: LadderPlanner(placer=RegionPlacer()),
+    "dynamic": lambda: LadderPlanner(steps=("dynamic",)),
+    "exact": lambda: LadderPlanner(steps=("exact",)),
     "sqpr": lambda: sqpr,
     "heuristic": lambda: heuristic,
     "soda": lambda: soda,

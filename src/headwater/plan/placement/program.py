@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
-class Program:
+class LinearProgram:
     """Variables with bounds, rows that bound sums of them, and a sum to be made as small as possible.
 
     Variables are numbers; a family of them is an array of numbers, so that rows can be written with
@@ -27,40 +27,42 @@ class Program:
     def __init__(self) -> None:
         self.lower: list[Floats] = []
         self.upper: list[Floats] = []
-        self.whole: list[NDArray[np.bool_]] = []
-        self.rows: list[Places] = []
-        self.columns: list[Places] = []
+        self.integral: list[NDArray[np.bool_]] = []
+        self.rows: list[Indices] = []
+        self.columns: list[Indices] = []
         self.factors: list[Floats] = []
         self.least: list[Floats] = []
         self.most: list[Floats] = []
-        self.price: dict[int, float] = {}
+        self.objective: dict[int, float] = {}
         self.variables = 0
         self.constraints = 0
 
-    def add(
-        self, shape: int | tuple[int, ...], upper: ArrayLike = 1.0, whole: bool = True
+    def add_variables(
+        self, shape: int | tuple[int, ...], upper: ArrayLike = 1.0, integral: bool = True
     ) -> NDArray[np.int64]:
         """New variables from 0 to `upper`, as an array of this shape."""
         size = int(np.prod(shape))
         self.lower.append(np.zeros(size))
         self.upper.append(np.broadcast_to(np.asarray(upper, np.float64), shape).ravel().copy())
-        self.whole.append(np.full(size, whole))
-        found = np.arange(self.variables, self.variables + size, dtype=np.int64).reshape(shape)
+        self.integral.append(np.full(size, integral))
+        variables = np.arange(self.variables, self.variables + size, dtype=np.int64).reshape(shape)
         self.variables += size
-        return found
+        return variables
 
-    def row(
+    def add_row(
         self,
-        columns: Sequence[int] | Places,
+        columns: Sequence[int] | Indices,
         factors: Sequence[float] | Floats | float,
         least: float = -np.inf,
         most: float = np.inf,
     ) -> None:
         """least <= sum of factors * columns <= most."""
         wide = np.asarray(columns, np.int64).reshape(1, -1)
-        self.many(wide, np.broadcast_to(np.asarray(factors, np.float64), wide.shape), least, most)
+        self.add_rows(
+            wide, np.broadcast_to(np.asarray(factors, np.float64), wide.shape), least, most
+        )
 
-    def many(
+    def add_rows(
         self,
         columns: Any,
         factors: Any,
@@ -87,21 +89,21 @@ class Program:
             np.broadcast_to(np.asarray(factors, np.float64), columns.shape).tolist(),
             strict=True,
         ):
-            self.price[column] = self.price.get(column, 0.0) + factor
+            self.objective[column] = self.objective.get(column, 0.0) + factor
 
-    def arrays(self) -> Arrays:
+    def to_arrays(self) -> ProgramArrays:
         """All of it, for a solver."""
-        price = np.zeros(self.variables)
-        price[list(self.price)] = list(self.price.values())
+        objective = np.zeros(self.variables)
+        objective[list(self.objective)] = list(self.objective.values())
 
         def joined(parts: list[Any]) -> Any:
             return np.concatenate(parts) if parts else np.zeros(0)
 
-        return Arrays(
-            price,
+        return ProgramArrays(
+            objective,
             joined(self.lower),
             joined(self.upper),
-            joined(self.whole).astype(bool),
+            joined(self.integral).astype(bool),
             joined(self.rows).astype(np.int64),
             joined(self.columns).astype(np.int64),
             joined(self.factors),
@@ -111,21 +113,21 @@ class Program:
 
 
 @dataclass(frozen=True, eq=False)
-class Arrays:
+class ProgramArrays:
     """A program as a solver takes it; the matrix is given by its entries."""
 
-    price: Floats
+    objective: Floats
     lower: Floats
     upper: Floats
-    whole: NDArray[np.bool_]
-    rows: Places
-    columns: Places
+    integral: NDArray[np.bool_]
+    rows: Indices
+    columns: Indices
     factors: Floats
     least: Floats
     most: Floats
 
 
-class Status(Enum):
+class SolverStatus(Enum):
     """What a solver says: the best answer, some answer, that there is none, or nothing in time."""
 
     OPTIMAL = "optimal"
@@ -138,11 +140,11 @@ class Status(Enum):
 class Solution:
     """The values of an answer, none if there is no answer, and a bound below all answers."""
 
-    status: Status
+    status: SolverStatus
     values: Floats | None = None
     bound: float = -np.inf
 
-    def chosen(self, variables: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_set(self, variables: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some variables are one."""
         assert self.values is not None
         return np.asarray(self.values[variables] > 0.5)

@@ -11,18 +11,23 @@ import random
 
 import numpy as np
 
-from headwater.plan.placement.dynamic import Place, Taste
+from headwater.plan.placement.dynamic import StreamPlacer, StreamPopularity
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.planner import Clock
+from headwater.plan.placement.planner import BudgetClock
 
 ROUNDS = 20
 SIZE = 12
-WORTH = 1e-6
+MIN_SAVING = 1e-6
 """The least saving for which queries are moved, as a share of all there is."""
 
 
-def recreate(
-    ledger: Ledger, stream: int, taste: Taste, place: Place, dice: random.Random, clock: Clock
+def ruin_and_recreate(
+    ledger: Ledger,
+    stream: int,
+    popularity: StreamPopularity,
+    placer: StreamPlacer,
+    rng: random.Random,
+    clock: BudgetClock,
 ) -> bool:
     """Make room for a stream; whether it is served now. Nobody else loses anything.
 
@@ -30,47 +35,47 @@ def recreate(
     """
     problem = ledger.problem
     base = [s for s in problem.scope(stream).streams if problem.streams[s].sites]
-    related, everybody = ledger.related(base), sorted(ledger.served)
+    related, everybody = ledger.related_streams(base), sorted(ledger.served)
     for number in range(ROUNDS):
-        if clock.left < 0:
+        if clock.remaining < 0:
             break
-        gone = _some(related if number % 2 else [], everybody, dice)
-        largest_first = sorted(gone, key=lambda s: -len(problem.scope(s).streams))
-        before = load(ledger)
-        with ledger.attempt() as kept:
-            for one in gone:
-                ledger.take_away(one)
+        removed = _pick_streams(related if number % 2 else [], everybody, rng)
+        largest_first = sorted(removed, key=lambda s: -len(problem.scope(s).streams))
+        before = load_share(ledger)
+        with ledger.attempt() as accepted:
+            for one in removed:
+                ledger.stop_serving(one)
             with ledger.attempt() as with_it:
-                together = [stream, *largest_first]
-                with_it.append(all(place(ledger, one, taste) for one in together))
+                ordered = [stream, *largest_first]
+                with_it.append(all(placer(ledger, one, popularity) for one in ordered))
             if any(with_it):
-                kept.append(True)
+                accepted.append(True)
                 return True
-            dice.shuffle(gone)
-            again = all(place(ledger, one, taste) for one in gone)
-            if again and load(ledger) < before - WORTH:
-                kept.append(True)
-                if place(ledger, stream, taste):
+            rng.shuffle(removed)
+            again = all(placer(ledger, one, popularity) for one in removed)
+            if again and load_share(ledger) < before - MIN_SAVING:
+                accepted.append(True)
+                if placer(ledger, stream, popularity):
                     return True
     return False
 
 
-def load(ledger: Ledger) -> float:
+def load_share(ledger: Ledger) -> float:
     """The shares of all CPU and of all bandwidth that are in use."""
-    found = 0.0
+    share = 0.0
     for resource in (0, 3):
         capacity, free = ledger.capacity[resource], ledger.free[resource]
         limited = np.isfinite(capacity)
         if limited.any():
-            found += 1.0 - float(free[limited].sum() / max(capacity[limited].sum(), 1e-300))
-    return found
+            share += 1.0 - float(free[limited].sum() / max(capacity[limited].sum(), 1e-300))
+    return share
 
 
-def _some(related: list[int], everybody: list[int], dice: random.Random) -> list[int]:
+def _pick_streams(related: list[int], everybody: list[int], rng: random.Random) -> list[int]:
     """Related ones as far as there are any, and others."""
-    chosen = dice.sample(related, min(SIZE, len(related)))
+    chosen = rng.sample(related, min(SIZE, len(related)))
     while len(chosen) < min(SIZE, len(everybody)):
-        one = dice.choice(everybody)
-        if one not in chosen:
-            chosen.append(one)
+        candidate = rng.choice(everybody)
+        if candidate not in chosen:
+            chosen.append(candidate)
     return chosen

@@ -17,32 +17,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.plan.placement.dynamic import (
-    MADE,
-    Table,
-    Taste,
-    place,
-    prices,
-    starting,
+    NO_MAKE,
+    ScopeTable,
+    StreamPopularity,
+    place_stream,
+    resource_prices,
+    site_start_costs,
 )
-from headwater.plan.placement.kernel import HELD, cheapest
+from headwater.plan.placement.kernel import HELD, cheapest_ways
 from headwater.plan.placement.ledger import Floats, Ledger
-from headwater.plan.placement.model import Problem
+from headwater.plan.placement.model import PlacementProblem
 
-TRIES = 3
+MAX_TRIES = 3
 """How often regions are chosen before all sites are looked at."""
 
 
-def cut(problem: Problem) -> list[list[int]]:
+def cut_into_regions(problem: PlacementProblem) -> list[list[int]]:
     """The sites of each region: in their order or, where links are a limit, along the widest."""
     count = len(problem.sites)
     size = math.isqrt(max(0, count - 1)) + 1
-    if not problem.tight_links:
+    if not problem.has_tight_links:
         return [list(range(at, min(at + size, count))) for at in range(0, count, size)]
     beside: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for (a, b), room in problem.links.other.items():
+    for (a, b), room in problem.links.overrides.items():
         if room > 0:
             beside[a].append((-room, b))
-    found: list[list[int]] = []
+    regions: list[list[int]] = []
     left = dict.fromkeys(range(count))
     while left:
         region, near = list[int](), [(0.0, next(iter(left)))]
@@ -51,40 +51,40 @@ def cut(problem: Problem) -> list[list[int]]:
             if site in left:
                 del left[site]
                 region.append(site)
-                for one in beside[site]:
-                    heapq.heappush(near, one)
-        found.append(region)
-    return found
+                for neighbour in beside[site]:
+                    heapq.heappush(near, neighbour)
+        regions.append(region)
+    return regions
 
 
-class Regions:
+class RegionPlacer:
     """A way to place a stream, as the dynamic program is one; the cut is kept with its problem."""
 
     def __init__(self) -> None:
-        self._problem: Problem | None = None
+        self._problem: PlacementProblem | None = None
 
-    def __call__(self, ledger: Ledger, stream: int, taste: Taste) -> bool:
+    def __call__(self, ledger: Ledger, stream: int, popularity: StreamPopularity) -> bool:
         """Write a plan for a stream into the ledger; False, and nothing changed, if none was found."""
         if stream in ledger.served:
             return True
         if ledger.problem is not self._problem:
-            self._cut(ledger)
-        found = taste.table(ledger.problem, stream)
-        holders = [list(ledger.origins[s]) for s in found.streams]
+            self._cut_regions(ledger)
+        scope_table = popularity.scope_table(ledger.problem, stream)
+        holders = [list(ledger.origins[s]) for s in scope_table.streams]
         barred = np.zeros((len(holders), len(self._regions)), np.int8)
-        for _ in range(TRIES):
-            chosen = self._choose(ledger, found, taste, holders, barred)
+        for _ in range(MAX_TRIES):
+            chosen = self._choose_regions(ledger, scope_table, popularity, holders, barred)
             if not chosen:
                 break
             inside = chain.from_iterable(self._regions[region] for region in chosen)
             sites = sorted({*inside, *chain.from_iterable(holders)})
-            if place(ledger, stream, taste, sites=sites):
+            if place_stream(ledger, stream, popularity, sites=sites):
                 return True
-        return place(ledger, stream, taste)
+        return place_stream(ledger, stream, popularity)
 
-    def _cut(self, ledger: Ledger) -> None:
+    def _cut_regions(self, ledger: Ledger) -> None:
         problem = self._problem = ledger.problem
-        self._regions = cut(problem)
+        self._regions = cut_into_regions(problem)
         sizes = np.array([len(region) for region in self._regions])
         self._sizes, self._starts = sizes, np.cumsum(sizes) - sizes
         self._order = np.array(list(chain.from_iterable(self._regions)), np.int64)
@@ -92,9 +92,9 @@ class Regions:
         self._region[self._order] = np.repeat(np.arange(len(sizes)), sizes)
         self._capacity = self._means(ledger.capacity.take(self._order, 1))
         self._links: Floats = np.empty((0, 0))
-        if problem.tight_links:
-            self._links = np.full((len(sizes), len(sizes)), problem.links.usual)
-            for (a, b), room in problem.links.other.items():
+        if problem.has_tight_links:
+            self._links = np.full((len(sizes), len(sizes)), problem.links.default)
+            for (a, b), room in problem.links.overrides.items():
                 pair = int(self._region[a]), int(self._region[b])
                 self._links[pair] = max(room, self._links[pair])
 
@@ -102,11 +102,11 @@ class Regions:
         """The mean over the sites of each region."""
         return np.asarray(np.add.reduceat(ordered, self._starts, 1) / self._sizes)
 
-    def _choose(
+    def _choose_regions(
         self,
         ledger: Ledger,
-        found: Table,
-        taste: Taste,
+        scope_table: ScopeTable,
+        popularity: StreamPopularity,
         holders: list[list[int]],
         barred: NDArray[np.int8],
     ) -> set[int]:
@@ -121,32 +121,32 @@ class Regions:
         for row, sites in enumerate(holders):
             held[row, self._region[sites]] = True
         weights = ledger.problem.weights
-        price = prices(left, self._capacity, weights)
-        cost, how = cheapest(
-            found.rates,
+        price = resource_prices(left, self._capacity, weights)
+        cost, how = cheapest_ways(
+            scope_table.rates,
             held,
-            found.outputs,
-            found.inputs,
-            found.cpu,
-            found.memory,
-            taste.favour(found),
+            scope_table.outputs,
+            scope_table.inputs,
+            scope_table.cpu,
+            scope_table.memory,
+            popularity.price_factors(scope_table),
             most,
             price,
-            starting(left, self._capacity, weights),
+            site_start_costs(left, self._capacity, weights),
             barred,
             self._links,
         )
-        root, rate = len(holders) - 1, found.rates[-1]
+        root, rate = len(holders) - 1, scope_table.rates[-1]
         last = np.where(most[3] >= rate, cost[root] + rate * price[3], np.inf)
-        waiting, chosen = [(root, int(last.argmin()))], set[int]()
-        while waiting and last.min() < np.inf:
-            stream, region = waiting.pop()
+        pending, chosen = [(root, int(last.argmin()))], set[int]()
+        while pending and last.min() < np.inf:
+            stream, region = pending.pop()
             way = int(how[stream, region])
             if way != HELD or len(self._links):
                 chosen.add(region)
             if way >= 0:
-                barred[:, region] |= MADE
-                waiting += [(int(i), region) for i in found.inputs[way] if i >= 0]
+                barred[:, region] |= NO_MAKE
+                pending += [(int(i), region) for i in scope_table.inputs[way] if i >= 0]
             elif way != HELD:
-                waiting.append((stream, HELD - 1 - way))
+                pending.append((stream, HELD - 1 - way))
         return chosen

@@ -15,11 +15,17 @@ from itertools import combinations
 import numpy as np
 
 from headwater.network.model import Site
-from headwater.plan.placement.model import Links, Operator, Problem, Query, Stream
+from headwater.plan.placement.model import (
+    Links,
+    PlacementOperator,
+    PlacementProblem,
+    PlacementQuery,
+    PlacementStream,
+)
 
 
 @dataclass(frozen=True)
-class Setting:
+class SampleSetting:
     """How large a system is, and what is asked of it; the defaults are SQPR's simulation.
 
     `cpu` is in units of join work: Mbit/s of input that a site can take.
@@ -34,35 +40,35 @@ class Setting:
     link: float = 1000.0
     ways: tuple[int, ...] = (2, 3, 4)
     zipf: float = 1.0
-    least: float = 0.001
-    most: float = 0.005
+    min_share: float = 0.001
+    max_share: float = 0.005
 
 
-TIGHT = Setting()
+TIGHT = SampleSetting()
 """Host bandwidth is as scarce as CPU."""
 
-PLENTY = Setting(bandwidth=1000.0)
+AMPLE = SampleSetting(bandwidth=1000.0)
 """Host bandwidth as in the paper, where it hardly matters."""
 
-CLUSTER = Setting(
+CLUSTER = SampleSetting(
     hosts=15, base_streams=300, queries=250, rate=0.01, cpu=0.3, bandwidth=10, link=10, ways=(2, 3)
 )
 """SQPR's deployment: 10 kbit/s streams on a 10 Mbit/s LAN, about 15 joins a host."""
 
 
-def sample(setting: Setting, seed: int) -> Problem:
+def sample_problem(setting: SampleSetting, seed: int) -> PlacementProblem:
     """The problem of a setting; the same for the same seed."""
     random = np.random.default_rng(seed)
     hosts = random.permutation(np.arange(setting.base_streams) % setting.hosts)
     weight = 1.0 / np.arange(1, setting.base_streams + 1) ** setting.zipf
     ranks = random.permutation(setting.base_streams)
-    wanted = []
+    requested = []
     for number in range(setting.queries):
         ways = setting.ways[number % len(setting.ways)]
         chosen = random.choice(setting.base_streams, ways, replace=False, p=weight / weight.sum())
-        wanted.append(tuple(int(ranks[c]) for c in chosen))
+        requested.append(tuple(int(ranks[c]) for c in chosen))
     base = [
-        Stream(f"s{i}", frozenset({f"s{i}"}), setting.rate, (int(hosts[i]),))
+        PlacementStream(f"s{i}", frozenset({f"s{i}"}), setting.rate, (int(hosts[i]),))
         for i in range(setting.base_streams)
     ]
     site = Site(
@@ -74,42 +80,44 @@ def sample(setting: Setting, seed: int) -> Problem:
         )
         for i in range(setting.hosts)
     )
-    joins = Joins(base, setting.least, setting.most)
-    queries = tuple(Query(f"q{i}", joins.stream(parts)) for i, parts in enumerate(wanted))
-    return Problem(
+    joins = JoinEnumerator(base, setting.min_share, setting.max_share)
+    queries = tuple(
+        PlacementQuery(f"q{i}", joins.stream(parts)) for i, parts in enumerate(requested)
+    )
+    return PlacementProblem(
         sites, tuple(joins.streams), tuple(joins.operators), queries, Links(setting.link)
     )
 
 
-class Joins:
+class JoinEnumerator:
     """All the joins that make some sets of base streams, each once."""
 
-    def __init__(self, base: Sequence[Stream], least: float, most: float) -> None:
+    def __init__(self, base: Sequence[PlacementStream], least: float, most: float) -> None:
         self.streams = list(base)
-        self.operators: list[Operator] = []
-        self._least, self._most = least, most
-        self._known = {stream.parts: place for place, stream in enumerate(base)}
+        self.operators: list[PlacementOperator] = []
+        self._min_share, self._max_share = least, most
+        self._stream_of = {stream.parts: position for position, stream in enumerate(base)}
 
     def stream(self, parts: Sequence[int]) -> int:
         """The stream over some base streams, with all the ways to make it."""
         names = frozenset(self.streams[p].name for p in parts)
-        if names not in self._known:
+        if names not in self._stream_of:
             rate = sum(self.streams[p].rate for p in parts) * self._share(names)
-            ways = [(self.stream(left), self.stream(right)) for left, right in halves(parts)]
-            place = self._known[names] = len(self.streams)
-            self.streams.append(Stream("*".join(sorted(names)), names, rate))
+            ways = [(self.stream(left), self.stream(right)) for left, right in bipartitions(parts)]
+            position = self._stream_of[names] = len(self.streams)
+            self.streams.append(PlacementStream("*".join(sorted(names)), names, rate))
             for left, right in ways:
                 cost = self.streams[left].rate + self.streams[right].rate
-                self.operators.append(Operator((left, right), place, cost))
-        return self._known[names]
+                self.operators.append(PlacementOperator((left, right), position, cost))
+        return self._stream_of[names]
 
     def _share(self, names: frozenset[str]) -> float:
         digest = hashlib.blake2b("*".join(sorted(names)).encode(), digest_size=4).digest()
         spread = int.from_bytes(digest, "big") / 2**32
-        return self._least + (self._most - self._least) * spread
+        return self._min_share + (self._max_share - self._min_share) * spread
 
 
-def halves(parts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def bipartitions(parts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All the ways to cut a set in two, each once."""
     first, *rest = parts
     for size in range(len(rest)):

@@ -13,45 +13,45 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.plan.placement.ledger import SOURCE, Ledger
-from headwater.plan.placement.planner import Budget, Clock, Decision, duplicate
-from headwater.plan.placement.program import Program
-from headwater.plan.placement.solver import by_highs
+from headwater.plan.placement.planner import Budget, BudgetClock, Decision, admit_duplicate
+from headwater.plan.placement.program import LinearProgram
+from headwater.plan.placement.solver import solve_highs
 
-SHARE_OF_TIME = 0.5
+MACRO_W_TIME_SHARE = 0.5
 """How much of the time macroW may take."""
 
 
 def soda(ledger: Ledger, queries: Sequence[int], budget: Budget) -> Iterator[Decision]:
     """Decide on queries one by one."""
     for query in queries:
-        clock = Clock(budget)
-        found = duplicate(ledger, query) or _decide(ledger, query, budget)
-        yield replace(found, seconds=clock.passed)
+        clock = BudgetClock(budget)
+        decision = admit_duplicate(ledger, query) or _decide(ledger, query, budget)
+        yield replace(decision, seconds=clock.elapsed)
 
 
 def _decide(ledger: Ledger, query: int, budget: Budget) -> Decision:
     stream = ledger.problem.queries[query].stream
-    new = list(template(ledger, stream))
+    new = list(template_operators(ledger, stream))
     if not macro_q(ledger, new):
         return Decision(query, False, "macroQ")
-    places = macro_w(ledger, new, stream, budget.seconds * SHARE_OF_TIME)
-    placed = mini_w(ledger, new, stream, places)
-    if placed is None:
+    sites = macro_w(ledger, new, stream, budget.seconds * MACRO_W_TIME_SHARE)
+    improved = mini_w(ledger, new, stream, sites)
+    if improved is None:
         return Decision(query, False, "miniW")
-    _write(ledger, new, stream, placed)
+    _apply_placement(ledger, new, stream, improved)
     ledger.ask(query)
-    ledger.settle()
+    ledger.commit()
     return Decision(query, True, "miniW")
 
 
-def template(ledger: Ledger, stream: int) -> Iterator[int]:
+def template_operators(ledger: Ledger, stream: int) -> Iterator[int]:
     """The operators of a stream's template that do not run yet, inputs first."""
     problem = ledger.problem
-    if problem.makers[stream] and not ledger.origins[stream]:
-        maker = problem.makers[stream][0]
-        for input in problem.operators[maker].inputs:
-            yield from template(ledger, input)
-        yield maker
+    if problem.producers[stream] and not ledger.origins[stream]:
+        producer = problem.producers[stream][0]
+        for input in problem.operators[producer].inputs:
+            yield from template_operators(ledger, input)
+        yield producer
 
 
 def macro_q(ledger: Ledger, new: Sequence[int]) -> bool:
@@ -68,45 +68,47 @@ def macro_w(
     if not new:
         return ()
     problem, hosts = ledger.problem, len(ledger.problem.sites)
-    program = Program()
-    run = program.add((len(new), hosts))
-    made = {problem.operators[o].output: row for row, o in enumerate(new)}
-    program.many(run, 1.0, 1.0, 1.0)
-    fullest = int(program.add(1, whole=False)[0])
+    program = LinearProgram()
+    run = program.add_variables((len(new), hosts))
+    row_of = {problem.operators[o].output: row for row, o in enumerate(new)}
+    program.add_rows(run, 1.0, 1.0, 1.0)
+    fullest = int(program.add_variables(1, integral=False)[0])
     into: list[list[tuple[int, float]]] = [[] for _ in range(hosts)]
     out: list[list[tuple[int, float]]] = [[] for _ in range(hosts)]
     for row, o in enumerate(new):
         for s in problem.operators[o].inputs:
             rate = problem.streams[s].rate
-            receive = program.add(hosts)
+            receive = program.add_variables(hosts)
             program.minimise(receive, rate * 1e-6)
             for site in range(hosts):
                 into[site].append((int(receive[site]), rate))
-                if s in made:
-                    maker = run[made[s], site]
+                if s in row_of:
+                    maker = run[row_of[s], site]
                     columns = [int(run[row, site]), int(maker), int(receive[site])]
-                    program.row(columns, [1.0, -1.0, -1.0], most=0.0)
-                    sends = int(program.add(1)[0])
-                    program.row([int(maker), *receive, sends], [1.0] * (hosts + 1) + [-1.0], most=1)
+                    program.add_row(columns, [1.0, -1.0, -1.0], most=0.0)
+                    sends = int(program.add_variables(1)[0])
+                    program.add_row(
+                        [int(maker), *receive, sends], [1.0] * (hosts + 1) + [-1.0], most=1
+                    )
                     out[site].append((sends, rate))
                 elif site not in ledger.origins[s]:
                     columns = [int(run[row, site]), int(receive[site])]
-                    program.row(columns, [1.0, -1.0], most=0.0)
-            if s not in made:
-                out[_maker(ledger, s)] += [(int(v), rate) for v in receive]
+                    program.add_row(columns, [1.0, -1.0], most=0.0)
+            if s not in row_of:
+                out[_origin_site(ledger, s)] += [(int(v), rate) for v in receive]
     for site in range(hosts):
         free, capacity = ledger.free[:, site], ledger.capacity[0, site]
         own = run[:, site]
         if np.isfinite(capacity) and capacity > 0:
             cpu = np.array([problem.operators[o].cpu for o in new])
             used = 1.0 - free[0] / capacity
-            program.row(own, cpu, most=max(0.0, free[0]))
-            program.row([*own, fullest], [*(cpu / capacity), -1.0], most=-used)
+            program.add_row(own, cpu, most=max(0.0, free[0]))
+            program.add_row([*own, fullest], [*(cpu / capacity), -1.0], most=-used)
         for terms, left in ((into[site], free[2]), (out[site], free[3])):
             if terms and np.isfinite(left):
-                program.row([v for v, _ in terms], [f for _, f in terms], most=max(0.0, left))
+                program.add_row([v for v, _ in terms], [f for _, f in terms], most=max(0.0, left))
     program.minimise([fullest], 1.0)
-    solution = by_highs(program, seconds)
+    solution = solve_highs(program, seconds)
     if solution.values is None:
         return None
     return tuple(int(site) for site in solution.values[run].argmax(axis=1))
@@ -116,20 +118,20 @@ def mini_w(
     ledger: Ledger, new: Sequence[int], stream: int, places: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
     """Move operators one at a time while the load becomes more even; None if nothing fits."""
-    sites = range(len(ledger.problem.sites))
-    best = None if places is None else _value(ledger, new, stream, places)
+    all_sites = range(len(ledger.problem.sites))
+    best = None if places is None else _placement_value(ledger, new, stream, places)
     if best is None or places is None:
         places = _greedy(ledger, new)
-        best = None if places is None else _value(ledger, new, stream, places)
+        best = None if places is None else _placement_value(ledger, new, stream, places)
     if best is None or places is None:
         return None
     improved = True
     while improved:
         improved = False
         for row in range(len(new)):
-            for site in sites:
+            for site in all_sites:
                 moved = (*places[:row], site, *places[row + 1 :])
-                value = _value(ledger, new, stream, moved)
+                value = _placement_value(ledger, new, stream, moved)
                 if value is not None and value < best:
                     best, places, improved = value, moved, True
     return places
@@ -137,57 +139,57 @@ def mini_w(
 
 def _greedy(ledger: Ledger, new: Sequence[int]) -> tuple[int, ...] | None:
     """Each operator on the emptiest site that can take it, one after the other."""
-    places: list[int] = []
+    sites: list[int] = []
     with ledger.attempt():
         for o in new:
             for site in np.argsort(-ledger.free[0], kind="stable").tolist():
-                mark = ledger.mark()
-                if _run(ledger, o, site):
-                    places.append(site)
+                savepoint = ledger.savepoint()
+                if _run_operator(ledger, o, site):
+                    sites.append(site)
                     break
-                ledger.back_to(mark)
+                ledger.roll_back(savepoint)
             else:
                 return None
-    return tuple(places)
+    return tuple(sites)
 
 
-def _value(
-    ledger: Ledger, new: Sequence[int], stream: int, places: Sequence[int]
+def _placement_value(
+    ledger: Ledger, new: Sequence[int], stream: int, sites: Sequence[int]
 ) -> tuple[float, float] | None:
     """The fullest site's load and what is sent; None if it does not fit."""
     with ledger.attempt():
-        if not _write(ledger, new, stream, places):
+        if not _apply_placement(ledger, new, stream, sites):
             return None
         capacity = np.maximum(ledger.capacity[0], 1e-300)
         fullest = float((1.0 - ledger.free[0] / capacity)[np.isfinite(capacity)].max(initial=0.0))
         return round(fullest, 9), sum(ledger.sent.values())
 
 
-def _write(ledger: Ledger, new: Sequence[int], stream: int, places: Sequence[int]) -> bool:
+def _apply_placement(ledger: Ledger, new: Sequence[int], stream: int, sites: Sequence[int]) -> bool:
     """Run operators at their sites and serve the stream where it is made; False if too much."""
-    if not all(_run(ledger, o, site) for o, site in zip(new, places, strict=True)):
+    if not all(_run_operator(ledger, o, site) for o, site in zip(new, sites, strict=True)):
         return False
-    site = _maker(ledger, stream)
+    site = _origin_site(ledger, stream)
     ledger.serve(stream, site)
-    return not ledger.overfull(3, site)
+    return not ledger.is_overfull(3, site)
 
 
-def _run(ledger: Ledger, operator: int, site: int) -> bool:
-    made = ledger.problem.operators[operator]
-    for s in made.inputs:
+def _run_operator(ledger: Ledger, operator: int, site: int) -> bool:
+    definition = ledger.problem.operators[operator]
+    for s in definition.inputs:
         if site not in ledger.origins[s]:
             if not ledger.origins[s]:
                 return False
-            maker = _maker(ledger, s)
-            ledger.send(s, maker, site)
-            if ledger.overfull(3, maker) or ledger.overfull(2, site):
+            sender = _origin_site(ledger, s)
+            ledger.send(s, sender, site)
+            if ledger.is_overfull(3, sender) or ledger.is_overfull(2, site):
                 return False
-            if ledger.link_free(maker, site) < 0:
+            if ledger.free_link_bandwidth(sender, site) < 0:
                 return False
     ledger.run(operator, site)
-    return not (ledger.overfull(0, site) or ledger.overfull(1, site))
+    return not (ledger.is_overfull(0, site) or ledger.is_overfull(1, site))
 
 
-def _maker(ledger: Ledger, stream: int) -> int:
+def _origin_site(ledger: Ledger, stream: int) -> int:
     """The site where a stream comes in or is made."""
     return next(site for site, origin in ledger.origins[stream].items() if origin >= SOURCE)

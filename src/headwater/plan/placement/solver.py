@@ -14,62 +14,73 @@ from ortools.sat.python import cp_model
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from headwater.plan.placement.program import Arrays, Floats, Program, Solution, Status
+from headwater.plan.placement.program import (
+    Floats,
+    LinearProgram,
+    ProgramArrays,
+    Solution,
+    SolverStatus,
+)
 
 SMALLEST = 1e-200
 """Less than this counts as nothing, so that its opposite is still a number."""
 
-DIGITS = 1e9
-PRICES = 1e9
+FACTOR_SCALE = 1e9
+OBJECTIVE_SCALE = 1e9
 """The largest factor of what is minimised, in whole numbers."""
 
-FAST = 0.5
+CP_SAT_TIME_FACTOR = 0.5
 """Units of CP-SAT's own time for a second: it decides when to stop, so that runs repeat."""
 
 
-def by_highs(program: Program, seconds: float, gap: float = 0.0) -> Solution:
+def solve_highs(program: LinearProgram, seconds: float, gap: float = 0.0) -> Solution:
     """The answer of HiGHS, on one thread.
 
     Its presolve has been seen to call a program infeasible that was not (SciPy 1.17), so such an
     answer counts only if it comes again without presolve.
     """
-    begun = time.perf_counter()
-    found = _highs(program, seconds, gap, presolve=True)
-    if found.status is Status.INFEASIBLE:
-        left = max(seconds - (time.perf_counter() - begun), 0.1 * seconds)
-        found = _highs(program, left, gap, presolve=False)
-    return found
+    started = time.perf_counter()
+    solution = _run_highs(program, seconds, gap, presolve=True)
+    if solution.status is SolverStatus.INFEASIBLE:
+        left = max(seconds - (time.perf_counter() - started), 0.1 * seconds)
+        solution = _run_highs(program, left, gap, presolve=False)
+    return solution
 
 
-def _highs(program: Program, seconds: float, gap: float, presolve: bool) -> Solution:
-    arrays = program.arrays()
+def _run_highs(program: LinearProgram, seconds: float, gap: float, presolve: bool) -> Solution:
+    arrays = program.to_arrays()
     matrix = csr_array(
         (arrays.factors, (arrays.rows, arrays.columns)),
         shape=(program.constraints, program.variables),
     )
     rows = [LinearConstraint(matrix, arrays.least, arrays.most)] if program.constraints else []
-    found = milp(
-        arrays.price,
-        integrality=arrays.whole.astype(int),
+    answer = milp(
+        arrays.objective,
+        integrality=arrays.integral.astype(int),
         bounds=Bounds(arrays.lower, arrays.upper),
         constraints=rows,
         options={"time_limit": max(seconds, 0.01), "mip_rel_gap": gap, "presolve": presolve},
     )
-    bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
-    if found.status == 2:
-        return Solution(Status.INFEASIBLE)
-    if found.x is None:
-        return Solution(Status.UNKNOWN, None, bound)
+    bound = -np.inf if answer.mip_dual_bound is None else float(answer.mip_dual_bound)
+    if answer.status == 2:
+        return Solution(SolverStatus.INFEASIBLE)
+    if answer.x is None:
+        return Solution(SolverStatus.UNKNOWN, None, bound)
     return Solution(
-        Status.OPTIMAL if found.status == 0 else Status.FEASIBLE, np.asarray(found.x), bound
+        SolverStatus.OPTIMAL if answer.status == 0 else SolverStatus.FEASIBLE,
+        np.asarray(answer.x),
+        bound,
     )
 
 
-def by_cp_sat(
-    program: Program, seconds: float, gap: float = 0.0, hint: Mapping[int, float] | None = None
+def solve_cp_sat(
+    program: LinearProgram,
+    seconds: float,
+    gap: float = 0.0,
+    hint: Mapping[int, float] | None = None,
 ) -> Solution:
     """The answer of CP-SAT with one worker; every variable has to be whole and bounded."""
-    arrays = program.arrays()
+    arrays = program.to_arrays()
     model = cp_model.CpModel()
     variables = [
         model.new_int_var(int(low), int(high), "")
@@ -77,38 +88,38 @@ def by_cp_sat(
     ]
     starts = np.searchsorted(arrays.rows, np.arange(program.constraints + 1)).tolist()
     columns = arrays.columns.tolist()
-    factors, least, most = _whole(arrays, np.asarray(starts))
+    factors, least, most = _to_integers(arrays, np.asarray(starts))
     for row in range(program.constraints):
         begin, end = starts[row], starts[row + 1]
         inside = [variables[c] for c in columns[begin:end]]
         model.add_linear_constraint(
             cp_model.LinearExpr.weighted_sum(inside, factors[begin:end]), least[row], most[row]
         )
-    largest = float(np.abs(arrays.price).max(initial=0.0))
+    largest = float(np.abs(arrays.objective).max(initial=0.0))
     if largest:
-        scale = PRICES / largest
-        priced = np.flatnonzero(arrays.price).tolist()
-        whole = np.rint(arrays.price[priced] * scale).astype(int).tolist()
+        scale = OBJECTIVE_SCALE / largest
+        priced = np.flatnonzero(arrays.objective).tolist()
+        whole = np.rint(arrays.objective[priced] * scale).astype(int).tolist()
         model.minimize(cp_model.LinearExpr.weighted_sum([variables[c] for c in priced], whole))
     for column, value in (hint or {}).items():
         model.add_hint(variables[column], round(value))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = max(seconds, 0.01) * FAST
+    solver.parameters.max_deterministic_time = max(seconds, 0.01) * CP_SAT_TIME_FACTOR
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
     solver.parameters.relative_gap_limit = gap
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
-        return Solution(Status.INFEASIBLE)
-    bound = solver.best_objective_bound * largest / PRICES if largest else 0.0
+        return Solution(SolverStatus.INFEASIBLE)
+    bound = solver.best_objective_bound * largest / OBJECTIVE_SCALE if largest else 0.0
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Solution(Status.UNKNOWN, None, bound)
+        return Solution(SolverStatus.UNKNOWN, None, bound)
     values = np.array(solver.values(variables).to_list(), np.float64)
-    best = Status.OPTIMAL if status == cp_model.OPTIMAL else Status.FEASIBLE
+    best = SolverStatus.OPTIMAL if status == cp_model.OPTIMAL else SolverStatus.FEASIBLE
     return Solution(best, values, bound)
 
 
-def _whole(arrays: Arrays, starts: Floats) -> tuple[list[int], list[int], list[int]]:
+def _to_integers(arrays: ProgramArrays, starts: Floats) -> tuple[list[int], list[int], list[int]]:
     """Factors and bounds as whole numbers; rounding is in favour of an answer."""
     count = len(starts) - 1
     largest = np.zeros(count)
@@ -119,7 +130,7 @@ def _whole(arrays: Arrays, starts: Floats) -> tuple[list[int], list[int], list[i
         finite = np.isfinite(bound)
         fraction |= finite & (np.where(finite, bound, 0) != np.rint(np.where(finite, bound, 0)))
         largest = np.maximum(largest, np.where(finite, np.abs(bound), 0.0))
-    scale = np.where(fraction, DIGITS / np.maximum(largest, SMALLEST), 1.0)
+    scale = np.where(fraction, FACTOR_SCALE / np.maximum(largest, SMALLEST), 1.0)
     exact = arrays.factors * scale[arrays.rows]
     factors = np.rint(exact).astype(np.int64)
     spare = np.zeros(count)

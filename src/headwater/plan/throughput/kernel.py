@@ -13,14 +13,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from headwater.plan.throughput.model import Kind
+from headwater.plan.throughput.model import OperatorKind
 
-EMIT, SELECT, PROJECT, JOIN = int(Kind.EMIT), int(Kind.SELECT), int(Kind.PROJECT), int(Kind.JOIN)
-SEMIJOIN, OUTERJOIN = int(Kind.SEMIJOIN), int(Kind.OUTERJOIN)
-FULLJOIN, AGGREGATE = int(Kind.FULLJOIN), int(Kind.AGGREGATE)
-DISTINCT, UNION = int(Kind.DISTINCT), int(Kind.UNION)
+EMIT, SELECT, PROJECT, JOIN = (
+    int(OperatorKind.EMIT),
+    int(OperatorKind.SELECT),
+    int(OperatorKind.PROJECT),
+    int(OperatorKind.JOIN),
+)
+SEMIJOIN, OUTERJOIN = int(OperatorKind.SEMIJOIN), int(OperatorKind.OUTERJOIN)
+FULLJOIN, AGGREGATE = int(OperatorKind.FULLJOIN), int(OperatorKind.AGGREGATE)
+DISTINCT, UNION = int(OperatorKind.DISTINCT), int(OperatorKind.UNION)
 
-RATE, HELD, WORK, KEPT = range(4)
+RATE, HELD, WORK, STATE_BYTES = range(4)
 """Polynomials of an operator: results a second, rows held of them, instructions, and bytes kept."""
 
 READS, DROPS, ADDS, KEYS = range(4)
@@ -29,7 +34,7 @@ READS, DROPS, ADDS, KEYS = range(4)
 BASE, TRIAL = 0, 1
 """Known loads: at the multiple on which a search stands, and at the one being tried."""
 
-CLOSE = 1e-12
+TOLERANCE = 1e-12
 """A load over its capacity by less than this share is no excess."""
 
 WORSE = -0.5
@@ -37,20 +42,20 @@ WORSE = -0.5
 
 # Arrays are filled and copied by loops, since each slice that is assigned takes a second to compile.
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+jit_entry = njit(cache=True, nogil=True, error_model="numpy")
 """For functions that Python calls."""
 
-_ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-inner = njit(cache=True, nogil=True, error_model="numpy", **_ALONE)
+jit_inner = njit(cache=True, nogil=True, error_model="numpy", **_NO_WRAPPERS)
 """For functions that compiled code alone calls; without what Python needs they compile sooner."""
 
 
 # ---- what follows from a plan
 
 
-@inner
-def settle(f: Any, s: Any, o: int) -> None:
+@jit_inner
+def update_operator(f: Any, s: Any, o: int) -> None:
     """Compute an operator's flow and loads from those of its inputs."""
     kind, arity = f.op[o].kind, f.op[o].arity
     for w in range(s.columns.shape[1]):
@@ -75,48 +80,52 @@ def settle(f: Any, s: Any, o: int) -> None:
             s.poly[HELD, p, o, 0] = f.op[o].rows
             s.poly[HELD, p, o, 1] = max(f.op[o].window, 0.0) * f.emitted[p, o]
         elif joins:
-            _join(f, s, p, o)
+            _update_join(f, s, p, o)
         else:
-            _plain(f, s, p, o)
+            _update_simple(f, s, p, o)
         for k in range(s.poly.shape[3]):
             coming = 0.0
             for i in range(arity):
                 coming += s.poly[RATE, p, s.child[o, i], k]
             going = s.poly[RATE, p, o, k]
             s.poly[WORK, p, o, k] = f.op[o].cost * coming + f.op[o].result_cost * going
-    _span(s, o)
+    _update_degree_range(s, o)
     for p in range(s.poly.shape[1]):
-        _know(s, BASE, p, o)
+        _compute_loads(s, BASE, p, o)
 
 
-@inner
-def _plain(f: Any, s: Any, p: int, o: int) -> None:
+@jit_inner
+def _update_simple(f: Any, s: Any, p: int, o: int) -> None:
     """Select, project, distinct, union and aggregate."""
     kind, first = f.op[o].kind, s.child[o, 0]
     share = 1.0 if kind in (PROJECT, UNION) else f.op[o].selectivity
     for k in range(s.poly.shape[3]):
-        rate, held, kept = 0.0, 0.0, 0.0
+        rate, held, state_bytes = 0.0, 0.0, 0.0
         for i in range(f.op[o].arity):
             rate += s.poly[RATE, p, s.child[o, i], k]
             held += s.poly[HELD, p, s.child[o, i], k]
         if kind in (AGGREGATE, DISTINCT):
-            kept = held * s.op[first].width
+            state_bytes = held * s.op[first].width
         if kind == AGGREGATE:
             held = s.op[o].groups if k == 0 else 0.0
-            kept += held * s.op[o].width
+            state_bytes += held * s.op[o].width
             rate = held / f.op[o].period if f.op[o].period > 0 else share * rate
         else:
             rate, held = share * rate, share * held
-        s.poly[RATE, p, o, k], s.poly[HELD, p, o, k], s.poly[KEPT, p, o, k] = rate, held, kept
+        s.poly[RATE, p, o, k], s.poly[HELD, p, o, k], s.poly[STATE_BYTES, p, o, k] = (
+            rate,
+            held,
+            state_bytes,
+        )
 
 
-@inner
-def _join(f: Any, s: Any, p: int, o: int) -> None:
+@jit_inner
+def _update_join(f: Any, s: Any, p: int, o: int) -> None:
     """Joins by the product rule: the product of what the inputs hold, and its change, are spare."""
     size, kind, window = s.poly.shape[3], f.op[o].kind, f.op[o].window
     for k in range(size):
         s.spare[0, k], s.spare[1, k] = 0.0, 0.0
-        s.poly[KEPT, p, o, k] = 0.0
+        s.poly[STATE_BYTES, p, o, k] = 0.0
     s.spare[0, 0] = 1.0
     for i in range(f.op[o].arity):
         below = s.child[o, i]
@@ -124,7 +133,7 @@ def _join(f: Any, s: Any, p: int, o: int) -> None:
             coming = s.poly[RATE, p, below, k]
             s.spare[2, k] = s.poly[HELD, p, below, k] if window < 0 else window * coming
             s.spare[3, k] = coming
-            s.poly[KEPT, p, o, k] += s.spare[2, k] * s.op[below].width
+            s.poly[STATE_BYTES, p, o, k] += s.spare[2, k] * s.op[below].width
         _product_rule(s.spare)
     share, first, second = f.op[o].selectivity, s.child[o, 0], s.child[o, 1]
     for k in range(size):
@@ -142,7 +151,7 @@ def _join(f: Any, s: Any, p: int, o: int) -> None:
             s.poly[HELD, p, o, k] += s.poly[HELD, p, second, k]
 
 
-@inner
+@jit_inner
 def _product_rule(spare: Any) -> None:
     """With rows (held, rate, more held, more rate, ..): rate := rate * more held + held * more rate,
     and held := held * more held, from the highest power down."""
@@ -154,51 +163,51 @@ def _product_rule(spare: Any) -> None:
         spare[0, k], spare[1, k] = held, rate
 
 
-@inner
-def _span(s: Any, o: int) -> None:
+@jit_inner
+def _update_degree_range(s: Any, o: int) -> None:
     """Between which powers an operator has coefficients."""
     low, high = s.poly.shape[3], 0
     for p in range(s.poly.shape[1]):
         for k in range(s.poly.shape[3]):
-            if s.poly[RATE, p, o, k] + s.poly[WORK, p, o, k] + s.poly[KEPT, p, o, k] > 0:
+            if s.poly[RATE, p, o, k] + s.poly[WORK, p, o, k] + s.poly[STATE_BYTES, p, o, k] > 0:
                 low, high = min(low, k), max(high, k + 1)
     s.op[o].low, s.op[o].high = low, high
 
 
-@inner
-def _know(s: Any, which: int, p: int, o: int) -> None:
+@jit_inner
+def _compute_loads(s: Any, which: int, p: int, o: int) -> None:
     """The operator's loads: instructions, bytes kept, and bytes sent to whoever reads it."""
-    work, kept, rate = 0.0, 0.0, 0.0
+    work, state_bytes, rate = 0.0, 0.0, 0.0
     for k in range(s.op[o].low, s.op[o].high):
         power = s.powers[which, k]
         work += s.poly[WORK, p, o, k] * power
-        kept += s.poly[KEPT, p, o, k] * power
+        state_bytes += s.poly[STATE_BYTES, p, o, k] * power
         rate += s.poly[RATE, p, o, k] * power
-    s.known[which, p, o, 0], s.known[which, p, o, 1] = work, kept
+    s.known[which, p, o, 0], s.known[which, p, o, 1] = work, state_bytes
     s.known[which, p, o, 2] = rate * s.op[o].width
 
 
-@inner
-def _powers(s: Any, which: int, x: float) -> None:
+@jit_inner
+def _set_powers(s: Any, which: int, x: float) -> None:
     for k in range(1, s.powers.shape[1]):
         s.powers[which, k] = s.powers[which, k - 1] * x
 
 
-@inner
-def stand(s: Any, x: float) -> None:
+@jit_inner
+def set_base_multiple(s: Any, x: float) -> None:
     """Know all loads at the multiple on which a search stands."""
     if 0 < x < np.inf and x != s.powers[BASE, 1]:
-        _powers(s, BASE, x)
+        _set_powers(s, BASE, x)
         for p in range(s.poly.shape[1]):
             for o in range(len(s.op)):
-                _know(s, BASE, p, o)
+                _compute_loads(s, BASE, p, o)
 
 
-@compiled
-def settle_all(f: Any, s: Any) -> None:
+@jit_entry
+def update_all_operators(f: Any, s: Any) -> None:
     """Compute everything that follows from inputs, options and groups."""
     for o in s.order:
-        settle(f, s, o)
+        update_operator(f, s, o)
     n = len(s.op)
     mark = np.uint64(0)
     for o in range(n):
@@ -213,8 +222,8 @@ def settle_all(f: Any, s: Any) -> None:
 # ---- quality
 
 
-@inner
-def _sum(f: Any, s: Any, which: int, p: int) -> tuple[float, int]:
+@jit_inner
+def _sum_loads(f: Any, s: Any, which: int, p: int) -> tuple[float, int]:
     """Sum known loads over sites and links; the largest share of a capacity, and of which."""
     n, sites = len(s.op), f.sites
     worst, binding = 0.0, -1
@@ -247,20 +256,20 @@ def _sum(f: Any, s: Any, which: int, p: int) -> tuple[float, int]:
     return worst, binding
 
 
-@inner
-def _load(f: Any, s: Any, p: int, constraint: int) -> None:
+@jit_inner
+def _load_polynomial(f: Any, s: Any, p: int, constraint: int) -> None:
     """The load under one constraint as a polynomial, into the first row of the spare space."""
     n, sites, load = len(s.op), f.sites, s.spare[0]
-    family, place = constraint // sites, constraint % sites
+    family, site = constraint // sites, constraint % sites
     for k in range(len(load)):
         load[k] = 0.0
     for o in range(n):
         here = s.op[o].pick
         copies = f.hosts[here, 0]
         if family < 2:
-            part = WORK if family == 0 else KEPT
+            part = WORK if family == 0 else STATE_BYTES
             for c in range(1, copies + 1):
-                if f.hosts[here, c] == place:
+                if f.hosts[here, c] == site:
                     for k in range(s.op[o].low, s.op[o].high):
                         load[k] += s.poly[part, p, o, k] / copies
                     if family == 1:
@@ -275,17 +284,17 @@ def _load(f: Any, s: Any, p: int, constraint: int) -> None:
                     if source == target:
                         continue
                     if (
-                        (family == 2 and target == place)
-                        or (family == 3 and source == place)
-                        or (family == 4 + source and target == place)
+                        (family == 2 and target == site)
+                        or (family == 3 and source == site)
+                        or (family == 4 + source and target == site)
                     ):
                         share = s.op[below].width / (copies * f.hosts[there, 0])
                         for k in range(s.op[below].low, s.op[below].high):
                             load[k] += share * s.poly[RATE, p, below, k]
 
 
-@inner
-def largest(load: Any, capacity: float) -> float:
+@jit_inner
+def largest_within(load: Any, capacity: float) -> float:
     """The largest x >= 0 at which the load is within the capacity."""
     room = capacity - load[0]
     if room < 0:
@@ -319,8 +328,8 @@ def largest(load: Any, capacity: float) -> float:
     return x
 
 
-@inner
-def _late(f: Any, s: Any) -> bool:
+@jit_inner
+def _exceeds_latency(f: Any, s: Any) -> bool:
     """Whether the slowest path to a result takes longer than is allowed."""
     for o in s.order:
         here = s.op[o].pick
@@ -340,60 +349,60 @@ def _late(f: Any, s: Any) -> bool:
     return False
 
 
-@inner
-def _least(f: Any, s: Any, p: int) -> tuple[float, int]:
+@jit_inner
+def _least_allowed(f: Any, s: Any, p: int) -> tuple[float, int]:
     """The least of what all constraints allow, each solved for itself."""
     least, binding = np.inf, -1
     for c in range(len(f.capacity)):
         if s.sums[c] > 0:
-            _load(f, s, p, c)
-            x = largest(s.spare[0], f.capacity[c])
+            _load_polynomial(f, s, p, c)
+            x = largest_within(s.spare[0], f.capacity[c])
             if x < least:
                 least, binding = x, c
     return least, binding
 
 
-@compiled
+@jit_entry
 def evaluate(f: Any, s: Any, enough: float) -> tuple[float, int, int]:
     """The quality, the constraint that binds and the point of the profile.
 
     The quality is WORSE if it turns out to be below that on which the search stands, and that is
     not more than `enough`; then nothing needs to be solved.
     """
-    if f.latency < np.inf and _late(f, s):
+    if f.latency < np.inf and _exceeds_latency(f, s):
         return 0.0, -2, 0
-    x, known, binding, at = s.powers[BASE, 1], BASE, -1, 0
+    x, which, binding, at = s.powers[BASE, 1], BASE, -1, 0
     for p in range(s.poly.shape[1]):
-        if known == TRIAL:
+        if which == TRIAL:
             for o in range(len(s.op)):
-                _know(s, TRIAL, p, o)
+                _compute_loads(s, TRIAL, p, o)
         for _ in range(100):
-            worst, constraint = _sum(f, s, known, p)
-            if constraint < 0 or (binding >= 0 and worst <= 1 + CLOSE):
+            worst, constraint = _sum_loads(f, s, which, p)
+            if constraint < 0 or (binding >= 0 and worst <= 1 + TOLERANCE):
                 break
-            if abs(worst - 1) <= CLOSE:
+            if abs(worst - 1) <= TOLERANCE:
                 binding, at = constraint, p
                 break
             if worst > 1 and x <= enough:
                 return WORSE, constraint, p
-            _load(f, s, p, constraint)
-            x, binding, at = largest(s.spare[0], f.capacity[constraint]), constraint, p
+            _load_polynomial(f, s, p, constraint)
+            x, binding, at = largest_within(s.spare[0], f.capacity[constraint]), constraint, p
             if x == np.inf:
-                x, binding = _least(f, s, p)
+                x, binding = _least_allowed(f, s, p)
             if x == 0.0 or x == np.inf:
                 return x, binding, at
-            known = TRIAL
-            _powers(s, TRIAL, x)
+            which = TRIAL
+            _set_powers(s, TRIAL, x)
             for o in range(len(s.op)):
-                _know(s, TRIAL, p, o)
+                _compute_loads(s, TRIAL, p, o)
     return (x if binding >= 0 else np.inf), binding, at
 
 
 # ---- moves
 
 
-@compiled
-def swap_allowed(f: Any, s: Any, top: int, slot: int, deep: int) -> bool:
+@jit_entry
+def can_swap(f: Any, s: Any, top: int, slot: int, deep: int) -> bool:
     """Whether `top` may change places with its input number `slot`, above that one's number `deep`."""
     bottom = s.child[top, slot]
     kt, kb = f.op[top].kind, f.op[bottom].kind
@@ -424,7 +433,7 @@ def swap_allowed(f: Any, s: Any, top: int, slot: int, deep: int) -> bool:
     return keyed or (kb != AGGREGATE and kt != AGGREGATE)
 
 
-@compiled
+@jit_entry
 def swap(f: Any, s: Any, top: int, slot: int, deep: int) -> None:
     """Let `top` and its input number `slot` change places; `top` then reads that one's number `deep`.
 
@@ -446,29 +455,29 @@ def swap(f: Any, s: Any, top: int, slot: int, deep: int) -> None:
     s.mark[0] = mark
     s.child[top, slot], s.child[bottom, deep] = x, top
     s.op[bottom].uses, s.op[top].uses = s.op[top].uses, 1
-    _later(s.order, bottom, top)
+    _move_behind(s.order, bottom, top)
     if f.op[bottom].kind == AGGREGATE:
         s.op[bottom].groups *= f.op[top].selectivity
     elif f.op[top].kind == AGGREGATE:
         s.op[top].groups /= f.op[bottom].selectivity
-    settle(f, s, top)
-    settle(f, s, bottom)
+    update_operator(f, s, top)
+    update_operator(f, s, bottom)
 
 
-@inner
-def _later(order: Any, bottom: int, top: int) -> None:
+@jit_inner
+def _move_behind(order: Any, bottom: int, top: int) -> None:
     """Put one operator behind another that came after it."""
-    place = 0
-    while order[place] != bottom:
-        place += 1
-    while order[place] != top:
-        order[place] = order[place + 1]
-        if order[place] != top:
-            place += 1
-    order[place + 1] = bottom
+    position = 0
+    while order[position] != bottom:
+        position += 1
+    while order[position] != top:
+        order[position] = order[position + 1]
+        if order[position] != top:
+            position += 1
+    order[position + 1] = bottom
 
 
-@inner
+@jit_inner
 def move_to(f: Any, s: Any, o: int, option: int) -> None:
     """Take an operator to another of its options."""
     s.mark[0] ^= f.mark_option[s.op[o].pick] ^ f.mark_option[option]

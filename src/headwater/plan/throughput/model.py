@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
-from headwater.errors import PlanError, nearest
+from headwater.errors import PlanError, suggest
 from headwater.network.model import Network
 
 
-class Kind(IntEnum):
+class OperatorKind(IntEnum):
     """What an operator does; DISTINCT is whatever compares rows by value."""
 
     EMIT = 0
@@ -33,49 +33,49 @@ class Kind(IntEnum):
 
 
 ARITY = {
-    Kind.EMIT: (0, 0),
-    Kind.SELECT: (1, 1),
-    Kind.PROJECT: (1, 1),
-    Kind.JOIN: (2, None),
-    Kind.SEMIJOIN: (2, 2),
-    Kind.OUTERJOIN: (2, 2),
-    Kind.FULLJOIN: (2, 2),
-    Kind.AGGREGATE: (1, 1),
-    Kind.DISTINCT: (1, 1),
-    Kind.UNION: (2, None),
+    OperatorKind.EMIT: (0, 0),
+    OperatorKind.SELECT: (1, 1),
+    OperatorKind.PROJECT: (1, 1),
+    OperatorKind.JOIN: (2, None),
+    OperatorKind.SEMIJOIN: (2, 2),
+    OperatorKind.OUTERJOIN: (2, 2),
+    OperatorKind.FULLJOIN: (2, 2),
+    OperatorKind.AGGREGATE: (1, 1),
+    OperatorKind.DISTINCT: (1, 1),
+    OperatorKind.UNION: (2, None),
 }
 """The least and the largest number of inputs."""
 
-Rules = frozenset[tuple[Kind, Kind]]
+Rules = frozenset[tuple[OperatorKind, OperatorKind]]
 """Which kinds may change places: the upper operator's, then the one below it."""
 
 TABLE_6: Rules = frozenset(
     (top, bottom)
     for top, bottoms in {
-        Kind.SELECT: (Kind.SELECT, Kind.PROJECT, Kind.JOIN),
-        Kind.PROJECT: (Kind.SELECT, Kind.PROJECT, Kind.JOIN),
-        Kind.JOIN: (Kind.JOIN,),
+        OperatorKind.SELECT: (OperatorKind.SELECT, OperatorKind.PROJECT, OperatorKind.JOIN),
+        OperatorKind.PROJECT: (OperatorKind.SELECT, OperatorKind.PROJECT, OperatorKind.JOIN),
+        OperatorKind.JOIN: (OperatorKind.JOIN,),
     }.items()
     for bottom in bottoms
 )
 """The swaps of the paper's Table 6."""
 
-EXTENDED: Rules = TABLE_6 | {
-    (Kind.JOIN, Kind.SELECT),
-    (Kind.JOIN, Kind.PROJECT),
-    (Kind.SELECT, Kind.AGGREGATE),
-    (Kind.AGGREGATE, Kind.SELECT),
-    (Kind.SELECT, Kind.DISTINCT),
-    (Kind.DISTINCT, Kind.SELECT),
-    (Kind.SELECT, Kind.SEMIJOIN),
-    (Kind.SELECT, Kind.OUTERJOIN),
-    (Kind.PROJECT, Kind.SEMIJOIN),
+EXTENDED_RULES: Rules = TABLE_6 | {
+    (OperatorKind.JOIN, OperatorKind.SELECT),
+    (OperatorKind.JOIN, OperatorKind.PROJECT),
+    (OperatorKind.SELECT, OperatorKind.AGGREGATE),
+    (OperatorKind.AGGREGATE, OperatorKind.SELECT),
+    (OperatorKind.SELECT, OperatorKind.DISTINCT),
+    (OperatorKind.DISTINCT, OperatorKind.SELECT),
+    (OperatorKind.SELECT, OperatorKind.SEMIJOIN),
+    (OperatorKind.SELECT, OperatorKind.OUTERJOIN),
+    (OperatorKind.PROJECT, OperatorKind.SEMIJOIN),
 }
 """These, their reverses at joins, and selections through operators that the paper does not have."""
 
 
 @dataclass(frozen=True)
-class Operator:
+class ThroughputOperator:
     """An operator with its statistics; columns are known by names that no move changes.
 
     `cost` counts for each tuple that comes in, `result_cost` for each that goes out. A join with a
@@ -87,7 +87,7 @@ class Operator:
     """
 
     name: str
-    kind: Kind
+    kind: OperatorKind
     cost: float = 0.0
     result_cost: float = 0.0
     selectivity: float = 1.0
@@ -123,7 +123,7 @@ class Configuration:
     outputs: tuple[int, ...]
     hosts: tuple[tuple[int, ...], ...]
 
-    def uses(self, operator: int) -> int:
+    def use_count(self, operator: int) -> int:
         """How often the operator's result is read or wanted."""
         read = sum(below.count(operator) for below in self.inputs)
         return read + self.outputs.count(operator)
@@ -150,15 +150,15 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ThroughputProblem:
     """Operators, the plan as written, where each may run, and the rates to be reached.
 
     `options` has for every operator the sets of sites that may host it; `points` one or several
     targets, each a rate for every stream: a configuration is as good as at its worst point.
     """
 
-    operators: tuple[Operator, ...]
-    written: Inputs
+    operators: tuple[ThroughputOperator, ...]
+    initial_inputs: Inputs
     outputs: tuple[int, ...]
     options: tuple[tuple[tuple[int, ...], ...], ...]
     network: Network
@@ -169,12 +169,12 @@ class Problem:
 
     def __post_init__(self) -> None:
         count = len(self.operators)
-        if not len(self.written) == len(self.options) == count:
+        if not len(self.initial_inputs) == len(self.options) == count:
             raise PlanError("operators, inputs and options must be as many")
         for operator, below, options in zip(
-            self.operators, self.written, self.options, strict=True
+            self.operators, self.initial_inputs, self.options, strict=True
         ):
-            _check(operator, below, options, count, len(self.network.sites))
+            _check_operator(operator, below, options, count, len(self.network.sites))
         _check_columns(self)
         if not self.points:
             raise PlanError("a profile needs at least one point")
@@ -188,13 +188,13 @@ class Problem:
         """The streams that come in, each once; a stored table is none."""
         return tuple(dict.fromkeys(o.stream for o in self.operators if o.stream))
 
-    def start(self) -> Configuration:
+    def initial_configuration(self) -> Configuration:
         """The plan as written, every operator at the first of its options."""
         return Configuration(
-            self.written, self.outputs, tuple(options[0] for options in self.options)
+            self.initial_inputs, self.outputs, tuple(options[0] for options in self.options)
         )
 
-    def with_rules(self, rules: Rules) -> Problem:
+    def with_rules(self, rules: Rules) -> ThroughputProblem:
         return replace(self, rules=rules)
 
     def width(self, columns: frozenset[str]) -> float:
@@ -202,8 +202,8 @@ class Problem:
         return sum(self.widths.get(column, 8.0) for column in sorted(columns))
 
 
-def _check(
-    operator: Operator,
+def _check_operator(
+    operator: ThroughputOperator,
     below: Sequence[int],
     options: Sequence[tuple[int, ...]],
     count: int,
@@ -212,7 +212,7 @@ def _check(
     least, most = ARITY[operator.kind]
     if len(below) < least or (most is not None and len(below) > most):
         raise PlanError(f"{operator.name}: {operator.kind.name} with {len(below)} inputs")
-    if not all(0 <= place < count for place in below):
+    if not all(0 <= position < count for position in below):
         raise PlanError(f"{operator.name}: reads an operator that is not there")
     if not options:
         raise PlanError(f"{operator.name}: no site may host it")
@@ -221,24 +221,26 @@ def _check(
             raise PlanError(f"{operator.name}: {hosts} is no set of sites")
 
 
-def _check_columns(problem: Problem) -> None:
+def _check_columns(problem: ThroughputProblem) -> None:
     """Every operator finds what it reads, and inputs of a join have no column in common."""
-    named = columns(problem, problem.start())
-    for operator, below in zip(problem.operators, problem.written, strict=True):
+    named = output_columns(problem, problem.initial_configuration())
+    for operator, below in zip(problem.operators, problem.initial_inputs, strict=True):
         arriving = [named[i] for i in below]
         every = frozenset[str]().union(*arriving)
         for column in sorted((operator.reads | operator.drops | operator.keys) - every):
-            raise PlanError(f"{operator.name}: no column {column}; {nearest(column, every)}")
-        if operator.kind is not Kind.UNION and len(every) < sum(map(len, arriving)):
+            raise PlanError(f"{operator.name}: no column {column}; {suggest(column, every)}")
+        if operator.kind is not OperatorKind.UNION and len(every) < sum(map(len, arriving)):
             raise PlanError(f"{operator.name}: its inputs have columns of the same name")
 
 
-def columns(problem: Problem, configuration: Configuration) -> list[frozenset[str]]:
+def output_columns(
+    problem: ThroughputProblem, configuration: Configuration
+) -> list[frozenset[str]]:
     """The columns of each operator's result."""
-    found: list[frozenset[str]] = [frozenset()] * len(problem.operators)
-    for place in configuration.order:
-        operator, below = problem.operators[place], configuration.inputs[place]
-        kept = below[:1] if operator.kind is Kind.SEMIJOIN else below
-        arriving = frozenset[str]().union(*(found[i] for i in kept))
-        found[place] = (arriving - operator.drops) | operator.adds
-    return found
+    result: list[frozenset[str]] = [frozenset()] * len(problem.operators)
+    for position in configuration.order:
+        operator, below = problem.operators[position], configuration.inputs[position]
+        read = below[:1] if operator.kind is OperatorKind.SEMIJOIN else below
+        arriving = frozenset[str]().union(*(result[i] for i in read))
+        result[position] = (arriving - operator.drops) | operator.adds
+    return result

@@ -12,9 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headwater.plan.throughput.model import Configuration, Kind, Problem, columns
+from headwater.plan.throughput.model import (
+    Configuration,
+    OperatorKind,
+    ThroughputProblem,
+    output_columns,
+)
 
-LEFT_ONLY = frozenset({Kind.SEMIJOIN, Kind.OUTERJOIN})
+LEFT_ONLY = frozenset({OperatorKind.SEMIJOIN, OperatorKind.OUTERJOIN})
 """Operators through which others may move on their first input alone."""
 
 
@@ -28,61 +33,64 @@ class Swap:
 
 
 @dataclass(frozen=True)
-class Place:
+class Relocation:
     """An operator goes to these sites."""
 
     operator: int
     hosts: tuple[int, ...]
 
 
-Move = Swap | Place
+Move = Swap | Relocation
 
 
 def neighbours(
-    problem: Problem, configuration: Configuration
+    problem: ThroughputProblem, configuration: Configuration
 ) -> Iterator[tuple[Move, Configuration]]:
     """Every configuration that is one move away."""
-    moves: list[Move] = [*swaps(problem, configuration), *places(problem, configuration)]
+    moves: list[Move] = [*swaps(problem, configuration), *relocations(problem, configuration)]
     for move in moves:
-        yield move, apply(configuration, move)
+        yield move, apply_move(configuration, move)
 
 
-def swaps(problem: Problem, configuration: Configuration) -> list[Swap]:
+def swaps(problem: ThroughputProblem, configuration: Configuration) -> list[Swap]:
     """The logical moves that are allowed."""
-    named = columns(problem, configuration)
+    named = output_columns(problem, configuration)
     return [
         swap
         for top, below in enumerate(configuration.inputs)
         for bottom in dict.fromkeys(below)
         for slot in range(len(configuration.inputs[bottom]))
-        if _allowed(problem, configuration, named, swap := Swap(top, bottom, slot))
+        if _is_swap_allowed(problem, configuration, named, swap := Swap(top, bottom, slot))
     ]
 
 
-def places(problem: Problem, configuration: Configuration) -> list[Place]:
+def relocations(problem: ThroughputProblem, configuration: Configuration) -> list[Relocation]:
     """The physical moves."""
     return [
-        Place(operator, hosts)
+        Relocation(operator, hosts)
         for operator, options in enumerate(problem.options)
         for hosts in options
         if hosts != configuration.hosts[operator]
     ]
 
 
-def allowed(problem: Problem, configuration: Configuration, swap: Swap) -> bool:
+def is_swap_allowed(problem: ThroughputProblem, configuration: Configuration, swap: Swap) -> bool:
     """Whether a swap is among the problem's rules and keeps what the queries mean."""
-    return _allowed(problem, configuration, columns(problem, configuration), swap)
+    return _is_swap_allowed(problem, configuration, output_columns(problem, configuration), swap)
 
 
-def _allowed(
-    problem: Problem, configuration: Configuration, named: list[frozenset[str]], swap: Swap
+def _is_swap_allowed(
+    problem: ThroughputProblem,
+    configuration: Configuration,
+    named: list[frozenset[str]],
+    swap: Swap,
 ) -> bool:
     top, bottom = problem.operators[swap.top], problem.operators[swap.bottom]
-    if (top.kind, bottom.kind) not in problem.rules or configuration.uses(swap.bottom) != 1:
+    if (top.kind, bottom.kind) not in problem.rules or configuration.use_count(swap.bottom) != 1:
         return False
     if bottom.kind in LEFT_ONLY and swap.slot != 0:
         return False
-    if top.kind is bottom.kind is Kind.JOIN and top.window != bottom.window:
+    if top.kind is bottom.kind is OperatorKind.JOIN and top.window != bottom.window:
         return False
     others = frozenset[str]().union(
         *(named[x] for i, x in enumerate(configuration.inputs[swap.bottom]) if i != swap.slot)
@@ -90,16 +98,16 @@ def _allowed(
     needed = top.reads | top.drops
     if needed & (bottom.adds | others):
         return False
-    if bottom.kind is Kind.AGGREGATE:
+    if bottom.kind is OperatorKind.AGGREGATE:
         return bool(bottom.keys) and top.reads <= bottom.keys
-    if top.kind is Kind.AGGREGATE:
+    if top.kind is OperatorKind.AGGREGATE:
         return bool(top.keys) and bottom.reads <= top.keys
     return not top.drops & bottom.reads
 
 
-def apply(configuration: Configuration, move: Move) -> Configuration:
+def apply_move(configuration: Configuration, move: Move) -> Configuration:
     """The configuration after a move."""
-    if isinstance(move, Place):
+    if isinstance(move, Relocation):
         hosts = list(configuration.hosts)
         hosts[move.operator] = move.hosts
         return replace(configuration, hosts=tuple(hosts))
@@ -114,8 +122,8 @@ def apply(configuration: Configuration, move: Move) -> Configuration:
     return replace(configuration, inputs=tuple(inputs), outputs=outputs)
 
 
-def reverse(configuration: Configuration, move: Move) -> Move:
+def reverse_move(configuration: Configuration, move: Move) -> Move:
     """The move that undoes a move, seen from the configuration before it."""
-    if isinstance(move, Place):
-        return Place(move.operator, configuration.hosts[move.operator])
+    if isinstance(move, Relocation):
+        return Relocation(move.operator, configuration.hosts[move.operator])
     return Swap(move.bottom, move.top, configuration.inputs[move.top].index(move.bottom))

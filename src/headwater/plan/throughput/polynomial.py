@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 Polynomial = tuple[float, ...]
 
-NONE: Polynomial = ()
+ZERO: Polynomial = ()
 
 
 def add(*terms: Polynomial) -> Polynomial:
@@ -44,7 +44,7 @@ def slope(p: Polynomial, x: float) -> float:
     return value(tuple(k * c for k, c in enumerate(p))[1:], x)
 
 
-def largest(load: Polynomial, capacity: float) -> float:
+def largest_within(load: Polynomial, capacity: float) -> float:
     """The largest x >= 0 at which the load is within the capacity; infinite if it never exceeds it,
     and 0 if it does even at 0.
 

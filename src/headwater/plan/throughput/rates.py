@@ -11,12 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from headwater.plan.throughput.model import Configuration, Kind, Operator, Problem, columns
-from headwater.plan.throughput.polynomial import NONE, Polynomial, add, multiply, scale
+from headwater.plan.throughput.model import (
+    Configuration,
+    OperatorKind,
+    ThroughputOperator,
+    ThroughputProblem,
+    output_columns,
+)
+from headwater.plan.throughput.polynomial import ZERO, Polynomial, add, multiply, scale
 
 
 @dataclass(frozen=True)
-class Flow:
+class OperatorFlow:
     """What an operator gives: tuples a second, rows held at an instant, and bytes of a tuple."""
 
     rate: Polynomial
@@ -24,96 +30,108 @@ class Flow:
     width: float
 
 
-def flows(problem: Problem, configuration: Configuration, point: int = 0) -> list[Flow]:
+def operator_flows(
+    problem: ThroughputProblem, configuration: Configuration, point: int = 0
+) -> list[OperatorFlow]:
     """The flow of every operator at one point of the profile."""
     rates = problem.points[point]
-    named = columns(problem, configuration)
-    found: list[Flow] = [Flow(NONE, NONE, 0.0)] * len(problem.operators)
-    for place in configuration.order:
-        operator = problem.operators[place]
-        below = [found[i] for i in configuration.inputs[place]]
-        if operator.kind is Kind.EMIT:
-            rate, held = _emitted(operator, rates.get(operator.stream, 0.0))
-        elif operator.kind is Kind.AGGREGATE:
-            rate, held = _aggregated(operator, below[0], groups(problem, configuration, place))
+    named = output_columns(problem, configuration)
+    result: list[OperatorFlow] = [OperatorFlow(ZERO, ZERO, 0.0)] * len(problem.operators)
+    for position in configuration.order:
+        operator = problem.operators[position]
+        below = [result[i] for i in configuration.inputs[position]]
+        if operator.kind is OperatorKind.EMIT:
+            rate, held = _emit_flow(operator, rates.get(operator.stream, 0.0))
+        elif operator.kind is OperatorKind.AGGREGATE:
+            rate, held = _aggregate_flow(
+                operator, below[0], group_count(problem, configuration, position)
+            )
         else:
-            rate, held = _flow(operator, below)
-        found[place] = Flow(rate, held, problem.width(named[place]))
-    return found
+            rate, held = _operator_flow(operator, below)
+        result[position] = OperatorFlow(rate, held, problem.width(named[position]))
+    return result
 
 
-def inputs_held(operator: Operator, below: Sequence[Flow]) -> list[Polynomial]:
+def held_inputs(operator: ThroughputOperator, below: Sequence[OperatorFlow]) -> list[Polynomial]:
     """What a join holds of each of its inputs."""
     if operator.window is None:
         return [flow.held for flow in below]
     return [scale(operator.window, flow.rate) for flow in below]
 
 
-def groups(problem: Problem, configuration: Configuration, place: int) -> float:
+def group_count(problem: ThroughputProblem, configuration: Configuration, position: int) -> float:
     """The groups of an aggregate: a selection that moved below it takes its share of them."""
     return (
-        problem.operators[place].rows
+        problem.operators[position].rows
         * prod(
             problem.operators[i].selectivity
-            for i in _selections(problem, configuration.inputs, place)
-            - _selections(problem, problem.written, place)
+            for i in _selections_below(problem, configuration.inputs, position)
+            - _selections_below(problem, problem.initial_inputs, position)
         )
         / prod(
             problem.operators[i].selectivity
-            for i in _selections(problem, problem.written, place)
-            - _selections(problem, configuration.inputs, place)
+            for i in _selections_below(problem, problem.initial_inputs, position)
+            - _selections_below(problem, configuration.inputs, position)
         )
     )
 
 
-def _selections(problem: Problem, inputs: Sequence[Sequence[int]], place: int) -> set[int]:
+def _selections_below(
+    problem: ThroughputProblem, inputs: Sequence[Sequence[int]], position: int
+) -> set[int]:
     """The selections below an operator."""
-    found: set[int] = set()
-    ahead = list(inputs[place])
-    while ahead:
-        below = ahead.pop()
-        if problem.operators[below].kind is Kind.SELECT:
-            found.add(below)
-        ahead += inputs[below]
-    return found
+    selections: set[int] = set()
+    pending = list(inputs[position])
+    while pending:
+        below = pending.pop()
+        if problem.operators[below].kind is OperatorKind.SELECT:
+            selections.add(below)
+        pending += inputs[below]
+    return selections
 
 
-def _emitted(operator: Operator, rate: float) -> tuple[Polynomial, Polynomial]:
+def _emit_flow(operator: ThroughputOperator, rate: float) -> tuple[Polynomial, Polynomial]:
     window = operator.window or 0.0
     return (0.0, rate), (operator.rows, window * rate)
 
 
-def _aggregated(operator: Operator, below: Flow, rows: float) -> tuple[Polynomial, Polynomial]:
-    told = scale(operator.selectivity, below.rate) if operator.period is None else NONE
-    regular = NONE if operator.period is None else (rows / operator.period,)
-    return add(told, regular), (rows,)
+def _aggregate_flow(
+    operator: ThroughputOperator, below: OperatorFlow, rows: float
+) -> tuple[Polynomial, Polynomial]:
+    per_tuple = scale(operator.selectivity, below.rate) if operator.period is None else ZERO
+    regular = ZERO if operator.period is None else (rows / operator.period,)
+    return add(per_tuple, regular), (rows,)
 
 
-def _flow(operator: Operator, below: Sequence[Flow]) -> tuple[Polynomial, Polynomial]:
+def _operator_flow(
+    operator: ThroughputOperator, below: Sequence[OperatorFlow]
+) -> tuple[Polynomial, Polynomial]:
     first, s = below[0], operator.selectivity
     match operator.kind:
-        case Kind.PROJECT:
+        case OperatorKind.PROJECT:
             return first.rate, first.held
-        case Kind.SELECT | Kind.DISTINCT | Kind.SEMIJOIN:
+        case OperatorKind.SELECT | OperatorKind.DISTINCT | OperatorKind.SEMIJOIN:
             return scale(s, first.rate), scale(s, first.held)
-        case Kind.UNION:
+        case OperatorKind.UNION:
             return add(*(flow.rate for flow in below)), add(*(flow.held for flow in below))
-        case Kind.JOIN:
-            return _joined(operator, below)
-        case Kind.OUTERJOIN:
-            rate, held = _joined(operator, below)
+        case OperatorKind.JOIN:
+            return _join_flow(operator, below)
+        case OperatorKind.OUTERJOIN:
+            rate, held = _join_flow(operator, below)
             return add(rate, first.rate), add(held, first.held)
         case _:
-            rate, held = _joined(operator, below)
+            rate, held = _join_flow(operator, below)
             return (
                 add(rate, *(flow.rate for flow in below)),
                 add(held, *(flow.held for flow in below)),
             )
 
 
-def _joined(operator: Operator, below: Sequence[Flow]) -> tuple[Polynomial, Polynomial]:
+def _join_flow(
+    operator: ThroughputOperator, below: Sequence[OperatorFlow]
+) -> tuple[Polynomial, Polynomial]:
     """Each tuple that comes in on one side meets what is held of the others."""
-    held = inputs_held(operator, below)
+    held = held_inputs(operator, below)
     rate = add(
         *(
             multiply(flow.rate, *(h for j, h in enumerate(held) if j != i))

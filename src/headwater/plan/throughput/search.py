@@ -19,46 +19,46 @@ from typing import Any
 
 from headwater.errors import PlanError
 from headwater.network.model import Network, Site
-from headwater.plan.throughput import flat
+from headwater.plan.throughput import arrays
 from headwater.plan.throughput.enumerate import (
-    all_places,
-    all_plans,
-    bound_places,
-    plans_for,
-    restore,
+    bound_placements,
+    enumerate_plans,
+    new_plan_store,
+    restore_plan,
+    try_all_placements,
 )
-from headwater.plan.throughput.model import Configuration, Problem
-from headwater.plan.throughput.walks import (
+from headwater.plan.throughput.local_search import (
     ANNEAL,
     CLIMB,
+    CURRENT_QUALITY,
     ENDED,
-    HERE,
     LOGICAL,
     PHYSICAL,
     TABU,
-    Best,
-    How,
-    best_of,
-    memory_for,
-    seeded,
+    BestConfiguration,
+    WalkParameters,
+    new_best,
+    new_memory,
+    rng_state,
     walk,
 )
+from headwater.plan.throughput.model import Configuration, ThroughputProblem
 
-BOTH = 0.5
+MIXED_MOVES = 0.5
 """The share of physical moves if a walk makes moves of both kinds."""
 
 HEATS = (0.3, 0.1, 0.03, 0.01)
 """The temperatures of annealing."""
 
-ANY = 1e9
+ANY_TEMPERATURE = 1e9
 """A temperature at which every move is taken."""
 
-MOST_PLANS = 400_000
-MOST_PLACES = 50_000_000
+MAX_PLANS = 400_000
+MAX_PLACEMENTS = 50_000_000
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The best configuration so far, how many were looked at, and whether none can be better."""
 
     configuration: Configuration
@@ -67,204 +67,225 @@ class Found:
     proven: bool = False
 
 
-Search = Callable[[Problem, Configuration, int], Iterator[Found]]
+Search = Callable[[ThroughputProblem, Configuration, int], Iterator[SearchResult]]
 
 
-def run(
+def run_search(
     search: Search,
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration | None = None,
     seed: int = 0,
     *,
     seconds: float = math.inf,
-    seen: float = math.inf,
-    progress: Callable[[Found], None] | None = None,
-) -> Found:
+    max_seen: float = math.inf,
+    progress: Callable[[SearchResult], None] | None = None,
+) -> SearchResult:
     """The best that a search finds until it ends, or its time is up, or so many were looked at.
 
     Time counts from the first one found, when all that has to be compiled is.
     """
-    begun = math.nan
+    started = math.nan
     best = None
-    for found in search(problem, start or problem.start(), seed):
-        begun = time.monotonic() if best is None else begun
-        best = found
+    for result in search(problem, start or problem.initial_configuration(), seed):
+        started = time.monotonic() if best is None else started
+        best = result
         if progress is not None:
-            progress(found)
-        if time.monotonic() - begun >= seconds or found.seen >= seen:
+            progress(result)
+        if time.monotonic() - started >= seconds or result.seen >= max_seen:
             break
     if best is None:
         raise PlanError("the search found no configuration")
     return best
 
 
-def restarts(
+def run_restarts(
     search: Search,
-    problem: Problem,
+    problem: ThroughputProblem,
     seeds: Sequence[int],
     *,
     seconds: float = math.inf,
     workers: int = 2,
-) -> Found:
+) -> SearchResult:
     """The best of several runs at the same time, each from random places with a seed of its own."""
 
-    def one(seed: int) -> Found:
-        return run(search, problem, scattered(problem, seed), seed, seconds=seconds)
+    def one(seed: int) -> SearchResult:
+        return run_search(search, problem, random_placement(problem, seed), seed, seconds=seconds)
 
     with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(one, seeds))
-    best = max(found, key=lambda one: one.quality)
-    return replace(best, seen=sum(one.seen for one in found))
+        results = list(pool.map(one, seeds))
+    best = max(results, key=lambda one: one.quality)
+    return replace(best, seen=sum(one.seen for one in results))
 
 
-def scattered(problem: Problem, seed: int) -> Configuration:
+def random_placement(problem: ThroughputProblem, seed: int) -> Configuration:
     """The plan as written, with every operator on a random one of its options."""
     rng = random.Random(f"scattered {seed}")
     hosts = tuple(rng.choice(options) for options in problem.options)
-    return replace(problem.start(), hosts=hosts)
+    return replace(problem.initial_configuration(), hosts=hosts)
 
 
 # ---- walks
 
 
-def anywhere(problem: Problem, start: Configuration, seed: int) -> Iterator[Found]:
+def no_search(
+    problem: ThroughputProblem, start: Configuration, seed: int
+) -> Iterator[SearchResult]:
     """No search at all: the start."""
-    yield from _steps(problem, start, seed, [(How(CLIMB), 0)])
+    yield from _run_walks(problem, start, seed, [(WalkParameters(CLIMB), 0)])
 
 
 def greedy(
-    problem: Problem, start: Configuration, seed: int, *, steps: int = 1000, alpha: float = BOTH
-) -> Iterator[Found]:
+    problem: ThroughputProblem,
+    start: Configuration,
+    seed: int,
+    *,
+    steps: int = 1000,
+    alpha: float = MIXED_MOVES,
+) -> Iterator[SearchResult]:
     """To the best neighbour, until none is better."""
-    yield from _steps(problem, start, seed, [(How(CLIMB, alpha), steps)])
+    yield from _run_walks(problem, start, seed, [(WalkParameters(CLIMB, alpha), steps)])
 
 
 def annealing(
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
     *,
     heats: Sequence[float] = HEATS,
     steps: int = 400,
-    alpha: float = BOTH,
-) -> Iterator[Found]:
+    alpha: float = MIXED_MOVES,
+) -> Iterator[SearchResult]:
     """Random moves at falling temperatures."""
-    walks = [(How(ANNEAL, alpha, heat), steps) for heat in heats]
-    yield from _steps(problem, start, seed, walks)
+    walks = [(WalkParameters(ANNEAL, alpha, heat), steps) for heat in heats]
+    yield from _run_walks(problem, start, seed, walks)
 
 
 def tabu(
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
     *,
     steps: int = 1000,
     length: int = 1000,
-    alpha: float = BOTH,
-) -> Iterator[Found]:
+    alpha: float = MIXED_MOVES,
+) -> Iterator[SearchResult]:
     """To the best neighbour that is not among the last `length` configurations."""
-    yield from _steps(problem, start, seed, [(How(TABU, alpha), steps)], float(length))
+    yield from _run_walks(
+        problem, start, seed, [(WalkParameters(TABU, alpha), steps)], float(length)
+    )
 
 
 def reactive_tabu(
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
     *,
     steps: int = 1000,
-    alpha: float = BOTH,
-) -> Iterator[Found]:
+    alpha: float = MIXED_MOVES,
+) -> Iterator[SearchResult]:
     """Tabu search that sets the length of its list by itself, and escapes from basins.
 
     When nothing better was found for a while it begins again, some random moves from the start, since
     there are moves that no others take back.
     """
-    how = How(TABU, alpha, grow=1.1, shrink=0.9, longest=50, chaos=3)
-    yield from _steps(problem, start, seed, [(how, steps)], 1.0, again=True)
+    parameters = WalkParameters(TABU, alpha, grow=1.1, shrink=0.9, longest=50, chaos=3)
+    yield from _run_walks(problem, start, seed, [(parameters, steps)], 1.0, again=True)
 
 
-def _steps(
-    problem: Problem,
+def _run_walks(
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
-    walks: Sequence[tuple[How, int]],
+    walks: Sequence[tuple[WalkParameters, int]],
     length: float = 0.0,
     again: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[SearchResult]:
     """Walk after walk, a few steps at once; if `again`, from near the start when these led to nothing."""
-    facts = flat.facts(problem)
-    state = flat.state(problem, facts, start)
-    best, rng = best_of(state), seeded(seed)
-    memory = memory_for(sum(steps for _, steps in walks) if length else 0, length)
-    at_once, draw = max(25, 5 * len(problem.operators)), random.Random(seed)
-    for how, steps in walks:
+    facts = arrays.problem_arrays(problem)
+    state = arrays.configuration_arrays(problem, facts, start)
+    best, rng = new_best(state), rng_state(seed)
+    memory = new_memory(sum(steps for _, steps in walks) if length else 0, length)
+    chunk, draw = max(25, 5 * len(problem.operators)), random.Random(seed)
+    for parameters, steps in walks:
         left = steps
         while True:
-            now, before = min(left, at_once), best.quality[0]
-            walk(facts, state, best, rng, memory, how, now)
+            now, before = min(left, chunk), best.quality[0]
+            walk(facts, state, best, rng, memory, parameters, now)
             left -= now
             if again and best.quality[0] == before:
-                flat.load(problem, facts, state, start)
-                memory.numbers[HERE] = -1.0
-                away = draw.randint(1, len(problem.operators))
-                walk(facts, state, best, rng, memory, How(ANNEAL, how.alpha, ANY), away)
-            yield _found(problem, facts, best)
+                arrays.load_configuration(problem, facts, state, start)
+                memory.numbers[CURRENT_QUALITY] = -1.0
+                distance = draw.randint(1, len(problem.operators))
+                walk(
+                    facts,
+                    state,
+                    best,
+                    rng,
+                    memory,
+                    WalkParameters(ANNEAL, parameters.alpha, ANY_TEMPERATURE),
+                    distance,
+                )
+            yield _search_result(problem, facts, best)
             if left <= 0 or memory.numbers[ENDED]:
                 break
 
 
-def _found(problem: Problem, facts: Any, best: Best, proven: bool = False) -> Found:
-    configuration = flat.configuration_of(problem, facts, best.child, best.outputs, best.pick)
-    return Found(configuration, float(best.quality[0]), int(best.seen[0]), proven)
+def _search_result(
+    problem: ThroughputProblem, facts: Any, best: BestConfiguration, proven: bool = False
+) -> SearchResult:
+    configuration = arrays.configuration_of(problem, facts, best.child, best.outputs, best.pick)
+    return SearchResult(configuration, float(best.quality[0]), int(best.seen[0]), proven)
 
 
 # ---- two phases
 
 
 def two_phases(
-    first: Search, second: Search, problem: Problem, start: Configuration, seed: int
-) -> Iterator[Found]:
+    first: Search, second: Search, problem: ThroughputProblem, start: Configuration, seed: int
+) -> Iterator[SearchResult]:
     """The plan first, as if all ran on one machine; then the places, with that plan."""
-    alone = on_one_site(problem)
-    plan = run(first, alone, replace(start, hosts=alone.start().hosts), seed)
+    merged = merge_sites(problem)
+    plan = run_search(
+        first, merged, replace(start, hosts=merged.initial_configuration().hosts), seed
+    )
     chosen = replace(plan.configuration, hosts=start.hosts)
-    for found in second(problem, chosen, seed):
-        yield replace(found, seen=found.seen + plan.seen, proven=False)
+    for result in second(problem, chosen, seed):
+        yield replace(result, seen=result.seen + plan.seen, proven=False)
 
 
-def on_one_site(problem: Problem) -> Problem:
+def merge_sites(problem: ThroughputProblem) -> ThroughputProblem:
     """The problem with all sites made one, which has the power and the memory of all."""
     sites = problem.network.sites
     cpu, memory = sum(site.cpu for site in sites), sum(site.memory for site in sites)
-    one = Site("all", cpu=cpu, memory=memory)
+    merged = Site("all", cpu=cpu, memory=memory)
     options = (((0,),),) * len(problem.operators)
-    return replace(problem, network=Network((one,), ()), options=options, latency=None)
+    return replace(problem, network=Network((merged,), ()), options=options, latency=None)
 
 
 # ---- exact
 
 
 def exhaustive(
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
     *,
-    alpha: float = BOTH,
-    plans: int = MOST_PLANS,
-) -> Iterator[Found]:
+    alpha: float = MIXED_MOVES,
+    plans: int = MAX_PLANS,
+) -> Iterator[SearchResult]:
     """All plans, all places; raises PlanError if these are too many."""
-    yield from _exact(problem, start, alpha, plans, _try_all)
+    yield from _search_exactly(problem, start, alpha, plans, _try_all)
 
 
 def branch_and_bound(
-    problem: Problem,
+    problem: ThroughputProblem,
     start: Configuration,
     seed: int,
     *,
-    alpha: float = BOTH,
-    plans: int = MOST_PLANS,
+    alpha: float = MIXED_MOVES,
+    plans: int = MAX_PLANS,
     most: int = 2_000_000,
-) -> Iterator[Found]:
+) -> Iterator[SearchResult]:
     """All plans; of the places only those that may be better than the best found by annealing.
 
     The last one found is proven to be the best, up to a billionth, if no plan took more than
@@ -274,114 +295,127 @@ def branch_and_bound(
     for guess in annealing(problem, start, seed, alpha=alpha):
         yield guess
     assert guess is not None
-    yield from _exact(problem, start, alpha, plans, partial(_bound, most=most), guess)
+    yield from _search_exactly(problem, start, alpha, plans, partial(_bound_all, most=most), guess)
 
 
-def _exact(
-    problem: Problem,
+def _search_exactly(
+    problem: ThroughputProblem,
     start: Configuration,
     alpha: float,
     most: int,
-    look: Callable[..., Iterator[Found]],
-    guess: Found | None = None,
-) -> Iterator[Found]:
+    look: Callable[..., Iterator[SearchResult]],
+    guess: SearchResult | None = None,
+) -> Iterator[SearchResult]:
     """Look at all plans that moves lead to from the start, with a guess to improve on."""
     if alpha == LOGICAL:
-        problem = _fixed(problem, start)
-    facts = flat.facts(problem)
-    state = flat.state(problem, facts, guess.configuration if guess else start)
-    best = best_of(state)
+        problem = _fix_placement(problem, start)
+    facts = arrays.problem_arrays(problem)
+    state = arrays.configuration_arrays(problem, facts, guess.configuration if guess else start)
+    best = new_best(state)
     best.seen[0] = guess.seen if guess else 0
-    walk(facts, state, best, seeded(0), memory_for(0), How(CLIMB), 0)
-    yield _found(problem, facts, best)
-    flat.load(problem, facts, state, start)
-    plans, count = plans_for(state, 1), 1
+    walk(facts, state, best, rng_state(0), new_memory(0), WalkParameters(CLIMB), 0)
+    yield _search_result(problem, facts, best)
+    arrays.load_configuration(problem, facts, state, start)
+    plans, count = new_plan_store(state, 1), 1
     if alpha == PHYSICAL:
-        all_plans(facts, state, plans)
+        enumerate_plans(facts, state, plans)
     else:
-        plans, count = _plans(facts, state, most)
+        plans, count = _enumerate_plans(facts, state, most)
     yield from look(problem, facts, state, best, plans, count)
 
 
-def _fixed(problem: Problem, start: Configuration) -> Problem:
+def _fix_placement(problem: ThroughputProblem, start: Configuration) -> ThroughputProblem:
     """The problem with every operator staying where it is."""
     return replace(problem, options=tuple((hosts,) for hosts in start.hosts))
 
 
-def _plans(facts: Any, state: Any, most: int) -> tuple[Any, int]:
+def _enumerate_plans(facts: Any, state: Any, most: int) -> tuple[Any, int]:
     """All plans; raises PlanError if there are too many."""
-    room = min(most, 4096)
+    capacity = min(most, 4096)
     while True:
-        plans = plans_for(state, room)
-        count = all_plans(facts, state, plans)
-        if count <= room:
+        plans = new_plan_store(state, capacity)
+        count = enumerate_plans(facts, state, plans)
+        if count <= capacity:
             return plans, count
-        if room == most:
+        if capacity == most:
             raise PlanError(f"more than {most:,} plans are too many; take another search")
-        restore(facts, state, plans, 0)
-        room = min(most, 4 * room)
+        restore_plan(facts, state, plans, 0)
+        capacity = min(most, 4 * capacity)
 
 
 def _try_all(
-    problem: Problem, facts: Any, state: Any, best: Best, plans: Any, count: int
-) -> Iterator[Found]:
+    problem: ThroughputProblem,
+    facts: Any,
+    state: Any,
+    best: BestConfiguration,
+    plans: Any,
+    count: int,
+) -> Iterator[SearchResult]:
     for number in range(count):
-        restore(facts, state, plans, number)
-        if not all_places(facts, state, best, MOST_PLACES):
+        restore_plan(facts, state, plans, number)
+        if not try_all_placements(facts, state, best, MAX_PLACEMENTS):
             raise PlanError(
-                f"more than {MOST_PLACES:,} places are too many to look at all; take another search"
+                f"more than {MAX_PLACEMENTS:,} places are too many to look at all; take another search"
             )
-        yield _found(problem, facts, best, proven=number == count - 1)
+        yield _search_result(problem, facts, best, proven=number == count - 1)
 
 
-def _bound(
-    problem: Problem, facts: Any, state: Any, best: Best, plans: Any, count: int, most: int
-) -> Iterator[Found]:
-    undecided, at_once = 0, 64
-    for number in range(0, count, at_once):
-        until = min(count, number + at_once)
-        left, _ = bound_places(facts, state, best, plans, number, until, most)
+def _bound_all(
+    problem: ThroughputProblem,
+    facts: Any,
+    state: Any,
+    best: BestConfiguration,
+    plans: Any,
+    count: int,
+    most: int,
+) -> Iterator[SearchResult]:
+    undecided, chunk = 0, 64
+    for number in range(0, count, chunk):
+        until = min(count, number + chunk)
+        left, _ = bound_placements(facts, state, best, plans, number, until, most)
         undecided += left
-        yield _found(problem, facts, best, proven=until == count and not undecided)
+        yield _search_result(problem, facts, best, proven=until == count and not undecided)
 
 
 # ---- all together
 
 
-def portfolio(problem: Problem, start: Configuration, seed: int) -> Iterator[Found]:
+def portfolio(
+    problem: ThroughputProblem, start: Configuration, seed: int
+) -> Iterator[SearchResult]:
     """All searches in turn, each as it would run alone, then annealing again and again from the best.
 
     So it is never worse than any of them, once each has had its turn. The quick ones come first. It ends
     when branch and bound has proven that there is nothing better, and else goes on until it is stopped.
     """
-    best: Found | None = None
+    best: SearchResult | None = None
     seen = 0
-    for search in MEMBERS.values():
+    for search in PORTFOLIO_SEARCHES.values():
         last = 0
         try:
-            for found in search(problem, start, seed):
-                last = found.seen
-                best = found if best is None or found.quality > best.quality else best
+            for result in search(problem, start, seed):
+                last = result.seen
+                best = result if best is None or result.quality > best.quality else best
                 yield replace(best, seen=seen + last, proven=False)
-                if found.proven:
-                    yield replace(found, seen=seen + last)
+                if result.proven:
+                    yield replace(result, seen=seen + last)
                     return
         except PlanError:
             continue
         finally:
             seen += last
     assert best is not None
-    for again in range(1, 1 << 30):
-        origin = best.configuration if again % 2 else scattered(problem, seed + again)
-        for found in annealing(problem, origin, seed + again, steps=2000):
-            best = found if found.quality > best.quality else best
-            last = found.seen
+    for attempt in range(1, 1 << 30):
+        origin = best.configuration if attempt % 2 else random_placement(problem, seed + attempt)
+        for result in annealing(problem, origin, seed + attempt, steps=2000):
+            best = result if result.quality > best.quality else best
+            last = result.seen
             yield replace(best, seen=seen + last, proven=False)
         seen += last
 
 
 SEARCHES: dict[str, Search] = {
-    "start": anywhere,
+    "start": no_search,
     "greedy": greedy,
     "annealing": annealing,
     "tabu": tabu,
@@ -398,7 +432,7 @@ SEARCHES: dict[str, Search] = {
 }
 """All searches by name."""
 
-MEMBERS: dict[str, Search] = {
+PORTFOLIO_SEARCHES: dict[str, Search] = {
     name: SEARCHES[name]
     for name in ("annealing", "greedy", "reactive-tabu", "tabu", "two-phase-reactive-tabu")
 } | {"branch-and-bound": partial(branch_and_bound, plans=16_384, most=2_000)}

@@ -6,7 +6,7 @@ seeds that it was not tuned on.
 
 from __future__ import annotations
 
-from headwater.reproduce.figure import Figure, Report, Settings
+from headwater.reproduce.figure import Figure, FigureSettings, Report
 from headwater.reproduce.scheduling import beyond, cheap, examples, joins, loads
 
 PARTS: dict[str, Figure] = {
@@ -19,15 +19,17 @@ PARTS: dict[str, Figure] = {
     "scheduling-classes": Figure("Fig. 11: slowdown by class of queries", loads.classes, 10),
     "scheduling-multistream": Figure("Fig. 12: window joins over two streams", joins.by_load, 5),
     "scheduling-clusters": Figure("Fig. 13: BSD over clusters", cheap.by_clusters, 10),
-    "scheduling-implementation": Figure("Fig. 14: BSD made cheap, step by step", cheap.steps, 5),
+    "scheduling-implementation": Figure(
+        "Fig. 14: BSD made cheap, step by step", cheap.implementation_steps, 5
+    ),
     "scheduling-table2": Figure("Table 2: shared operators", examples.table2, 10),
     "scheduling-trace": Figure("The claims on a trace of web requests", beyond.trace, 3),
     "scheduling-bursts": Figure("The claims under saturated bursts", beyond.bursts, 10),
-    "scheduling-ours": Figure("BSD with a head start, on new seeds", beyond.ours, 20),
+    "scheduling-ours": Figure("BSD with a head start, on new seeds", beyond.head_start, 20),
 }
 
 
-def everything(settings: Settings) -> Report:
+def all_parts(settings: FigureSettings) -> Report:
     """All the parts, one after the other; the trace only where there is one."""
     reports = [
         figure.run(settings)
@@ -43,5 +45,5 @@ def everything(settings: Settings) -> Report:
 
 SCHEDULING: dict[str, Figure] = {
     **PARTS,
-    "scheduling": Figure("All of the scheduling paper", everything, 5),
+    "scheduling": Figure("All of the scheduling paper", all_parts, 5),
 }

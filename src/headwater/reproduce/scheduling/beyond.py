@@ -3,58 +3,61 @@
 from __future__ import annotations
 
 from headwater.errors import SimulationError
-from headwater.reproduce.figure import Claim, Report, Settings, Table, spread
+from headwater.reproduce.figure import Claim, FigureSettings, Report, ReportTable, format_spread
 from headwater.reproduce.scheduling.loads import (
-    EVERY,
-    largest,
-    norm,
+    ALL_POLICIES,
+    l2_norm,
+    maximum_slowdown,
     response_time,
     slowdown,
 )
 from headwater.reproduce.scheduling.runs import (
     HIGHEST,
     BySeed,
-    below,
-    lower,
-    mean_of,
-    on_off,
-    outcomes,
-    seeds_of,
+    claim_lower,
+    format_mean,
+    on_off_arrivals,
+    percent_below,
+    run_policies,
+    seed_range,
 )
-from headwater.sim.arrivals import Arrivals, OnOff, Trace
-from headwater.sim.metrics import interval
+from headwater.sim.arrivals import Arrivals, OnOff, RequestTrace
+from headwater.sim.metrics import confidence_interval
 
 TRACE = "traces/epa-http-19950830-morning.txt"
 HELD_OUT = 1000
 """Seeds up to this one may have been used for tuning."""
 
 
-def trace(settings: Settings) -> Report:
+def trace(settings: FigureSettings) -> Report:
     """Twelve hours of requests to a web server. A seed stands for the queries alone."""
     if settings.data is None:
         raise SimulationError(f"this needs {TRACE}; name its folder with --data or HEADWATER_DATA")
-    arrivals = Trace(settings.data / TRACE, 500 if settings.quick else None)
-    return _claims("a trace of web requests", arrivals, settings)
+    arrivals = RequestTrace(settings.data / TRACE, 500 if settings.quick else None)
+    return _claims_report("a trace of web requests", arrivals, settings)
 
 
-def bursts(settings: Settings) -> Report:
+def bursts(settings: FigureSettings) -> Report:
     """Bursts ten times as fast as the processor, with long pauses."""
     tuples = 100 if settings.quick else 1000
-    return _claims("saturated bursts", OnOff(tuples, on=10, off=90, spacing=0.1), settings)
+    return _claims_report("saturated bursts", OnOff(tuples, on=10, off=90, spacing=0.1), settings)
 
 
-def _claims(title: str, arrivals: Arrivals, settings: Settings) -> Report:
+def _claims_report(title: str, arrivals: Arrivals, settings: FigureSettings) -> Report:
     """All policies at the highest load, and the paper's claims about it."""
-    runs = outcomes(title, EVERY, arrivals, [HIGHEST], seeds_of(settings))
+    runs = run_policies(title, ALL_POLICIES, arrivals, [HIGHEST], seed_range(settings))
     measured = {
         "response": response_time,
         "slowdown": slowdown,
-        "maximum": largest,
-        "l2 norm": norm,
+        "maximum": maximum_slowdown,
+        "l2 norm": l2_norm,
     }
     rows = tuple(
-        (policy, *(mean_of([m(one) for one in runs[policy, HIGHEST]]) for m in measured.values()))
-        for policy in EVERY
+        (
+            policy,
+            *(format_mean([m(one) for one in runs[policy, HIGHEST]]) for m in measured.values()),
+        )
+        for policy in ALL_POLICIES
     )
     sizes = (
         ("hnr", "rr", "slowdown", 75),
@@ -67,45 +70,49 @@ def _claims(title: str, arrivals: Arrivals, settings: Settings) -> Report:
         ("bsd", "hnr", "l2 norm", 24),
     )
     claims = tuple(
-        lower(
+        claim_lower(
             f"{title}: {metric} of {one.upper()} against {other.upper()}",
             size,
-            below(runs[one, HIGHEST], runs[other, HIGHEST], measured[metric]),
+            percent_below(runs[one, HIGHEST], runs[other, HIGHEST], measured[metric]),
         )
         for one, other, metric, size in sizes
     )
     return Report(
-        (Table(f"{title}, load {HIGHEST}", ("policy", *measured), rows),),
-        (_response(title, runs), *claims),
+        (ReportTable(f"{title}, load {HIGHEST}", ("policy", *measured), rows),),
+        (_response_claim(title, runs), *claims),
     )
 
 
-def _response(title: str, runs: BySeed) -> Claim:
-    more = [-v for v in below(runs["hnr", HIGHEST], runs["hr", HIGHEST], response_time)]
-    shown = spread(more, 1, " %")
+def _response_claim(title: str, runs: BySeed) -> Claim:
+    more = [-v for v in percent_below(runs["hnr", HIGHEST], runs["hr", HIGHEST], response_time)]
+    shown = format_spread(more, 1, " %")
     return Claim(f"{title}: response of HNR against HR", "+4 .. +7 %", shown, min(more) > 0)
 
 
-def ours(settings: Settings) -> Report:
+def head_start(settings: FigureSettings) -> Report:
     """BSD with a head start against BSD."""
     seeds = range(HELD_OUT + 1, HELD_OUT + 1 + settings.seeds)
-    arrivals = on_off(settings)
+    arrivals = on_off_arrivals(settings)
     loads = (0.8, HIGHEST)
-    runs = outcomes("head start", ("bsd", "bsd-early"), arrivals, loads, seeds)
+    runs = run_policies("head start", ("bsd", "bsd-early"), arrivals, loads, seeds)
     rows, claims = [], []
     for load in loads:
         pair = runs["bsd-early", load], runs["bsd", load]
-        for name, metric in (("slowdown", slowdown), ("l2 norm", norm), ("maximum", largest)):
-            change = [-value for value in below(*pair, metric)]
-            found = interval(change)
-            margin = f" ±{found.margin:.3f}" if len(change) > 1 else ""
-            rows.append((load, name, f"{found.mean:+.3f} %{margin}"))
+        for name, metric in (
+            ("slowdown", slowdown),
+            ("l2 norm", l2_norm),
+            ("maximum", maximum_slowdown),
+        ):
+            change = [-value for value in percent_below(*pair, metric)]
+            estimate = confidence_interval(change)
+            margin = f" ±{estimate.margin:.3f}" if len(change) > 1 else ""
+            rows.append((load, name, f"{estimate.mean:+.3f} %{margin}"))
             if name == "slowdown":
                 claims.append(
                     Claim(
                         f"average slowdown of BSD-EARLY at {load} against BSD: lower",
                         "(ours)",
-                        spread(change, 2, " %"),
+                        format_spread(change, 2, " %"),
                         max(change) < 0,
                     )
                 )
@@ -114,11 +121,15 @@ def ours(settings: Settings) -> Report:
                     Claim(
                         f"l2 norm of BSD-EARLY at {load} against BSD: within 0.5 %",
                         "(ours)",
-                        spread(change, 3, " %"),
+                        format_spread(change, 3, " %"),
                         max(change) < 0.5,
                     )
                 )
     return Report(
-        (Table("BSD with a head start against BSD", ("load", "metric", "change"), tuple(rows)),),
+        (
+            ReportTable(
+                "BSD with a head start against BSD", ("load", "metric", "change"), tuple(rows)
+            ),
+        ),
         tuple(claims),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from headwater.reproduce.figure import Claim, Report, Settings, spread
-from headwater.reproduce.progress import in_parallel
-from headwater.reproduce.scheduling.loads import norm
+from headwater.reproduce.figure import Claim, FigureSettings, Report, format_spread
+from headwater.reproduce.progress import run_in_parallel
+from headwater.reproduce.scheduling.loads import l2_norm
 from headwater.reproduce.scheduling.runs import (
-    below,
-    lower,
+    claim_lower,
+    percent_below,
     plot_by_load,
-    seeds_of,
+    seed_range,
     table_by_load,
 )
 from headwater.schedule import POLICIES
@@ -22,28 +22,34 @@ from headwater.sim.workload import paper_joins
 
 GAP = 1.0
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
-EVERY = tuple(POLICIES)
+ALL_POLICIES = tuple(POLICIES)
 
 
-def by_load(settings: Settings) -> Report:
+def by_load(settings: FigureSettings) -> Report:
     """The l2 norm of all policies as the load grows."""
-    seeds, loads = seeds_of(settings), LOADS[-1:] if settings.quick else LOADS
-    cells = [(policy, load) for policy in EVERY for load in loads]
+    seeds, loads = seed_range(settings), LOADS[-1:] if settings.quick else LOADS
+    cells = [(policy, load) for policy in ALL_POLICIES for load in loads]
     tuples = 100 if settings.quick else 400
     jobs = [partial(_run, policy, load, seed, tuples) for policy, load in cells for seed in seeds]
-    done = in_parallel("window joins", jobs)
+    done = run_in_parallel("window joins", jobs)
     count = len(seeds)
     runs = {cell: done[n * count : (n + 1) * count] for n, cell in enumerate(cells)}
     title, load = "l2 norm of slowdowns, two streams", LOADS[-1]
     bsd = runs["bsd", load]
     return Report(
-        (table_by_load(title, runs, EVERY, norm),),
+        (table_by_load(title, runs, ALL_POLICIES, l2_norm),),
         (
-            lower(f"BSD's l2 norm at {load} against HNR", 14, below(bsd, runs["hnr", load], norm)),
-            _times(f"BSD's l2 norm at {load} against RR", 17, bsd, runs["rr", load]),
-            _times(f"BSD's l2 norm at {load} against FCFS", 15, bsd, runs["fcfs", load]),
+            claim_lower(
+                f"BSD's l2 norm at {load} against HNR",
+                14,
+                percent_below(bsd, runs["hnr", load], l2_norm),
+            ),
+            _claim_times_lower(f"BSD's l2 norm at {load} against RR", 17, bsd, runs["rr", load]),
+            _claim_times_lower(
+                f"BSD's l2 norm at {load} against FCFS", 15, bsd, runs["fcfs", load]
+            ),
         ),
-        (plot_by_load("scheduling-multistream", title, "l2 norm", runs, EVERY, norm),),
+        (plot_by_load("scheduling-multistream", title, "l2 norm", runs, ALL_POLICIES, l2_norm),),
     )
 
 
@@ -53,6 +59,6 @@ def _run(policy: str, load: float, seed: int, tuples: int) -> Metrics:
     return run_joins(joins, POLICIES[policy], streams, seed).metrics()
 
 
-def _times(what: str, paper: int, ours: list[Metrics], others: list[Metrics]) -> Claim:
-    times = [norm(other) / norm(one) for one, other in zip(ours, others, strict=True)]
-    return Claim(what, f"{paper} times lower", spread(times, 1, " times"), min(times) > 1)
+def _claim_times_lower(what: str, paper: int, ours: list[Metrics], others: list[Metrics]) -> Claim:
+    times = [l2_norm(other) / l2_norm(mine) for mine, other in zip(ours, others, strict=True)]
+    return Claim(what, f"{paper} times lower", format_spread(times, 1, " times"), min(times) > 1)

@@ -11,47 +11,52 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.plan.placement.loads import site_loads
-from headwater.plan.placement.model import Weights
-from headwater.plan.placement.samples import CLUSTER, sample
-from headwater.reproduce.figure import Cell, Claim, Plot, Report, Settings, Table
+from headwater.plan.placement.model import ObjectiveWeights
+from headwater.plan.placement.samples import CLUSTER, sample_problem
+from headwater.reproduce.figure import Cell, Claim, FigureSettings, Plot, Report, ReportTable
 from headwater.reproduce.sqpr.runs import (
     OURS,
-    Outcome,
-    curve,
-    flags,
+    SubmissionOutcome,
+    admission_curve,
+    admission_flags,
     mean,
-    scaled,
-    seeds_of,
-    submit,
+    scale_setting,
+    seed_range,
+    submit_queries,
 )
 
 QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-BALANCE = Weights(network=0.01, cpu=0.01, balance=1.0)
+BALANCE_WEIGHTS = ObjectiveWeights(network=0.01, cpu=0.01, balance=1.0)
 
 
-def _runs(settings: Settings, queries: int | None = None) -> dict[str, list[Outcome]]:
-    setting = scaled(CLUSTER, 3) if settings.quick else CLUSTER
+def _run_planners(
+    settings: FigureSettings, queries: int | None = None
+) -> dict[str, list[SubmissionOutcome]]:
+    setting = scale_setting(CLUSTER, 3) if settings.quick else CLUSTER
     count = queries or setting.queries
     problems = [
-        replace(sample(replace(setting, queries=count), seed), weights=BALANCE)
-        for seed in seeds_of(settings)
+        replace(sample_problem(replace(setting, queries=count), seed), weights=BALANCE_WEIGHTS)
+        for seed in seed_range(settings)
     ]
     limit = 0.3 if settings.quick else 1.0
     return {
-        "sqpr": [submit("sqpr", p, seconds=limit) for p in problems],
-        OURS: [submit(OURS, p) for p in problems],
-        "soda": [submit("soda", p, seconds=limit) for p in problems],
+        "sqpr": [submit_queries("sqpr", p, seconds=limit) for p in problems],
+        OURS: [submit_queries(OURS, p) for p in problems],
+        "soda": [submit_queries("soda", p, seconds=limit) for p in problems],
     }
 
 
-def admissions(settings: Settings) -> Report:
+def admissions(settings: FigureSettings) -> Report:
     """Figure 7a: admitted after every 50 queries."""
-    runs = _runs(settings)
+    runs = _run_planners(settings)
     count = len(runs["soda"][0].decisions)
     steps = [count * k // 5 for k in range(1, 6)]
-    lines = tuple(curve(n, [flags(o) for o in outcomes], steps) for n, outcomes in runs.items())
+    lines = tuple(
+        admission_curve(n, [admission_flags(o) for o in outcomes], steps)
+        for n, outcomes in runs.items()
+    )
     rows = tuple((step, *(round(x.y[at], 1) for x in lines)) for at, step in enumerate(steps))
-    counts = {name: mean(o.admitted() for o in outcomes) for name, outcomes in runs.items()}
+    counts = {name: mean(o.admitted_count() for o in outcomes) for name, outcomes in runs.items()}
     claims = (
         Claim(
             "SQPR admits more than SODA",
@@ -68,17 +73,17 @@ def admissions(settings: Settings) -> Report:
     )
     title = "Admitted on the cluster"
     plot = Plot("sqpr-fig7a", title, "submitted", "admitted", lines)
-    return Report((Table(title, ("submitted", *runs), rows),), claims, (plot,))
+    return Report((ReportTable(title, ("submitted", *runs), rows),), claims, (plot,))
 
 
-def _spread_of(settings: Settings, what: str) -> Report:
+def _load_spread(settings: FigureSettings, what: str) -> Report:
     """How a load is spread over hosts when a fifth, and when three fifths of queries are in."""
     total = 50 if settings.quick else 250
     rows: list[tuple[Cell, ...]] = []
     even: dict[str, float] = {}
     for queries in (total // 5, total * 3 // 5):
-        for name, outcomes in _runs(settings, queries).items():
-            loads = [_share(one, what) for one in outcomes]
+        for name, outcomes in _run_planners(settings, queries).items():
+            loads = [_load_shares(one, what) for one in outcomes]
             shown = [mean(float(np.quantile(one, q)) for one in loads) for q in QUARTILES]
             rows.append((f"{name}-{queries}", *(round(100 * v, 1) for v in shown)))
             even[f"{name}-{queries}"] = shown[3] - shown[1]
@@ -93,10 +98,10 @@ def _spread_of(settings: Settings, what: str) -> Report:
         )
         for name, apart in late.items()
     )
-    return Report((Table(f"{what} of hosts", columns, tuple(rows)),), claims)
+    return Report((ReportTable(f"{what} of hosts", columns, tuple(rows)),), claims)
 
 
-def _share(outcome: Outcome, what: str) -> list[float]:
+def _load_shares(outcome: SubmissionOutcome, what: str) -> list[float]:
     sites = site_loads(outcome.problem, outcome.plan)
     if what == "CPU":
         return [site.cpu.share for site in sites]
@@ -105,11 +110,11 @@ def _share(outcome: Outcome, what: str) -> list[float]:
     ]
 
 
-def cpu(settings: Settings) -> Report:
+def cpu(settings: FigureSettings) -> Report:
     """Figure 7b: CPU over hosts."""
-    return _spread_of(settings, "CPU")
+    return _load_spread(settings, "CPU")
 
 
-def network(settings: Settings) -> Report:
+def network(settings: FigureSettings) -> Report:
     """Figure 7c: data sent and received over hosts."""
-    return _spread_of(settings, "network")
+    return _load_spread(settings, "network")

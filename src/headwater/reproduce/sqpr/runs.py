@@ -10,13 +10,13 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from headwater.plan.placement.check import prove
+from headwater.plan.placement.check import ensure_valid
 from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import Plan, Problem
+from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 from headwater.plan.placement.planner import Budget, Decision
 from headwater.plan.placement.planners import PLANNERS
-from headwater.plan.placement.samples import Setting, sample
-from headwater.reproduce.figure import Line, Settings
+from headwater.plan.placement.samples import SampleSetting, sample_problem
+from headwater.reproduce.figure import FigureSettings, PlotLine
 
 OURS = "headwater"
 SECONDS = 2.0
@@ -24,14 +24,14 @@ SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SubmissionOutcome:
     """The decisions on all queries in their order, the plan in the end, and its problem."""
 
-    problem: Problem
+    problem: PlacementProblem
     decisions: tuple[Decision, ...]
-    plan: Plan
+    plan: PlacementPlan
 
-    def admitted(self, of: int | None = None) -> int:
+    def admitted_count(self, of: int | None = None) -> int:
         """How many of the first queries were admitted."""
         return sum(decision.admitted for decision in self.decisions[:of])
 
@@ -40,7 +40,7 @@ class Outcome:
         refused = (d.query for d in self.decisions if not d.admitted)
         return next(refused, None)
 
-    def seconds(self, share: float) -> float:
+    def seconds_quantile(self, share: float) -> float:
         """The time per query that so large a share of queries does not exceed."""
         return float(np.quantile([d.seconds for d in self.decisions], share))
 
@@ -48,59 +48,61 @@ class Outcome:
     def mean_seconds(self) -> float:
         return mean(d.seconds for d in self.decisions)
 
-    def by_ways(self, of: int | None = None) -> dict[int, tuple[int, int]]:
+    def admitted_by_ways(self, of: int | None = None) -> dict[int, tuple[int, int]]:
         """For joins of so many streams: how many were admitted, and submitted."""
-        found: dict[int, tuple[int, int]] = {}
+        counts: dict[int, tuple[int, int]] = {}
         for d in self.decisions[:of]:
             stream = self.problem.streams[self.problem.queries[d.query].stream]
-            yes, all_of = found.get(len(stream.parts), (0, 0))
-            found[len(stream.parts)] = yes + d.admitted, all_of + 1
-        return dict(sorted(found.items()))
+            admitted, submitted = counts.get(len(stream.parts), (0, 0))
+            counts[len(stream.parts)] = admitted + d.admitted, submitted + 1
+        return dict(sorted(counts.items()))
 
 
-def submit(
+def submit_queries(
     planner: str,
-    problem: Problem,
+    problem: PlacementProblem,
     queries: int | None = None,
     seconds: float = SECONDS,
     batch: int = 1,
     seed: int = 0,
-) -> Outcome:
+) -> SubmissionOutcome:
     """Submit the first queries to a planner; the plan in the end is checked."""
     count = queries or len(problem.queries)
     ledger, plan = Ledger(problem), PLANNERS[planner]()
     decisions: list[Decision] = []
-    shown = Console(file=sys.stderr)
+    console = Console(file=sys.stderr)
     starts: Iterable[int] = track(
         range(0, count, batch),
         f"{planner}, {len(problem.sites)} hosts",
-        console=shown,
+        console=console,
         transient=True,
-        disable=not shown.is_terminal,
+        disable=not console.is_terminal,
     )
     for start in starts:
-        together = range(start, min(start + batch, count))
-        decisions += plan(ledger, together, Budget(seconds, seed))
-    found = ledger.plan()
-    prove(problem, found)
-    return Outcome(problem, tuple(decisions), found)
+        batch_queries = range(start, min(start + batch, count))
+        decisions += plan(ledger, batch_queries, Budget(seconds, seed))
+    final_plan = ledger.plan()
+    ensure_valid(problem, final_plan)
+    return SubmissionOutcome(problem, tuple(decisions), final_plan)
 
 
-def seeds_of(settings: Settings) -> range:
+def seed_range(settings: FigureSettings) -> range:
     return range(1, settings.seeds + 1)
 
 
-def shrunk(setting: Setting, settings: Settings, part: int = 5) -> Setting:
+def shrink_if_quick(
+    setting: SampleSetting, settings: FigureSettings, part: int = 5
+) -> SampleSetting:
     """A setting, or in a quick run a part of it that is as dense."""
-    return scaled(setting, part) if settings.quick else setting
+    return scale_setting(setting, part) if settings.quick else setting
 
 
-def halved(setting: Setting, settings: Settings) -> Setting:
+def halve_setting(setting: SampleSetting, settings: FigureSettings) -> SampleSetting:
     """Half of a setting, for figures that are to take minutes, or in a quick run a smaller part."""
-    return shrunk(setting, settings) if settings.quick else scaled(setting, 2)
+    return shrink_if_quick(setting, settings) if settings.quick else scale_setting(setting, 2)
 
 
-def scaled(setting: Setting, part: int) -> Setting:
+def scale_setting(setting: SampleSetting, part: int) -> SampleSetting:
     """As many base streams and queries for each host, but fewer hosts."""
     return replace(
         setting,
@@ -110,23 +112,23 @@ def scaled(setting: Setting, part: int) -> Setting:
     )
 
 
-def samples(setting: Setting, settings: Settings) -> list[Problem]:
-    return [sample(setting, seed) for seed in seeds_of(settings)]
+def sample_problems(setting: SampleSetting, settings: FigureSettings) -> list[PlacementProblem]:
+    return [sample_problem(setting, seed) for seed in seed_range(settings)]
 
 
 def mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
-def curve(name: str, flags: Sequence[Sequence[bool]], steps: Sequence[int]) -> Line:
+def admission_curve(name: str, flags: Sequence[Sequence[bool]], steps: Sequence[int]) -> PlotLine:
     """How many were admitted after so many submissions; the mean of several runs."""
-    y = tuple(mean(sum(one[:step]) for one in flags) for step in steps)
-    return Line(name, tuple(map(float, steps)), y)
+    y = tuple(mean(sum(run_flags[:step]) for run_flags in flags) for step in steps)
+    return PlotLine(name, tuple(map(float, steps)), y)
 
 
-def steps_of(count: int, parts: int = 10) -> list[int]:
+def curve_steps(count: int, parts: int = 10) -> list[int]:
     return sorted({max(1, count * part // parts) for part in range(1, parts + 1)})
 
 
-def flags(outcome: Outcome) -> list[bool]:
+def admission_flags(outcome: SubmissionOutcome) -> list[bool]:
     return [decision.admitted for decision in outcome.decisions]

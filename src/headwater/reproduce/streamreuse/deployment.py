@@ -13,22 +13,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headwater.algebra.predicate import ANYTHING
+from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.cost import StreamStatistics
-from headwater.reproduce.streamreuse.question import Question
-from headwater.reproduce.streamreuse.rates import Streams, rate, streams_of
+from headwater.reproduce.streamreuse.question import PreparedQuery
+from headwater.reproduce.streamreuse.rates import Streams, output_rate, stream_names
 from headwater.reproduce.streamreuse.world import World
-from headwater.reuse import Form, Lattice, Operator, operator_of, relaxed
+from headwater.reuse import Lattice, Operator, QuerySignature, minimal_operator, relax
 
-LEFT = 0.1
+TIGHTEN_CHECK_SHARE = 0.1
 """Whether to tighten an operator is asked again when this share of its queries has left."""
 
-WORTHWHILE = 0.05
+MIN_TIGHTEN_SAVING = 0.05
 """An operator is tightened when that saves this share of its input."""
 
 
 @dataclass(frozen=True)
-class Prices:
+class JoinPrices:
     """What plans are compared by beside network usage: what it costs that a join runs at all.
 
     It is as much as bringing 10 records of 100 bytes a second over one link of a stub domain.
@@ -38,7 +38,7 @@ class Prices:
 
 
 @dataclass(eq=False)
-class Running:
+class RunningOperator:
     """An operator at a site, with its inputs (none: a feed) and the parts of queries it serves.
 
     `until` is when the last of these leaves, `most` how many there were since it was last asked
@@ -48,93 +48,93 @@ class Running:
     name: str
     operator: Operator
     site: int
-    inputs: tuple[Running, ...]
+    inputs: tuple[RunningOperator, ...]
     until: float = 0.0
-    most: int = 0
+    peak_subscribers: int = 0
     usage: float = 0.0
     price: float = 0.0
-    members: dict[int, Form] = field(default_factory=dict)
+    subscribers: dict[int, QuerySignature] = field(default_factory=dict)
 
     @cached_property
     def streams(self) -> Streams:
-        return streams_of(self.operator.scans)
+        return stream_names(self.operator.scans)
 
     @property
-    def tree(self) -> Iterator[Running]:
+    def tree(self) -> Iterator[RunningOperator]:
         """Itself and all that feed it."""
         yield self
-        for one in self.inputs:
-            yield from one.tree
+        for feeder in self.inputs:
+            yield from feeder.tree
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployedQuery:
     """A query that runs: from which operator, where it is read, at which rate, and till when."""
 
-    source: Running
+    source: RunningOperator
     sink: int
     rate: float
     until: float
 
 
-Changes = dict[Running, Operator]
+Changes = dict[RunningOperator, Operator]
 """The operators that are to compute something else, and what."""
 
 
-class Deployment:
+class SimulatedDeployment:
     """The state of the system under one strategy."""
 
     def __init__(
-        self, world: World, statistics: Mapping[str, StreamStatistics], prices: Prices
+        self, world: World, statistics: Mapping[str, StreamStatistics], prices: JoinPrices
     ) -> None:
         self.world = world
         self.prices = prices
-        self.queries: dict[int, Deployed] = {}
+        self.queries: dict[int, DeployedQuery] = {}
         self._statistics = statistics
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningOperator] = {}
         self._lattice = Lattice()
         self._count = 0
-        self._asked: Counter[Streams] = Counter()
+        self._requests: Counter[Streams] = Counter()
         self._submitted = 0
 
     # ---- questions
 
-    def candidates(self, form: Form, near: int) -> list[Running]:
+    def candidates(self, signature: QuerySignature, near: int) -> list[RunningOperator]:
         """The operators that could serve a form, in the regions of a bit vector."""
-        return [self._running[name] for name in self._lattice.candidates(form, near)]
+        return [self._running[name] for name in self._lattice.candidates(signature, near)]
 
-    def likely(self, streams: Streams) -> float:
+    def expected_requests(self, streams: Streams) -> float:
         """How many queries would have that part if those that run were as all that came so far."""
-        return len(self.queries) * self._asked[streams] / max(1, self._submitted)
+        return len(self.queries) * self._requests[streams] / max(1, self._submitted)
 
     def rate(self, operator: Operator, streams: Streams | None = None) -> float:
         """What an operator gives, or the part of it that reads some of its streams."""
-        return rate(operator, streams or streams_of(operator.scans), self._statistics)
+        return output_rate(operator, streams or stream_names(operator.scans), self._statistics)
 
-    def inputs(self, one: Running, operator: Operator) -> dict[int, float]:
+    def inputs(self, running: RunningOperator, operator: Operator) -> dict[int, float]:
         """What comes to an operator from which sites if it were to compute that."""
-        if not one.inputs:
-            (stream,) = one.streams
+        if not running.inputs:
+            (stream,) = running.streams
             return {self.world.source[stream]: self.rate(operator)}
-        found: dict[int, float] = {}
-        for feeder in one.inputs:
+        arriving: dict[int, float] = {}
+        for feeder in running.inputs:
             more = self.rate(operator, feeder.streams)
-            found[feeder.site] = found.get(feeder.site, 0.0) + more
-        return found
+            arriving[feeder.site] = arriving.get(feeder.site, 0.0) + more
+        return arriving
 
-    def input_usage(self, one: Running, operator: Operator) -> float:
+    def input_usage(self, running: RunningOperator, operator: Operator) -> float:
         """Network usage of what comes to an operator if it were to compute that."""
-        transit = self.world.transit[:, one.site]
-        inputs = self.inputs(one, operator)
+        transit = self.world.transit[:, running.site]
+        inputs = self.inputs(running, operator)
         return sum(rate * float(transit[site]) for site, rate in inputs.items())
 
-    def price(self, one: Running, operator: Operator) -> float:
+    def price(self, running: RunningOperator, operator: Operator) -> float:
         """What an operator costs in a second if it were to compute that."""
-        return self.input_usage(one, operator) + bool(one.inputs) * self.prices.join
+        return self.input_usage(running, operator) + bool(running.inputs) * self.prices.join
 
     def usage(self) -> float:
         """Network usage of all operators and all results."""
-        inputs = sum(one.usage for one in self._running.values())
+        inputs = sum(running.usage for running in self._running.values())
         results = sum(
             query.rate * float(self.world.transit[query.source.site, query.sink])
             for query in self.queries.values()
@@ -143,20 +143,21 @@ class Deployment:
 
     @property
     def joins(self) -> int:
-        return sum(bool(one.inputs) for one in self._running.values())
+        return sum(bool(running.inputs) for running in self._running.values())
 
     @property
     def selections(self) -> int:
         """Selections at sources, and compensating ones between operators and behind them."""
         at_sources = sum(
-            not one.inputs and one.operator.where != ANYTHING for one in self._running.values()
+            not running.inputs and running.operator.where != ANYTHING
+            for running in self._running.values()
         )
         between = sum(
-            len(feeder.members) > len(one.members)
-            for one in self._running.values()
-            for feeder in one.inputs
+            len(feeder.subscribers) > len(running.subscribers)
+            for running in self._running.values()
+            for feeder in running.inputs
         )
-        behind = sum(len(query.source.members) > 1 for query in self.queries.values())
+        behind = sum(len(query.source.subscribers) > 1 for query in self.queries.values())
         return at_sources + between + behind
 
     def latency(self, number: int) -> float:
@@ -165,75 +166,82 @@ class Deployment:
         last = float(self.world.delay[query.source.site, query.sink])
         return self._arrival(query.source) + last
 
-    def _arrival(self, one: Running) -> float:
+    def _arrival(self, running: RunningOperator) -> float:
         delay = self.world.delay
-        if not one.inputs:
-            (stream,) = one.streams
-            return float(delay[self.world.source[stream], one.site])
+        if not running.inputs:
+            (stream,) = running.streams
+            return float(delay[self.world.source[stream], running.site])
         return max(
-            self._arrival(feeder) + float(delay[feeder.site, one.site]) for feeder in one.inputs
+            self._arrival(feeder) + float(delay[feeder.site, running.site])
+            for feeder in running.inputs
         )
 
     # ---- changes
 
-    def add(self, operator: Operator, site: int, inputs: tuple[Running, ...]) -> Running:
+    def add(
+        self, operator: Operator, site: int, inputs: tuple[RunningOperator, ...]
+    ) -> RunningOperator:
         """Start an operator; it ends when the last query that it serves leaves."""
-        one = Running(str(self._count), operator, site, inputs)
+        running = RunningOperator(str(self._count), operator, site, inputs)
         self._count += 1
-        self._running[one.name] = one
-        self._index(one)
-        return one
+        self._running[running.name] = running
+        self._index(running)
+        return running
 
     def change(self, changes: Changes) -> None:
         """Let operators compute something else over the same streams and joins."""
-        for one, operator in changes.items():
-            one.operator = operator
-            self._index(one)
+        for running, operator in changes.items():
+            running.operator = operator
+            self._index(running)
 
-    def attach(
-        self, number: int, asked: Question, source: Running, sink: int, until: float
+    def subscribe(
+        self, number: int, query: PreparedQuery, source: RunningOperator, sink: int, until: float
     ) -> None:
         """Let a query read an operator that serves it."""
-        self.queries[number] = Deployed(source, sink, asked.rates[asked.streams], until)
-        self._asked.update(asked.joins)
+        self.queries[number] = DeployedQuery(source, sink, query.rates[query.streams], until)
+        self._requests.update(query.joins)
         self._submitted += 1
-        for one in source.tree:
-            one.members[number] = asked.parts[one.streams]
-            one.until = max(one.until, until)
-            one.most = max(one.most, len(one.members))
+        for running in source.tree:
+            running.subscribers[number] = query.parts[running.streams]
+            running.until = max(running.until, until)
+            running.peak_subscribers = max(running.peak_subscribers, len(running.subscribers))
 
-    def leave(self, number: int) -> None:
+    def remove_query(self, number: int) -> None:
         """End a query; operators that serve nobody end with it, others are tightened if it pays."""
-        for one in self.queries.pop(number).source.tree:
-            del one.members[number]
-            if one.members:
-                self._tighten(one)
+        for running in self.queries.pop(number).source.tree:
+            del running.subscribers[number]
+            if running.subscribers:
+                self._tighten(running)
             else:
-                del self._running[one.name]
-                self._lattice.remove(one.name)
+                del self._running[running.name]
+                self._lattice.remove(running.name)
 
-    def _index(self, one: Running) -> None:
-        one.usage = self.input_usage(one, one.operator)
-        one.price = self.price(one, one.operator)
-        self._lattice.insert(one.name, one.operator, self.world.regions.bits([one.site]))
+    def _index(self, running: RunningOperator) -> None:
+        running.usage = self.input_usage(running, running.operator)
+        running.price = self.price(running, running.operator)
+        self._lattice.insert(
+            running.name, running.operator, self.world.regions.bits([running.site])
+        )
 
-    def _tighten(self, one: Running) -> None:
+    def _tighten(self, running: RunningOperator) -> None:
         """Go back to what the members left need, if enough have left and it saves enough."""
-        if len(one.members) > (1 - LEFT) * one.most:
+        if len(running.subscribers) > (1 - TIGHTEN_CHECK_SHARE) * running.peak_subscribers:
             return
-        one.most = len(one.members)
-        tight = self._least(one)
-        before, after = (sum(self.inputs(one, op).values()) for op in (one.operator, tight))
-        if before - after > WORTHWHILE * before:
-            self.change({one: tight})
+        running.peak_subscribers = len(running.subscribers)
+        tight = self._least_relaxation(running)
+        before, after = (sum(self.inputs(running, op).values()) for op in (running.operator, tight))
+        if before - after > MIN_TIGHTEN_SAVING * before:
+            self.change({running: tight})
 
-    def _least(self, one: Running) -> Operator:
+    def _least_relaxation(self, running: RunningOperator) -> Operator:
         """The least relaxation of the members, widest first: when nothing can be gained, it ends."""
-        forms = {form.digest: form for form in one.members.values()}
-        wide = sorted(forms.values(), key=lambda form: self.rate(operator_of(form)), reverse=True)
-        found = operator_of(wide[0])
-        for form in wide[1:]:
-            if found == one.operator:
+        signatures = {signature.digest: signature for signature in running.subscribers.values()}
+        wide = sorted(
+            signatures.values(), key=lambda form: self.rate(minimal_operator(form)), reverse=True
+        )
+        relaxation = minimal_operator(wide[0])
+        for signature in wide[1:]:
+            if relaxation == running.operator:
                 break
-            found = relaxed(found, form)
-        return found
+            relaxation = relax(relaxation, signature)
+        return relaxation

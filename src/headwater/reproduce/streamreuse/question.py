@@ -12,17 +12,24 @@ from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import Block, canonicalize
 from headwater.algebra.canonical.block import box_text
+from headwater.algebra.conditions.predicate import Box, Constraint, rename_columns
 from headwater.algebra.expressions import Call, Column, Expr, Literal, columns_of, walk
 from headwater.algebra.nodes import Join, Output, Project, Query, Scan, Select
-from headwater.algebra.predicate import Box, Constraint, rename
 from headwater.cost import StreamStatistics
-from headwater.reproduce.streamreuse.rates import Streams, rate, streams_of
-from headwater.reuse import Form, Kind, Operator, form_of, operator_of, prefixes
-from headwater.reuse.form import bounds_of, restricted
+from headwater.reproduce.streamreuse.rates import Streams, output_rate, stream_names
+from headwater.reuse import (
+    Operator,
+    QuerySignature,
+    SharingKind,
+    minimal_operator,
+    partial_join_queries,
+    signature_of,
+)
+from headwater.reuse.signature import bounds_of, restrict_to_sources
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class PreparedQuery:
     """The parts of a query by their streams: forms, operators for nothing else, and their rates.
 
     `joins` are the parts of two streams or more, small ones first.
@@ -30,40 +37,48 @@ class Question:
 
     streams: Streams
     joins: tuple[Streams, ...]
-    parts: Mapping[Streams, Form]
+    parts: Mapping[Streams, QuerySignature]
     operators: Mapping[Streams, Operator]
     rates: Mapping[Streams, float]
 
 
-def question(
+def prepare_query(
     query: Query, statistics: Mapping[str, StreamStatistics], infer: bool = False
-) -> Question:
+) -> PreparedQuery:
     """Make a join of different streams ready; with `infer`, bounds go to all equal columns."""
-    form = form_of(canonicalize(query))
-    assert form.kind is Kind.JOIN and len(form.scans) > 1
-    whole = streams_of(form.scans)
-    assert len(whole) == len(form.scans), "each stream once"
-    smaller = [_part(form, part) for part in prefixes(form)]
-    parts = {streams_of(part.scans): part for part in (form, *smaller)}
+    signature = signature_of(canonicalize(query))
+    assert signature.kind is SharingKind.JOIN and len(signature.scans) > 1
+    all_streams = stream_names(signature.scans)
+    assert len(all_streams) == len(signature.scans), "each stream once"
+    smaller = [_join_signature(signature, part) for part in partial_join_queries(signature)]
+    parts = {stream_names(part.scans): part for part in (signature, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
-    compared = None if infer else _compared(query)
-    parts |= {frozenset({scan.stream}): _feed(form, scan, compared) for scan in form.scans}
-    operators = {streams: operator_of(part) for streams, part in parts.items()}
-    rates = {streams: rate(one, streams, statistics) for streams, one in operators.items()}
-    return Question(whole, joins, parts, operators, rates)
+    compared = None if infer else _compared_columns(query)
+    parts |= {
+        frozenset({scan.stream}): _feed_signature(signature, scan, compared)
+        for scan in signature.scans
+    }
+    operators = {streams: minimal_operator(part) for streams, part in parts.items()}
+    rates = {
+        streams: output_rate(operator, streams, statistics)
+        for streams, operator in operators.items()
+    }
+    return PreparedQuery(all_streams, joins, parts, operators, rates)
 
 
-def _part(form: Form, prefix: Query) -> Form:
+def _join_signature(signature: QuerySignature, prefix: Query) -> QuerySignature:
     """The form of a join of some streams, within the bounds that the query has for them."""
-    part = form_of(canonicalize(prefix))
+    part = signature_of(canonicalize(prefix))
     alias = {scan.stream: scan.alias for scan in part.scans}
-    chosen = [scan for scan in form.scans if scan.stream in alias]
+    chosen = [scan for scan in signature.scans if scan.stream in alias]
     names: dict[Expr, Expr] = {
         column: replace(column, relation=alias[scan.stream])
         for scan in chosen
         for column in scan.columns
     }
-    where = rename(restricted(form.content.where, {scan.alias for scan in chosen}), names)
+    where = rename_columns(
+        restrict_to_sources(signature.content.where, {scan.alias for scan in chosen}), names
+    )
     return replace(
         part,
         digest=f"{part.digest} {box_text(where)}",
@@ -72,37 +87,41 @@ def _part(form: Form, prefix: Query) -> Form:
     )
 
 
-def _feed(form: Form, scan: Scan, compared: set[tuple[str, str]] | None) -> Form:
+def _feed_signature(
+    signature: QuerySignature, scan: Scan, compared: set[tuple[str, str]] | None
+) -> QuerySignature:
     """The form of a stream within the bounds that its source applies."""
     constraints, terms = [], []
-    for constraint in form.content.where.constraints:
+    for constraint in signature.content.where.constraints:
         for term in constraint.terms:
             own = {column.relation for column in columns_of(term)} == {scan.alias}
-            if own and not constraint.domain.has_all_values and _applied(term, scan, compared):
+            if own and not constraint.domain.has_all_values and _is_applied(term, scan, compared):
                 constraints.append(Constraint((term,), constraint.domain))
-    for term in form.content.where.terms:
+    for term in signature.content.where.terms:
         if {column.relation for column in columns_of(term)} == {scan.alias}:
             terms.append(term)
-    needed = {c for e in _told(form) for c in columns_of(e) if c.relation == scan.alias}
+    needed = {
+        c for e in _expressions_read(signature) for c in columns_of(e) if c.relation == scan.alias
+    }
     names: dict[Expr, Expr] = {c: replace(c, relation="s0") for c in scan.columns}
-    where = rename(Box(tuple(constraints), tuple(terms)), names)
+    where = rename_columns(Box(tuple(constraints), tuple(terms)), names)
     items = tuple(names[c] for c in scan.columns if c in needed)
     block = Block((replace(scan, alias="s0"),), where, (), None, items, False)
     digest = f"feed {scan.stream} {scan.window} {where} {items}"
-    return Form(digest, Kind.JOIN, f"feed {scan.stream}", Output.ISTREAM, block)
+    return QuerySignature(digest, SharingKind.JOIN, f"feed {scan.stream}", Output.ISTREAM, block)
 
 
-def _told(form: Form) -> list[Expr]:
+def _expressions_read(signature: QuerySignature) -> list[Expr]:
     """What is read above the sources."""
-    where = form.content.where
-    return [*form.columns, *(t for c in where.constraints for t in c.terms), *where.terms]
+    where = signature.content.where
+    return [*signature.columns, *(t for c in where.constraints for t in c.terms), *where.terms]
 
 
-def _applied(term: Expr, scan: Scan, compared: set[tuple[str, str]] | None) -> bool:
+def _is_applied(term: Expr, scan: Scan, compared: set[tuple[str, str]] | None) -> bool:
     return compared is None or not isinstance(term, Column) or (scan.stream, term.name) in compared
 
 
-def _compared(query: Query) -> set[tuple[str, str]]:
+def _compared_columns(query: Query) -> set[tuple[str, str]]:
     """The columns, with their streams, that the text of a query compares with constants."""
     root = query.root
     assert isinstance(root, Project) and isinstance(root.input, Select)

@@ -9,15 +9,15 @@ from time import thread_time
 
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
-from headwater.reproduce.streamreuse.deployment import Deployment, Prices
-from headwater.reproduce.streamreuse.planner import Stay, Strategy, deploy, plan
-from headwater.reproduce.streamreuse.question import question
+from headwater.reproduce.streamreuse.deployment import JoinPrices, SimulatedDeployment
+from headwater.reproduce.streamreuse.planner import Strategy, Submission, deploy_plan, plan_query
+from headwater.reproduce.streamreuse.question import prepare_query
 from headwater.reproduce.streamreuse.workload import MINUTE, Workload
 from headwater.reproduce.streamreuse.world import World
 
 
 @dataclass(frozen=True)
-class Sample:
+class UsageSample:
     """What runs at a moment: usage is bytes in transit, weighted by the cost of links."""
 
     time: float
@@ -28,7 +28,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Planned:
+class QueryTiming:
     """A query that was deployed: CPU seconds of planning, and how long its tuples travel."""
 
     planning: float
@@ -36,22 +36,26 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Trace:
+class StrategyTrace:
     """A run of one strategy."""
 
-    samples: tuple[Sample, ...]
-    planned: tuple[Planned, ...]
+    samples: tuple[UsageSample, ...]
+    timings: tuple[QueryTiming, ...]
 
 
-def read(workload: Workload, world: World, seed: int, infer: bool = False) -> list[Stay]:
+def prepare_submissions(
+    workload: Workload, world: World, seed: int, infer: bool = False
+) -> list[Submission]:
     """Parse the queries of a workload; each is asked at a random host."""
     names = Namespace.of(
-        one.stream for one in parse(workload.declarations) if isinstance(one, CreateStream)
+        statement.stream
+        for statement in parse(workload.declarations)
+        if isinstance(statement, CreateStream)
     )
     random = Random(f"sinks {seed}")
     return [
-        Stay(
-            question(parse_query(arrival.text, names), workload.statistics, infer),
+        Submission(
+            prepare_query(parse_query(arrival.text, names), workload.statistics, infer),
             random.choice(world.network.hosts),
             arrival.time,
             arrival.lifetime,
@@ -62,35 +66,35 @@ def read(workload: Workload, world: World, seed: int, infer: bool = False) -> li
 
 def simulate(
     strategy: Strategy,
-    stays: Sequence[Stay],
+    submissions: Sequence[Submission],
     workload: Workload,
     world: World,
     hours: float,
-    prices: Prices,
-) -> Trace:
+    prices: JoinPrices,
+) -> StrategyTrace:
     """Deploy the queries in the order of their arrival, and let them leave at their time."""
-    state = Deployment(world, workload.statistics, prices)
-    planned, samples = [], []
-    waiting = list(enumerate(stays))[::-1]
+    state = SimulatedDeployment(world, workload.statistics, prices)
+    timings, samples = [], []
+    pending = list(enumerate(submissions))[::-1]
     for minute in range(1, round(hours * 60) + 1):
         now = minute * MINUTE
-        while waiting and waiting[-1][1].now <= now:
-            number, stay = waiting.pop()
-            _leave(state, stay.now)
+        while pending and pending[-1][1].submitted_at <= now:
+            number, submission = pending.pop()
+            _remove_expired(state, submission.submitted_at)
             started = thread_time()
-            step = plan(state, stay, strategy)
-            took = thread_time() - started
-            deploy(state, number, stay, step)
-            planned.append(Planned(took, state.latency(number)))
-        _leave(state, now)
+            step = plan_query(state, submission, strategy)
+            elapsed = thread_time() - started
+            deploy_plan(state, number, submission, step)
+            timings.append(QueryTiming(elapsed, state.latency(number)))
+        _remove_expired(state, now)
         samples.append(
-            Sample(now, state.usage(), len(state.queries), state.joins, state.selections)
+            UsageSample(now, state.usage(), len(state.queries), state.joins, state.selections)
         )
-    return Trace(tuple(samples), tuple(planned))
+    return StrategyTrace(tuple(samples), tuple(timings))
 
 
-def _leave(state: Deployment, now: float) -> None:
+def _remove_expired(state: SimulatedDeployment, now: float) -> None:
     """End the queries whose time is over, in the order of their ends."""
     ended = [(query.until, number) for number, query in state.queries.items() if query.until <= now]
     for _, number in sorted(ended):
-        state.leave(number)
+        state.remove_query(number)

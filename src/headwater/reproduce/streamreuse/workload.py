@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import combinations, cycle
 from random import Random
 
-from headwater.cost import StreamStatistics, Values
+from headwater.cost import ColumnStatistics, StreamStatistics
 
 MINUTE = 60.0
 HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Arrival:
+class QueryArrival:
     """A query that is asked at some moment (seconds) and stays for its lifetime."""
 
     time: float
@@ -35,11 +35,11 @@ class Workload:
     name: str
     declarations: str
     statistics: dict[str, StreamStatistics]
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[QueryArrival, ...]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArrivalKind:
     """A kind of query: its share of the workload, and how long it lives."""
 
     name: str
@@ -47,18 +47,20 @@ class Kind:
     lifetime: float
 
 
-KINDS = (
-    Kind("gate", 0.80, 2 * HOUR),
-    Kind("terminal", 0.15, 12 * HOUR),
-    Kind("monitoring", 0.05, 6 * HOUR),
+ARRIVAL_KINDS = (
+    ArrivalKind("gate", 0.80, 2 * HOUR),
+    ArrivalKind("terminal", 0.15, 12 * HOUR),
+    ArrivalKind("monitoring", 0.05, 6 * HOUR),
 )
 
 
-def moments(random: Random, per_hour: float, until: float) -> Iterator[tuple[float, Kind]]:
+def draw_arrivals(
+    random: Random, per_hour: float, until: float
+) -> Iterator[tuple[float, ArrivalKind]]:
     """Poisson arrivals, each of a kind drawn by its share."""
     now = random.expovariate(per_hour / HOUR)
     while now < until:
-        yield now, random.choices(KINDS, [kind.share for kind in KINDS])[0]
+        yield now, random.choices(ARRIVAL_KINDS, [kind.share for kind in ARRIVAL_KINDS])[0]
         now += random.expovariate(per_hour / HOUR)
 
 
@@ -77,20 +79,20 @@ CREATE STREAM sales (flight INT, city STRING, price INT, ts TIMESTAMP)
   TIMESTAMP BY ts FROM CLIENT;
 """
 
-SHOWN = {
+SHOWN_COLUMNS = {
     "flights": "flights.num",
     "check_ins": "check_ins.vacant_seats",
     "baggage": "baggage.area",
     "weather": "weather.forecast",
     "sales": "sales.price",
 }
-FLIGHT = {
+FLIGHT_COLUMNS = {
     "flights": "flights.num",
     "check_ins": "check_ins.flight",
     "baggage": "baggage.flight",
     "sales": "sales.flight",
 }
-WATCHED = {
+WATCHED_COLUMNS = {
     "check_ins": "check_ins.vacant_seats",
     "baggage": "baggage.weight",
     "sales": "sales.price",
@@ -121,17 +123,20 @@ class Airline:
     @property
     def statistics(self) -> dict[str, StreamStatistics]:
         day = 24 * HOUR
-        flight = {"flight": Values(self.flights, 1, self.flights), "city": Values(self.cities)}
-        level = Values(1000, 1, 1000)
+        flight = {
+            "flight": ColumnStatistics(self.flights, 1, self.flights),
+            "city": ColumnStatistics(self.cities),
+        }
+        level = ColumnStatistics(1000, 1, 1000)
         passengers = self.flights * self.passengers / day
         return {
             "flights": StreamStatistics(
                 self.flights * self.updates / day,
                 columns={
-                    "num": Values(self.flights, 1, self.flights),
-                    "dest": Values(self.cities),
-                    "terminal": Values(self.terminals),
-                    "carrier_code": Values(self.carriers),
+                    "num": ColumnStatistics(self.flights, 1, self.flights),
+                    "dest": ColumnStatistics(self.cities),
+                    "terminal": ColumnStatistics(self.terminals),
+                    "carrier_code": ColumnStatistics(self.carriers),
                 },
             ),
             "check_ins": StreamStatistics(passengers, columns=flight | {"vacant_seats": level}),
@@ -140,29 +145,29 @@ class Airline:
             ),
             "weather": StreamStatistics(
                 self.cities * self.forecasts / day,
-                columns={"city": Values(self.cities)},
+                columns={"city": ColumnStatistics(self.cities)},
             ),
             "sales": StreamStatistics(passengers, columns=flight | {"price": level}),
         }
 
 
-def airline(seed: int, hours: float = 5.0, numbers: Airline | None = None) -> Workload:
+def airline_workload(seed: int, hours: float = 5.0, numbers: Airline | None = None) -> Workload:
     """EW: gate agents, terminal displays and monitoring, each query with a predicate of its own."""
     numbers = numbers or Airline()
     random = Random(f"EW {seed}")
-    asked = list(moments(random, numbers.per_hour, hours * HOUR))
-    flights = iter(random.sample(range(1, numbers.flights + 1), len(asked)))
-    places = [(t, c) for t in range(numbers.terminals) for c in range(numbers.carriers)]
-    displays = cycle(random.sample(places, len(places)))
+    draws = list(draw_arrivals(random, numbers.per_hour, hours * HOUR))
+    flights = iter(random.sample(range(1, numbers.flights + 1), len(draws)))
+    terminal_carriers = [(t, c) for t in range(numbers.terminals) for c in range(numbers.carriers)]
+    displays = cycle(random.sample(terminal_carriers, len(terminal_carriers)))
     arrivals = []
-    for time, kind in asked:
+    for time, kind in draws:
         if kind.name == "gate":
             text = gate_query(next(flights))
         elif kind.name == "terminal":
             text = terminal_query(*next(displays))
         else:
             text = monitoring_query(random, numbers)
-        arrivals.append(Arrival(time, kind.lifetime, kind.name, text))
+        arrivals.append(QueryArrival(time, kind.lifetime, kind.name, text))
     return Workload("EW", AIRLINE_STREAMS, numbers.statistics, tuple(arrivals))
 
 
@@ -191,38 +196,38 @@ def monitoring_query(random: Random, numbers: Airline) -> str:
 
     Streams meet by flight; weather meets the destination of flights, or where something happened.
     """
-    every = [c for size in range(2, 6) for c in combinations(SHOWN, size)]
-    streams = random.choice(every)
-    by_flight = [stream for stream in streams if stream in FLIGHT]
-    joins = [f"{FLIGHT[by_flight[0]]} = {FLIGHT[other]}" for other in by_flight[1:]]
+    stream_sets = [c for size in range(2, 6) for c in combinations(SHOWN_COLUMNS, size)]
+    streams = random.choice(stream_sets)
+    by_flight = [stream for stream in streams if stream in FLIGHT_COLUMNS]
+    joins = [f"{FLIGHT_COLUMNS[by_flight[0]]} = {FLIGHT_COLUMNS[other]}" for other in by_flight[1:]]
     if "weather" in streams:
         city = "dest" if by_flight[0] == "flights" else "city"
         joins.append(f"{by_flight[0]}.{city} = weather.city")
-    return _select(
-        [SHOWN[stream] for stream in streams],
+    return _select_text(
+        [SHOWN_COLUMNS[stream] for stream in streams],
         streams,
         random,
-        [*joins, _watch(random, by_flight, numbers)],
+        [*joins, _watch_condition(random, by_flight, numbers)],
     )
 
 
-def _watch(random: Random, streams: Sequence[str], numbers: Airline) -> str:
+def _watch_condition(random: Random, streams: Sequence[str], numbers: Airline) -> str:
     """The condition of a monitoring query: two carriers, or the top of what a stream measures."""
     if streams[0] == "flights":
-        one, other = random.sample(range(numbers.carriers), 2)
-        return f"flights.carrier_code IN ('C{one}', 'C{other}')"
+        carrier, other_carrier = random.sample(range(numbers.carriers), 2)
+        return f"flights.carrier_code IN ('C{carrier}', 'C{other_carrier}')"
     share = random.uniform(0.5, 1.5) * numbers.watched
-    return f"{WATCHED[streams[0]]} > {round(1000 * (1 - share))}"
+    return f"{WATCHED_COLUMNS[streams[0]]} > {round(1000 * (1 - share))}"
 
 
-def _select(
+def _select_text(
     columns: Sequence[str], streams: Sequence[str], random: Random, conditions: Sequence[str]
 ) -> str:
     slide = random.randint(1, 5)
     sources = [
         f"{stream} [RANGE {random.randint(1, 5)} MIN SLIDE {slide} MIN]" for stream in streams
     ]
-    shown = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
+    shown = ", ".join(f"{column} AS c{position}" for position, column in enumerate(columns))
     return f"SELECT {shown}\nFROM {', '.join(sources)}\nWHERE {' AND '.join(conditions)}"
 
 
@@ -249,24 +254,24 @@ class Rfid:
     per_hour: float = 30.0
 
 
-def rfid(seed: int, hours: float = 5.0, numbers: Rfid | None = None) -> Workload:
+def rfid_workload(seed: int, hours: float = 5.0, numbers: Rfid | None = None) -> Workload:
     """RW: queries over random readers, each with a predicate of its own."""
     numbers = numbers or Rfid()
     random = Random(f"RW {seed}")
-    names = [f"reader{place}" for place in range(numbers.readers)]
+    names = [f"reader{position}" for position in range(numbers.readers)]
     statistics = {
         name: StreamStatistics(
             random.uniform(numbers.slowest, numbers.fastest),
             columns={
-                "tag": Values(numbers.tags, 1, numbers.tags),
-                "class": Values(numbers.classes, 1, numbers.classes),
+                "tag": ColumnStatistics(numbers.tags, 1, numbers.tags),
+                "class": ColumnStatistics(numbers.classes, 1, numbers.classes),
             },
         )
         for name in names
     }
     arrivals = tuple(
-        Arrival(time, kind.lifetime, kind.name, tracking_query(random, names, numbers))
-        for time, kind in moments(random, numbers.per_hour, hours * HOUR)
+        QueryArrival(time, kind.lifetime, kind.name, tracking_query(random, names, numbers))
+        for time, kind in draw_arrivals(random, numbers.per_hour, hours * HOUR)
     )
     declarations = "\n".join(
         f"CREATE STREAM {name} (tag INT, class INT, antenna INT, ts TIMESTAMP)"
@@ -276,9 +281,9 @@ def rfid(seed: int, hours: float = 5.0, numbers: Rfid | None = None) -> Workload
     return Workload("RW", declarations, statistics, arrivals)
 
 
-def _popular(random: Random, readers: Sequence[str], count: int, skew: float) -> list[str]:
+def _draw_readers(random: Random, readers: Sequence[str], count: int, skew: float) -> list[str]:
     """Different readers, the n-th of all with a weight of 1 / n ** skew."""
-    left = {reader: 1 / place**skew for place, reader in enumerate(readers, start=1)}
+    left = {reader: 1 / rank**skew for rank, reader in enumerate(readers, start=1)}
     chosen = []
     for _ in range(count):
         chosen.append(random.choices(list(left), list(left.values()))[0])
@@ -288,11 +293,11 @@ def _popular(random: Random, readers: Sequence[str], count: int, skew: float) ->
 
 def tracking_query(random: Random, readers: Sequence[str], numbers: Rfid) -> str:
     """Where items of some classes passed: 3 to 5 joins on the tag."""
-    streams = _popular(random, readers, random.randint(3, 5) + 1, numbers.skew)
+    streams = _draw_readers(random, readers, random.randint(3, 5) + 1, numbers.skew)
     joins = [f"{streams[0]}.tag = {other}.tag" for other in streams[1:]]
     width = max(1, round(numbers.classes * numbers.share * random.uniform(0.5, 1.5)))
     low = random.randint(1, max(1, numbers.classes - width + 1))
-    wanted = [f"{stream}.class BETWEEN {low} AND {low + width - 1}" for stream in streams]
-    shown = ", ".join(f"{stream}.antenna AS c{place}" for place, stream in enumerate(streams))
+    class_ranges = [f"{stream}.class BETWEEN {low} AND {low + width - 1}" for stream in streams]
+    shown = ", ".join(f"{stream}.antenna AS c{position}" for position, stream in enumerate(streams))
     sources = ", ".join(f"{stream} [RANGE {numbers.range} MIN SLIDE 1 MIN]" for stream in streams)
-    return f"SELECT {shown}\nFROM {sources}\nWHERE {' AND '.join([*joins, *wanted])}"
+    return f"SELECT {shown}\nFROM {sources}\nWHERE {' AND '.join([*joins, *class_ranges])}"

@@ -13,11 +13,11 @@ from headwater.network import (
     STREAMREUSE,
     Network,
     Regions,
-    Shape,
-    near,
-    regions,
-    routes,
-    transit_stub,
+    TransitStubShape,
+    cluster_regions,
+    nearest_regions,
+    shortest_routes,
+    transit_stub_network,
 )
 
 Floats = NDArray[np.float64]
@@ -43,27 +43,32 @@ class World:
     regions: Regions
     near: tuple[int, ...]
     source: dict[str, int]
-    places: NDArray[np.intp]
+    join_sites: NDArray[np.intp]
 
 
-def world(
-    streams: list[str], seed: int, shape: Shape = STREAMREUSE, joins_at_sources: bool = False
+def build_world(
+    streams: list[str],
+    seed: int,
+    shape: TransitStubShape = STREAMREUSE,
+    joins_at_sources: bool = False,
 ) -> World:
     """A random transit-stub network with the streams on different random hosts.
 
     The site of a stream selects and projects; joins run there only if `joins_at_sources`.
     """
-    network = transit_stub(shape, seed)
-    delay = routes(network).distance
-    found = regions(delay, REGIONS, seed)
+    network = transit_stub_network(shape, seed)
+    delay = shortest_routes(network).distance
+    clusters = cluster_regions(delay, REGIONS, seed)
     hosts = Random(f"sources {seed}").sample(network.hosts, len(streams))
     free = network.hosts if joins_at_sources else {*network.hosts} - {*hosts}
     return World(
         network,
         network_prices(network).transit,
         delay,
-        found,
-        tuple(near(delay, found, site, NEAREST) for site in range(len(network.sites))),
+        clusters,
+        tuple(
+            nearest_regions(delay, clusters, site, NEAREST) for site in range(len(network.sites))
+        ),
         dict(zip(streams, hosts, strict=True)),
         np.array(sorted(free), np.intp),
     )

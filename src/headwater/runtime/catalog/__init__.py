@@ -15,117 +15,117 @@ from types import TracebackType
 import sqlalchemy as sa
 
 from headwater.runtime.catalog.database import Clock, Database
-from headwater.runtime.catalog.journal import KEPT_EVENTS, KEPT_REJECTS, Journal
-from headwater.runtime.catalog.leases import LONGEST_LEASE, Leases, is_ahead
-from headwater.runtime.catalog.log import KEPT_BATCHES
-from headwater.runtime.catalog.moving import ORIGIN, Moving
+from headwater.runtime.catalog.declarations import Declarations
+from headwater.runtime.catalog.journal import MAX_EVENTS, MAX_REJECTS, Journal
+from headwater.runtime.catalog.leases import MAX_LEASE_SECONDS, Leases, is_in_future
+from headwater.runtime.catalog.log import MAX_BATCH_KEYS
 from headwater.runtime.catalog.queries import Queries
-from headwater.runtime.catalog.rows import (
-    Arrival,
+from headwater.runtime.catalog.query_moves import ORIGIN_KEY, QueryMoves
+from headwater.runtime.catalog.records import (
     Assignment,
+    BatchRejects,
     Cursors,
-    Event,
+    EventRow,
     FileChanges,
     Json,
     Lease,
     LogEnd,
     LogStats,
-    NewPart,
+    NewPartialJoin,
     NewQuery,
     NewSegment,
     NewUnit,
-    Profile,
+    ProfileRow,
     QueryRow,
     QueryState,
-    Refused,
-    Reject,
-    Rejects,
+    RejectedRecord,
+    RejectRow,
     SeenFile,
     Segment,
-    Site,
+    SegmentArrival,
+    SiteRow,
     Statistic,
     Statistics,
     StreamRow,
     TableRow,
     UnitRow,
     UnitState,
-    copy_log,
+    describe_connector,
     first_segments,
-    in_words,
     ingest_owner,
-    is_copy,
     is_log,
+    is_log_copy,
     link_owner,
-    members_log,
+    log_copy,
     panes_log,
-    part_name,
+    partial_join_name,
     plan_owner,
-    reader_of,
+    requesting_unit,
     stream_log,
+    subscribers_log,
     table_input,
     unit_log,
 )
 from headwater.runtime.catalog.schema import meta
 from headwater.runtime.catalog.sites import Sites
-from headwater.runtime.catalog.sources import Sources
 
 __all__ = [
-    "KEPT_BATCHES",
-    "KEPT_EVENTS",
-    "KEPT_REJECTS",
-    "LONGEST_LEASE",
-    "ORIGIN",
-    "Arrival",
+    "MAX_BATCH_KEYS",
+    "MAX_EVENTS",
+    "MAX_LEASE_SECONDS",
+    "MAX_REJECTS",
+    "ORIGIN_KEY",
     "Assignment",
+    "BatchRejects",
     "Catalog",
     "Cursors",
-    "Event",
+    "EventRow",
     "FileChanges",
     "Json",
     "Lease",
     "LogEnd",
     "LogStats",
-    "NewPart",
+    "NewPartialJoin",
     "NewQuery",
     "NewSegment",
     "NewUnit",
-    "Profile",
+    "ProfileRow",
     "QueryRow",
     "QueryState",
-    "Refused",
-    "Reject",
-    "Rejects",
+    "RejectRow",
+    "RejectedRecord",
     "SeenFile",
     "Segment",
-    "Site",
+    "SegmentArrival",
+    "SiteRow",
     "Statistic",
     "Statistics",
     "StreamRow",
     "TableRow",
     "UnitRow",
     "UnitState",
-    "copy_log",
+    "describe_connector",
     "first_segments",
-    "in_words",
     "ingest_owner",
-    "is_ahead",
-    "is_copy",
+    "is_in_future",
     "is_log",
+    "is_log_copy",
     "link_owner",
-    "members_log",
+    "log_copy",
     "panes_log",
-    "part_name",
+    "partial_join_name",
     "plan_owner",
-    "reader_of",
+    "requesting_unit",
     "stream_log",
+    "subscribers_log",
     "table_input",
     "unit_log",
 ]
 
-_CHANGES = sa.select(meta.c.changes)
+_CHANGE_COUNT = sa.select(meta.c.changes)
 
 
-class Catalog(Sources, Queries, Moving, Sites, Leases, Journal):
+class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
     """An open catalog; a context manager that closes it."""
 
     @classmethod
@@ -157,31 +157,31 @@ class Catalog(Sources, Queries, Moving, Sites, Leases, Journal):
         """The file, or the URL without its password."""
         return self._database.name
 
-    def changes(self) -> int:
+    def change_count(self) -> int:
         """A number that grows with every change by anyone, at the cost of reading one row.
 
         Renewals of leases, signs of life, statistics and events are not counted.
         """
         with self._database.read() as connection:
-            return int(connection.execute(_CHANGES).scalar_one())
+            return int(connection.execute(_CHANGE_COUNT).scalar_one())
 
     def problems(self) -> list[str]:
         """What SQLite finds wrong with its file; a PostgreSQL server looks after its own."""
         if self._database.path is None:
             return []
         with self._database.read() as connection:
-            found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
-        return [] if found == ["ok"] else [str(problem) for problem in found]
+            messages = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+        return [] if messages == ["ok"] else [str(problem) for problem in messages]
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Within it, all that this thread reads is of one moment, and quicker to read; it must not
         write there."""
         return self._database.snapshot()
 
-    def watch(self, seen: int, timeout: float, poll: float = 0.05) -> int:
+    def wait_for_change(self, seen: int, timeout: float, poll: float = 0.05) -> int:
         """Wait until `changes()` differs from what was seen, or time is up; returns it."""
         deadline = time.monotonic() + timeout
-        while (now := self.changes()) == seen and time.monotonic() < deadline:
+        while (now := self.change_count()) == seen and time.monotonic() < deadline:
             time.sleep(min(poll, max(0.0, deadline - time.monotonic())))
         return now
 

@@ -21,22 +21,22 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Table, event, exc
 
-from headwater.errors import CatalogError, CatalogUnavailable, NoCatalog
+from headwater.errors import CatalogError, CatalogNotFound, CatalogUnavailable
 from headwater.runtime.catalog import migrations
-from headwater.runtime.catalog.faults import translated
+from headwater.runtime.catalog.errors import translate_error
 from headwater.runtime.catalog.schema import meta
-from headwater.runtime.durability import make_folder, owner_only
+from headwater.runtime.durability import make_folder, owner_only_opener
 
-FILE = "catalog.sqlite"
+CATALOG_FILE = "catalog.sqlite"
 """The name of the catalog within a state directory."""
 
 Clock = Callable[[], float]
 _Row = TypeVar("_Row")
 
-_OLDEST_SQLITE = (3, 35, 0)
-_MIGRATING = 0x68656164  # the key of PostgreSQL's advisory lock: any number that is only ours
+_MIN_SQLITE = (3, 35, 0)
+_MIGRATION_LOCK = 0x68656164  # the key of PostgreSQL's advisory lock: any number that is only ours
 
-_COUNT = sa.update(meta).values(changes=meta.c.changes + 1)
+_COUNT_CHANGE = sa.update(meta).values(changes=meta.c.changes + 1)
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,26 @@ class Database:
     def __init__(self, where: str | Path, timeout: float, clock: Clock | None) -> None:
         self.timeout = timeout
         self._clock = clock
-        self._writer = threading.Lock()
-        self._mine = threading.local()
+        self._write_lock = threading.Lock()
+        self._local = threading.local()
         if "://" in str(where) and not isinstance(where, Path):
-            url, self._schema = _parsed(str(where))
+            url, self._schema = _parse_url(str(where))
         else:
             url, self._schema = _file_url(Path(where)), ""
-        self.name = url.database or "" if self._sqlite(url) else _legible(url)
-        self.path = Path(url.database or "") if self._sqlite(url) else None
+        self.name = url.database or "" if self._is_sqlite(url) else _display_url(url)
+        self.path = Path(url.database or "") if self._is_sqlite(url) else None
         self.root = self.path.parent.resolve() if self.path else None
-        self._engine = self._engine_of(url)
+        self._engine = self._create_engine(url)
 
     @staticmethod
-    def _sqlite(url: sa.URL) -> bool:
+    def _is_sqlite(url: sa.URL) -> bool:
         return url.get_backend_name() == "sqlite"
 
-    def _engine_of(self, url: sa.URL) -> Engine:
+    def _create_engine(self, url: sa.URL) -> Engine:
         try:
             engine = (
                 sa.create_engine(url, connect_args={"timeout": self.timeout}, max_overflow=20)
-                if self._sqlite(url)
+                if self._is_sqlite(url)
                 else sa.create_engine(
                     url,
                     connect_args={"connect_timeout": max(2, round(self.timeout))},
@@ -85,17 +85,17 @@ class Database:
                 f"a catalog on PostgreSQL needs the package {error.name}: "
                 "pip install 'headwater[postgres]'"
             ) from error
-        if self._sqlite(url):
+        if self._is_sqlite(url):
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
-            self._reading: Engine = engine
-            self._writing: Engine = engine.execution_options(immediate=True)
+            self._read_engine: Engine = engine
+            self._write_engine: Engine = engine.execution_options(immediate=True)
         else:
             event.listen(engine, "connect", self._prepare_postgresql)
-            self._reading = engine.execution_options(
+            self._read_engine = engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
-            self._writing = engine
+            self._write_engine = engine
         return engine
 
     def _prepare_postgresql(self, connection: Any, _record: object) -> None:
@@ -115,21 +115,25 @@ class Database:
         """Create or migrate the schema where needed; raises CatalogError where that fails."""
         if self.path is not None:
             self._prepare_file(self.path, create)
-        with self._faults():
-            with self._reading.connect() as connection, connection.begin():
+        with self._translate_errors():
+            with self._read_engine.connect() as connection, connection.begin():
                 version = self._version(connection)
             if version == 0 and not create:
-                raise NoCatalog(f"there is no catalog in {self.name}: start Headwater with it")
+                raise CatalogNotFound(
+                    f"there is no catalog in {self.name}: start Headwater with it"
+                )
             if version < len(migrations.MIGRATIONS):
                 self._migrate()
 
     def _prepare_file(self, path: Path, create: bool) -> None:
-        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise CatalogError(
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.35 is needed: use a newer Python"
             )
         if not create and not path.exists():
-            raise NoCatalog(f"there is no catalog {path}: start Headwater with it, or create it")
+            raise CatalogNotFound(
+                f"there is no catalog {path}: start Headwater with it, or create it"
+            )
         try:
             make_folder(path.parent.parent, 0o777)
             make_folder(path.parent)
@@ -139,10 +143,10 @@ class Database:
             ) from error
         if not path.exists():
             with suppress(OSError):  # SQLite says what is wrong; it gives files beside it this mode
-                open(path, "ab", opener=owner_only).close()
-        self._write_ahead()
+                open(path, "ab", opener=owner_only_opener).close()
+        self._enable_wal()
 
-    def _write_ahead(self) -> None:
+    def _enable_wal(self) -> None:
         """Put the file in WAL mode, where readers and the writer do not wait for each other.
 
         SQLite answers "locked" at once when two processes do this together, whatever its busy
@@ -151,29 +155,29 @@ class Database:
         deadline = time.monotonic() + self.timeout
         while True:
             try:
-                with self._faults(), self._engine.connect() as connection:
+                with self._translate_errors(), self._engine.connect() as connection:
                     raw = connection.connection.driver_connection
                     assert isinstance(raw, sqlite3.Connection)
                     if raw.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                         raw.execute("PRAGMA journal_mode = WAL")
                     return
             except sqlite3.DatabaseError as error:
-                fault = translated(error, self.name, self.timeout)
+                fault = translate_error(error, self.name, self.timeout)
                 if not isinstance(fault, CatalogUnavailable) or time.monotonic() > deadline:
                     raise fault from error
                 time.sleep(0.02)
 
     def _migrate(self) -> None:
         """Whoever comes second waits, then finds nothing left to do."""
-        with self._gate(), self._writing.begin() as connection:
+        with self._hold_write_lock(), self._write_engine.begin() as connection:
             if self.path is None:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 self._create_schema(connection)
             migrations.migrate(connection, self._version(connection))
 
     def _create_schema(self, connection: Connection) -> None:
-        known = sa.select(sa.func.to_regnamespace(self._schema).is_not(None))
-        if not connection.scalar(known):
+        exists = sa.select(sa.func.to_regnamespace(self._schema).is_not(None))
+        if not connection.scalar(exists):
             connection.exec_driver_sql(f'CREATE SCHEMA "{self._schema}"')
 
     def _version(self, connection: Connection) -> int:
@@ -185,29 +189,33 @@ class Database:
             tables = sa.text(
                 "SELECT tablename FROM pg_tables WHERE schemaname = :schema"
             ).bindparams(schema=self._schema)
-        return migrations.version_of(connection, list(connection.scalars(tables)), self.name)
+        return migrations.schema_version(connection, list(connection.scalars(tables)), self.name)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the catalog throughout: that of the thread's
         snapshot, if there is one."""
-        shared: Connection | None = getattr(self._mine, "snapshot", None)
+        shared: Connection | None = getattr(self._local, "snapshot", None)
         if shared is not None:
             yield shared
             return
-        with self._faults(), self._reading.connect() as connection, connection.begin():
+        with (
+            self._translate_errors(),
+            self._read_engine.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let all that this thread reads inside see one state; it must not write there."""
         with self.read() as connection:
-            outer = getattr(self._mine, "snapshot", None)
-            self._mine.snapshot = connection
+            outer = getattr(self._local, "snapshot", None)
+            self._local.snapshot = connection
             try:
                 yield
             finally:
-                self._mine.snapshot = outer
+                self._local.snapshot = outer
 
     @contextmanager
     def write(self, quiet: bool = False) -> Iterator[Transaction]:
@@ -215,28 +223,32 @@ class Database:
 
         A quiet one does not count as a change, so that no loop wakes up for it.
         """
-        assert getattr(self._mine, "snapshot", None) is None, "a snapshot would not see this write"
-        with self._faults(), self._gate(), self._writing.begin() as connection:
-            yield Transaction(connection, self._claim(connection, quiet))
+        assert getattr(self._local, "snapshot", None) is None, "a snapshot would not see this write"
+        with (
+            self._translate_errors(),
+            self._hold_write_lock(),
+            self._write_engine.begin() as connection,
+        ):
+            yield Transaction(connection, self._begin_write(connection, quiet))
 
-    def _claim(self, connection: Connection, quiet: bool) -> float:
+    def _begin_write(self, connection: Connection, quiet: bool) -> float:
         if self.path is not None:
             if not quiet:
-                connection.execute(_COUNT)
+                connection.execute(_COUNT_CHANGE)
             return (self._clock or time.time)()
         clock: sa.ColumnElement[Any] = sa.extract("epoch", sa.func.clock_timestamp())
         if quiet:
             connection.execute(sa.select(meta.c.changes).with_for_update())
-            claim: Executable = sa.select(clock)
+            statement: Executable = sa.select(clock)
         else:
-            claim = _COUNT.returning(clock)
-        now = float(connection.execute(claim).scalar_one())
+            statement = _COUNT_CHANGE.returning(clock)
+        now = float(connection.execute(statement).scalar_one())
         return self._clock() if self._clock else now
 
     @contextmanager
-    def _gate(self) -> Iterator[None]:
+    def _hold_write_lock(self) -> Iterator[None]:
         """Threads of one process queue here, which is quicker than SQLite's polling."""
-        if not self._writer.acquire(timeout=self.timeout):
+        if not self._write_lock.acquire(timeout=self.timeout):
             raise CatalogUnavailable(
                 f"the catalog {self.name} is locked by another thread of this process "
                 f"(waited {self.timeout:g} s): try again"
@@ -244,36 +256,36 @@ class Database:
         try:
             yield
         finally:
-            self._writer.release()
+            self._write_lock.release()
 
     @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (exc.DBAPIError, exc.TimeoutError) as error:
-            raise translated(error, self.name, self.timeout) from error
+            raise translate_error(error, self.name, self.timeout) from error
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def without_password(url: str) -> str:
+def redact_password(url: str) -> str:
     """A URL as it may be shown, whether or not it is one that can be used: rather too little of it
     than a part of a password with odd characters."""
     hidden = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
 
 
-def _legible(url: sa.URL) -> str:
-    return without_password(url.render_as_string())
+def _display_url(url: sa.URL) -> str:
+    return redact_password(url.render_as_string())
 
 
-def _parsed(text: str) -> tuple[sa.URL, str]:
+def _parse_url(text: str) -> tuple[sa.URL, str]:
     """The URL with its driver, and on PostgreSQL the schema that `?schema=` names."""
     try:
         url = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
-        raise CatalogError(f"{without_password(text)} is not the URL of a database") from None
+        raise CatalogError(f"{redact_password(text)} is not the URL of a database") from None
     backend = url.get_backend_name()
     if backend == "sqlite":
         if not url.database or url.database == ":memory:":
@@ -289,7 +301,7 @@ def _parsed(text: str) -> tuple[sa.URL, str]:
 
 def _file_url(path: Path) -> sa.URL:
     """Absolute, as connections are opened later, when the working directory may be another."""
-    file = path / FILE if path.is_dir() else path
+    file = path / CATALOG_FILE if path.is_dir() else path
     return sa.URL.create("sqlite", database=str(file.absolute()))
 
 
@@ -304,34 +316,34 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-class Store:
+class CatalogBase:
     """What every part of the catalog stands on."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _rows(
-        self, kind: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
+    def _select_rows(
+        self, row_type: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
     ) -> list[_Row]:
         """What the statement selects, each row as the arguments of `kind`."""
         with self._database.read() as connection:
-            return rows(connection, kind, statement, parameters)
+            return select_rows(connection, row_type, statement, parameters)
 
-    def _row(
-        self, kind: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
+    def _select_row(
+        self, row_type: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
     ) -> _Row | None:
-        found = self._rows(kind, statement, **parameters)
-        return found[0] if found else None
+        selected = self._select_rows(row_type, statement, **parameters)
+        return selected[0] if selected else None
 
 
-def rows(
+def select_rows(
     connection: Connection,
-    kind: Callable[..., _Row],
+    row_type: Callable[..., _Row],
     statement: sa.Select[Any],
     parameters: Mapping[str, Any] | None = None,
 ) -> list[_Row]:
     """What the statement selects, each row as the arguments of `kind`."""
-    return [kind(*row) for row in connection.execute(statement, parameters)]
+    return [row_type(*row) for row in connection.execute(statement, parameters)]
 
 
 def upsert(

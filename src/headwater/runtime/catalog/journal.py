@@ -8,32 +8,32 @@ import sqlalchemy as sa
 
 from headwater.errors import CatalogError
 from headwater.runtime.catalog import schema
-from headwater.runtime.catalog.database import Store, Transaction, upsert
-from headwater.runtime.catalog.rows import (
-    Event,
+from headwater.runtime.catalog.database import CatalogBase, Transaction, upsert
+from headwater.runtime.catalog.records import (
+    BatchRejects,
+    EventRow,
     FileChanges,
     Json,
-    Profile,
-    Refused,
-    Reject,
-    Rejects,
+    ProfileRow,
+    RejectedRecord,
+    RejectRow,
     SeenFile,
     Statistic,
     Statistics,
 )
 from headwater.runtime.catalog.schema import FileName
 
-KEPT_REJECTS = 10_000
+MAX_REJECTS = 10_000
 """How many records are kept for each stream; all are counted."""
 
-KEPT_CHARACTERS = 8_192
+MAX_REJECT_CHARACTERS = 8_192
 """How much of a refused record is kept."""
 
-KEPT_EVENTS = 100_000
+MAX_EVENTS = 100_000
 
 _S, _P, _E = schema.statistics, schema.profiles, schema.events
 _STATISTICS = sa.select(_S).where(_S.c.owner == sa.bindparam("owner"))
-_STATISTIC_OF = sa.select(_S.c.owner, _S.c.value).where(
+_STATISTIC_BY_OWNER = sa.select(_S.c.owner, _S.c.value).where(
     _S.c.owner.in_(sa.bindparam("owners", expanding=True)), _S.c.name == sa.bindparam("name")
 )
 _PROFILE = sa.select(_P.c.profile, _P.c.updated_at).where(_P.c.owner == sa.bindparam("owner"))
@@ -41,7 +41,7 @@ _ADD_EVENT = sa.insert(_E).returning(_E.c.id)
 _FORGET_EVENTS = sa.delete(_E).where(_E.c.id <= sa.bindparam("last"))
 
 
-class Journal(Store):
+class Journal(CatalogBase):
     """Statistics, events, rejects and options."""
 
     def statistic(self, owner: str, name: str) -> Statistic | None:
@@ -51,41 +51,43 @@ class Journal(Store):
     def statistics(self, owner: str) -> dict[str, Statistic]:
         """All values of one owner, by name."""
         with self._database.read() as connection:
-            found = connection.execute(_STATISTICS, {"owner": owner})
-            return {row.name: Statistic(row.value, row.updated_at) for row in found}
+            selected = connection.execute(_STATISTICS, {"owner": owner})
+            return {row.name: Statistic(row.value, row.updated_at) for row in selected}
 
-    def statistic_of(self, owners: Collection[str], name: str) -> dict[str, float]:
+    def statistic_by_owner(self, owners: Collection[str], name: str) -> dict[str, float]:
         """One value of several owners, by owner; those that have none are left out."""
         with self._database.read() as connection:
-            found = connection.execute(_STATISTIC_OF, {"owners": sorted(owners), "name": name})
-            return {row.owner: row.value for row in found}
+            selected = connection.execute(
+                _STATISTIC_BY_OWNER, {"owners": sorted(owners), "name": name}
+            )
+            return {row.owner: row.value for row in selected}
 
     def set_statistics(self, values: Statistics) -> None:
         """Write values over those of the same owner and name; smoothing is the caller's."""
         with self._database.write(quiet=True) as transaction:
-            keep_statistics(transaction, values)
+            write_statistics(transaction, values)
 
-    def profile(self, owner: str) -> Profile | None:
+    def profile(self, owner: str) -> ProfileRow | None:
         """What was last measured of an owner in detail, or None."""
-        return self._row(Profile, _PROFILE, owner=owner)
+        return self._select_row(ProfileRow, _PROFILE, owner=owner)
 
     def set_profile(self, owner: str, profile: Json) -> None:
         """Write a profile over that of the same owner."""
         with self._database.write(quiet=True) as transaction:
-            keep_profiles(transaction, {owner: profile})
+            write_profiles(transaction, {owner: profile})
 
     def all_statistics(self) -> dict[str, dict[str, Statistic]]:
         """All values, by owner and name, in one read."""
-        found: dict[str, dict[str, Statistic]] = {}
+        by_owner: dict[str, dict[str, Statistic]] = {}
         with self._database.read() as connection:
             for row in connection.execute(sa.select(schema.statistics)):
-                found.setdefault(row.owner, {})[row.name] = Statistic(row.value, row.updated_at)
-        return found
+                by_owner.setdefault(row.owner, {})[row.name] = Statistic(row.value, row.updated_at)
+        return by_owner
 
-    def record_event(self, kind: str, subject: str, **detail: Json) -> Event:
+    def record_event(self, kind: str, subject: str, **detail: Json) -> EventRow:
         """Add to the events, of which the newest are kept."""
         with self._database.write(quiet=True) as transaction:
-            return keep_event(transaction, kind, subject, detail)
+            return add_event(transaction, kind, subject, detail)
 
     def events(
         self,
@@ -96,35 +98,37 @@ class Journal(Store):
         subjects: Collection[str] | None = None,
         since: float | None = None,
         limit: int = 100,
-    ) -> list[Event]:
+    ) -> list[EventRow]:
         """Events in order: the first ones after a number, or without one the latest ones; those of a kind,
         about one or some subjects, or since a time of the clock."""
         table = schema.events
-        wanted = sa.select(table).limit(limit)
+        statement = sa.select(table).limit(limit)
         if kind is not None:
-            wanted = wanted.where(table.c.kind == kind)
+            statement = statement.where(table.c.kind == kind)
         if subject is not None:
-            wanted = wanted.where(table.c.subject == subject)
+            statement = statement.where(table.c.subject == subject)
         if subjects is not None:
-            wanted = wanted.where(sa.func.lower(table.c.subject).in_(sorted(subjects)))
+            statement = statement.where(sa.func.lower(table.c.subject).in_(sorted(subjects)))
         if since is not None:
-            wanted = wanted.where(table.c.at >= since)
+            statement = statement.where(table.c.at >= since)
         if after is not None:
-            return self._rows(Event, wanted.where(table.c.id > after).order_by(table.c.id))
-        return self._rows(Event, wanted.order_by(table.c.id.desc()))[::-1]
+            return self._select_rows(
+                EventRow, statement.where(table.c.id > after).order_by(table.c.id)
+            )
+        return self._select_rows(EventRow, statement.order_by(table.c.id.desc()))[::-1]
 
-    def rejects(self, stream: str, limit: int = 100) -> list[Reject]:
+    def rejects(self, stream: str, limit: int = 100) -> list[RejectRow]:
         """The newest refused records of a stream, the newest first."""
         table = schema.rejects
         of_stream = sa.select(table).where(table.c.stream == stream.lower())
-        return self._rows(Reject, of_stream.order_by(table.c.id.desc()).limit(limit))
+        return self._select_rows(RejectRow, of_stream.order_by(table.c.id.desc()).limit(limit))
 
-    def files(self, stream: str) -> dict[str, SeenFile]:
+    def seen_files(self, stream: str) -> dict[str, SeenFile]:
         """The files of a stream that were read or set aside, by name."""
         table = schema.files
         columns = (table.c.path, table.c.state, table.c.mark, table.c.number)
         of_stream = sa.select(*columns).where(table.c.stream == stream.lower())
-        return {file.path: file for file in self._rows(SeenFile, of_stream)}
+        return {file.path: file for file in self._select_rows(SeenFile, of_stream)}
 
     def option(self, name: str) -> str | None:
         """The value of a setting, or None where it was never set."""
@@ -146,7 +150,7 @@ class Journal(Store):
                 upsert(transaction.connection, table, [{"name": name, "value": value}], "name")
 
 
-def keep_statistics(transaction: Transaction, values: Statistics) -> None:
+def write_statistics(transaction: Transaction, values: Statistics) -> None:
     """Write values over those of the same owner and name."""
     new = [
         {"owner": owner, "name": name, "value": value, "updated_at": transaction.now}
@@ -155,7 +159,7 @@ def keep_statistics(transaction: Transaction, values: Statistics) -> None:
     upsert(transaction.connection, schema.statistics, new, "owner", "name")
 
 
-def keep_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> None:
+def write_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> None:
     """Write profiles over those of the same owners."""
     new = [
         {"owner": owner, "profile": profile, "updated_at": transaction.now}
@@ -164,15 +168,15 @@ def keep_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> Non
     upsert(transaction.connection, schema.profiles, new, "owner")
 
 
-def keep_event(transaction: Transaction, kind: str, subject: str, detail: Json) -> Event:
+def add_event(transaction: Transaction, kind: str, subject: str, detail: Json) -> EventRow:
     """Add to the events, of which the newest are kept."""
     values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
     number = transaction.connection.execute(_ADD_EVENT, values).scalar_one()
-    transaction.connection.execute(_FORGET_EVENTS, {"last": number - KEPT_EVENTS})
-    return Event(number, transaction.now, kind, subject, detail)
+    transaction.connection.execute(_FORGET_EVENTS, {"last": number - MAX_EVENTS})
+    return EventRow(number, transaction.now, kind, subject, detail)
 
 
-def keep_events(transaction: Transaction, kind: str, subjects: Sequence[str]) -> None:
+def add_events(transaction: Transaction, kind: str, subjects: Sequence[str]) -> None:
     """Add an event about each, all at once."""
     table = schema.events
     same = {"at": transaction.now, "kind": kind, "detail": {}}
@@ -180,17 +184,17 @@ def keep_events(transaction: Transaction, kind: str, subjects: Sequence[str]) ->
     if new:
         transaction.connection.execute(sa.insert(table), new)
         newest = sa.select(sa.func.max(table.c.id)).scalar_subquery()
-        transaction.connection.execute(sa.delete(table).where(table.c.id <= newest - KEPT_EVENTS))
+        transaction.connection.execute(sa.delete(table).where(table.c.id <= newest - MAX_EVENTS))
 
 
-def keep_files(transaction: Transaction, files: FileChanges) -> None:
+def record_files(transaction: Transaction, files: FileChanges) -> None:
     """Note the files of a stream that were read or set aside; one that has changed is an event."""
     table, stream = schema.files, files.stream.lower()
     new = [{"stream": stream, **vars(file)} for file in files.seen]
     upsert(transaction.connection, table, new, "stream", "path")
     for file in files.seen:
         if file.state == "changed":
-            keep_event(transaction, "file changed after it was read", stream, {"path": file.path})
+            add_event(transaction, "file changed after it was read", stream, {"path": file.path})
     if files.forgotten:
         gone = sa.and_(
             table.c.stream == stream, table.c.path == sa.bindparam("gone", type_=FileName())
@@ -199,24 +203,24 @@ def keep_files(transaction: Transaction, files: FileChanges) -> None:
         transaction.connection.execute(sa.delete(table).where(gone), names)
 
 
-def keep_rejects(transaction: Transaction, rejects: Sequence[Rejects]) -> None:
+def add_rejects(transaction: Transaction, rejects: Sequence[BatchRejects]) -> None:
     """Count what was refused and keep the newest records; raises CatalogError for no stream."""
     table = schema.streams
-    for refused in rejects:
-        name = refused.stream.lower()
-        counted = (
+    for batch in rejects:
+        name = batch.stream.lower()
+        update = (
             sa.update(table)
             .where(table.c.name == name)
-            .values(
-                malformed=table.c.malformed + refused.malformed, late=table.c.late + refused.late
-            )
+            .values(malformed=table.c.malformed + batch.malformed, late=table.c.late + batch.late)
         )
-        if transaction.connection.execute(counted).rowcount != 1:
-            raise CatalogError(f"there is no stream {refused.stream}: it was dropped")
-        _keep_records(transaction, name, refused.records[-KEPT_REJECTS:])
+        if transaction.connection.execute(update).rowcount != 1:
+            raise CatalogError(f"there is no stream {batch.stream}: it was dropped")
+        _add_reject_rows(transaction, name, batch.records[-MAX_REJECTS:])
 
 
-def _keep_records(transaction: Transaction, stream: str, records: Sequence[Refused]) -> None:
+def _add_reject_rows(
+    transaction: Transaction, stream: str, records: Sequence[RejectedRecord]
+) -> None:
     if not records:
         return
     table = schema.rejects
@@ -226,15 +230,15 @@ def _keep_records(transaction: Transaction, stream: str, records: Sequence[Refus
             {
                 "stream": stream,
                 "at": transaction.now,
-                "reason": refused.reason[:KEPT_CHARACTERS],
-                "record": refused.record[:KEPT_CHARACTERS],
-                "place": refused.place[:KEPT_CHARACTERS],
-                "column": refused.column,
+                "reason": rejected.reason[:MAX_REJECT_CHARACTERS],
+                "record": rejected.record[:MAX_REJECT_CHARACTERS],
+                "place": rejected.place[:MAX_REJECT_CHARACTERS],
+                "column": rejected.column,
             }
-            for refused in (Refused(*record) for record in records)
+            for rejected in (RejectedRecord(*record) for record in records)
         ],
     )
     newest = sa.select(table.c.id).where(table.c.stream == stream).order_by(table.c.id.desc())
-    last_too_old = newest.offset(KEPT_REJECTS).limit(1).scalar_subquery()
+    last_too_old = newest.offset(MAX_REJECTS).limit(1).scalar_subquery()
     old = sa.and_(table.c.stream == stream, table.c.id <= last_too_old)
     transaction.connection.execute(sa.delete(table).where(old))

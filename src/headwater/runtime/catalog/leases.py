@@ -12,20 +12,20 @@ import sqlalchemy as sa
 
 from headwater.errors import CatalogError, LeaseLost
 from headwater.runtime.catalog import schema
-from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
-from headwater.runtime.catalog.rows import Lease
+from headwater.runtime.catalog.database import CatalogBase, Transaction, select_rows, upsert
+from headwater.runtime.catalog.records import Lease
 
-LONGEST_LEASE = 600.0
+MAX_LEASE_SECONDS = 600.0
 """Seconds that a claim may last when it is not renewed."""
 
 
-def is_ahead(moment: float, now: float, longest: float) -> bool:
+def is_in_future(moment: float, now: float, max_wait: float) -> bool:
     """Whether a stored moment is still to be waited for. One that is further off than the longest
     wait of its kind was written by a clock that was wrong, and is void."""
-    return now < moment <= now + longest
+    return now < moment <= now + max_wait
 
 
-class Leases(Store):
+class Leases(CatalogBase):
     """Claims with an end."""
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lease | None:
@@ -38,11 +38,15 @@ class Leases(Store):
             raise CatalogError("a lease needs a holder")
         _check_ttl(ttl)
         with self._database.write(quiet=True) as transaction:
-            known = _current(transaction, name)
-            theirs = known is not None and known.holder not in ("", holder)
-            if known and theirs and is_ahead(known.expires_at, transaction.now, LONGEST_LEASE):
+            current = _current_lease(transaction, name)
+            theirs = current is not None and current.holder not in ("", holder)
+            if (
+                current
+                and theirs
+                and is_in_future(current.expires_at, transaction.now, MAX_LEASE_SECONDS)
+            ):
                 return None
-            token = known.token + 1 if known else 1
+            token = current.token + 1 if current else 1
             lease = Lease(name, holder, token, transaction.now + ttl)
             upsert(transaction.connection, schema.leases, [vars(lease)], "name")
             return lease
@@ -60,26 +64,26 @@ class Leases(Store):
         """Give the claim up; False if it was lost already."""
         with self._database.write() as transaction:
             table = schema.leases
-            given_up = transaction.connection.execute(
+            update = transaction.connection.execute(
                 sa.update(table)
                 .where(table.c.name == lease.name)
                 .where(table.c.holder == lease.holder)
                 .where(table.c.token == lease.token)
                 .values(holder="", expires_at=0.0)
             )
-            return given_up.rowcount == 1
+            return update.rowcount == 1
 
     def leases(self) -> list[Lease]:
         """Every claim that was not given up, expired ones included."""
         table = schema.leases
-        held = sa.select(table).where(table.c.holder != "")
-        return self._rows(Lease, held.order_by(table.c.name))
+        active = sa.select(table).where(table.c.holder != "")
+        return self._select_rows(Lease, active.order_by(table.c.name))
 
 
 def _check_ttl(ttl: float) -> None:
-    if not 0 < ttl <= LONGEST_LEASE:
+    if not 0 < ttl <= MAX_LEASE_SECONDS:
         raise CatalogError(
-            f"a lease needs a time to live above 0 and up to {LONGEST_LEASE:.0f} s, not {ttl}"
+            f"a lease needs a time to live above 0 and up to {MAX_LEASE_SECONDS:.0f} s, not {ttl}"
         )
 
 
@@ -87,13 +91,15 @@ def check_lease(transaction: Transaction, lease: Lease | None) -> None:
     """Raises LeaseLost unless the lease is still its holder's; no lease, no check."""
     if lease is None:
         return
-    known = _current(transaction, lease.name)
-    if known is None or (known.holder, known.token) != (lease.holder, lease.token):
-        taken = f"{known.holder} took it" if known and known.holder else "it was given up"
-        raise LeaseLost(f"{lease.holder} no longer holds {lease.name}: {taken}")
+    current = _current_lease(transaction, lease.name)
+    if current is None or (current.holder, current.token) != (lease.holder, lease.token):
+        reason = f"{current.holder} took it" if current and current.holder else "it was given up"
+        raise LeaseLost(f"{lease.holder} no longer holds {lease.name}: {reason}")
 
 
-def _current(transaction: Transaction, name: str) -> Lease | None:
+def _current_lease(transaction: Transaction, name: str) -> Lease | None:
     table = schema.leases
-    found = rows(transaction.connection, Lease, sa.select(table).where(table.c.name == name))
-    return found[0] if found else None
+    selected = select_rows(
+        transaction.connection, Lease, sa.select(table).where(table.c.name == name)
+    )
+    return selected[0] if selected else None

@@ -19,19 +19,19 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from headwater.errors import CatalogError, Overtaken
+from headwater.errors import CatalogError, CommitConflict
 from headwater.runtime.catalog import schema
-from headwater.runtime.catalog.database import Store, Transaction, rows, upsert
+from headwater.runtime.catalog.database import CatalogBase, Transaction, select_rows, upsert
 from headwater.runtime.catalog.journal import (
-    keep_event,
-    keep_files,
-    keep_profiles,
-    keep_rejects,
-    keep_statistics,
+    add_event,
+    add_rejects,
+    record_files,
+    write_profiles,
+    write_statistics,
 )
 from headwater.runtime.catalog.leases import check_lease
-from headwater.runtime.catalog.rows import (
-    Arrival,
+from headwater.runtime.catalog.records import (
+    BatchRejects,
     Cursors,
     FileChanges,
     Json,
@@ -39,60 +39,62 @@ from headwater.runtime.catalog.rows import (
     LogEnd,
     LogStats,
     NewSegment,
-    Rejects,
     Segment,
+    SegmentArrival,
     Statistics,
     StreamRow,
 )
 from headwater.runtime.durability import make_durable
 
-KEPT_BATCHES = 1_000
+MAX_BATCH_KEYS = 1_000
 """How many keys of a log's newest segments are remembered, whatever becomes of the segments."""
 
 _CHUNK = 5_000
-_LATEST = 2**63 - 1
+_MAX_SEQ = 2**63 - 1
 _S = schema.segments
 _Item = TypeVar("_Item", int, str)
 
 
-def _within(table: sa.FromClause) -> sa.ColumnElement[bool]:
+def _is_within_span(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """All of the segment is in the span. The second condition is for the index on seq."""
     after: sa.BindParameter[int] = sa.bindparam("after")
     last: sa.BindParameter[int] = sa.bindparam("last")
     return sa.and_(table.c.first_seq > after, table.c.seq > after, table.c.seq <= last)
 
 
-def _select_whole() -> sa.Select[Any]:
+def _select_segments() -> sa.Select[Any]:
     """The segments within the span that are not pieces of one within it."""
     larger = _S.alias("larger")
     return (
         sa.select(_S)
         .outerjoin(larger, larger.c.id == _S.c.compacted_into)
-        .where(_S.c.log == sa.bindparam("log"), _within(_S))
-        .where(larger.c.id.is_(None) | sa.not_(_within(larger)))
+        .where(_S.c.log == sa.bindparam("log"), _is_within_span(_S))
+        .where(larger.c.id.is_(None) | sa.not_(_is_within_span(larger)))
         .order_by(_S.c.first_seq)
     )
 
 
-def _select_split() -> sa.Select[Any]:
+def _select_split_segments() -> sa.Select[Any]:
     """Compacted segments that are partly in the span, and have lost pieces."""
     piece = _S.alias("piece")
-    mine = sa.select(sa.func.count()).select_from(piece).where(piece.c.compacted_into == _S.c.id)
+    piece_count = (
+        sa.select(sa.func.count()).select_from(piece).where(piece.c.compacted_into == _S.c.id)
+    )
     return (
         sa.select(_S.c.first_seq, _S.c.seq)
         .where(_S.c.log == sa.bindparam("log"))
         .where(_S.c.seq > sa.bindparam("after"), _S.c.first_seq <= sa.bindparam("last"))
         .where(_S.c.pieces > sa.literal_column("0"))  # written out, as in its partial index
-        .where(sa.not_(_within(_S)), _S.c.pieces > mine.scalar_subquery())
+        .where(sa.not_(_is_within_span(_S)), _S.c.pieces > piece_count.scalar_subquery())
     )
 
 
 # Built once, as building takes longer than running them.
-_WHOLE = _select_whole()
-_OVERLAPPING = _WHOLE.where(
+_SEGMENTS = _select_segments()
+_OVERLAPPING_SEGMENTS = _SEGMENTS.where(
     _S.c.largest_time >= sa.bindparam("least"), _S.c.least_time <= sa.bindparam("largest")
 )
-_SPLIT = _select_split()
+_SPLIT_SEGMENTS = _select_split_segments()
 _ARRIVALS = (
     sa.select(_S.c.seq, _S.c.rows, _S.c.created_at)
     .where(_S.c.log == sa.bindparam("log"), _S.c.seq > sa.bindparam("after"))
@@ -105,7 +107,7 @@ _CURSORS = sa.select(schema.cursors.c.input, schema.cursors.c.position).where(
 )
 
 
-class Log(Store):
+class Logs(CatalogBase):
     """Segments and cursors."""
 
     def commit(
@@ -116,11 +118,11 @@ class Log(Store):
         cursors: Cursors | None = None,
         statistics: Statistics | None = None,
         stream_progress: tuple[str, int] | None = None,
-        rejects: Sequence[Rejects] = (),
-        ended: str | None = None,
+        rejects: Sequence[BatchRejects] = (),
+        ended_stream: str | None = None,
         removed: Sequence[int] = (),
         profiles: Mapping[str, Json] | None = None,
-        expecting: Mapping[tuple[str, str], Json] | None = None,
+        expected_cursors: Mapping[tuple[str, str], Json] | None = None,
         unit_version: tuple[str, int] | None = None,
         events: Sequence[tuple[str, str, Json]] = (),
         files: FileChanges | None = None,
@@ -135,38 +137,43 @@ class Log(Store):
         sync_files(s.path for s in segments if s.on_disk)
         with self._database.write() as transaction:
             check_lease(transaction, lease)
-            _check_cursors(transaction.connection, expecting or {})
+            _check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
-                check_version(transaction.connection, *unit_version)
-            if _was_made(transaction.connection, segments):
-                return self._whole(_made_before(transaction.connection, segments))
-            kept = [_append(transaction, self._short(segment)) for segment in segments]
+                check_unit_version(transaction.connection, *unit_version)
+            if _is_repeated(transaction.connection, segments):
+                return self._with_absolute_paths(
+                    _earlier_segments(transaction.connection, segments)
+                )
+            appended = [
+                _append_segment(transaction, self._with_relative_path(segment))
+                for segment in segments
+            ]
             if removed:
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(removed)))
             move_cursors(transaction, cursors or {})
-            keep_statistics(transaction, statistics or {})
-            keep_profiles(transaction, profiles or {})
-            keep_rejects(transaction, rejects)
+            write_statistics(transaction, statistics or {})
+            write_profiles(transaction, profiles or {})
+            add_rejects(transaction, rejects)
             for kind, subject, detail in events:
-                keep_event(transaction, kind, subject, detail)
+                add_event(transaction, kind, subject, detail)
             if files is not None:
-                keep_files(transaction, files)
+                record_files(transaction, files)
             if stream_progress is not None:
-                _advance(transaction.connection, *stream_progress)
-            if ended is not None:
-                _change_stream(transaction.connection, ended, ended=True, reopens=False)
-                keep_event(transaction, "stream ended", ended.lower(), {})
-            return self._whole(kept)
+                _advance_stream(transaction.connection, *stream_progress)
+            if ended_stream is not None:
+                _change_stream(transaction.connection, ended_stream, ended=True, reopens=False)
+                add_event(transaction, "stream ended", ended_stream.lower(), {})
+            return self._with_absolute_paths(appended)
 
-    def take_back(
+    def rewind_stream(
         self,
         lease: Lease,
         stream: StreamRow,
         removed: Sequence[int],
-        left: NewSegment,
-        largest: int | None,
+        remainder: NewSegment,
+        max_event_time: int | None,
         closed_until: int | None,
-        rejects: Rejects,
+        rejects: BatchRejects,
         cursors: Cursors,
     ) -> None:
         """Put what is left of some segments of a stream at the end of its log in their place; its
@@ -174,30 +181,30 @@ class Log(Store):
 
         Raises LeaseLost, and Overtaken if more has come to the stream since it was looked at.
         """
-        log, logs, mark = left.log, schema.logs, left.watermark
+        log, logs, mark = remainder.log, schema.logs, remainder.watermark
         with self._database.write() as transaction:
             connection = transaction.connection
             check_lease(transaction, lease)
             same = logs.c.log == log
             if connection.scalar(sa.select(logs.c.next_seq).where(same)) != stream.next_seq:
-                raise Overtaken(f"more has come to {stream.spelled} meanwhile")
+                raise CommitConflict(f"more has come to {stream.spelled} meanwhile")
             gone = _with_pieces(connection, removed)
-            counted = [segment for segment in gone if segment.compacted_into is None]
+            live = [segment for segment in gone if segment.compacted_into is None]
             for ids in _chunks(segment.id for segment in gone):
                 connection.execute(sa.delete(_S).where(_S.c.id.in_(ids)))
-            less = {
-                "total_rows": logs.c.total_rows - sum(segment.rows for segment in counted),
-                "total_bytes": logs.c.total_bytes - sum(segment.bytes for segment in counted),
+            updates = {
+                "total_rows": logs.c.total_rows - sum(segment.rows for segment in live),
+                "total_bytes": logs.c.total_bytes - sum(segment.bytes for segment in live),
                 "watermark": mark,
             }
-            connection.execute(sa.update(logs).where(same).values(less))
-            ahead = sa.and_(_S.c.log == log, _S.c.watermark > (-_LATEST if mark is None else mark))
+            connection.execute(sa.update(logs).where(same).values(updates))
+            ahead = sa.and_(_S.c.log == log, _S.c.watermark > (-_MAX_SEQ if mark is None else mark))
             connection.execute(sa.update(_S).where(ahead).values(watermark=mark))
-            _append(transaction, self._short(left))
-            less = {"max_event_time": largest, "closed_until": closed_until}
-            _change_stream(connection, stream.name, **less)
+            _append_segment(transaction, self._with_relative_path(remainder))
+            updates = {"max_event_time": max_event_time, "closed_until": closed_until}
+            _change_stream(connection, stream.name, **updates)
             move_cursors(transaction, cursors)
-            keep_rejects(transaction, [rejects])
+            add_rejects(transaction, [rejects])
 
     def segments(
         self,
@@ -212,43 +219,50 @@ class Log(Store):
         CatalogError if those were removed. `overlapping` leaves out what has no event time within
         the range, both ends included.
         """
-        span = {"log": log, "after": after_seq, "last": _LATEST if up_to is None else up_to}
-        chosen = _WHOLE
+        span = {"log": log, "after": after_seq, "last": _MAX_SEQ if up_to is None else up_to}
+        statement = _SEGMENTS
         if overlapping is not None:
-            chosen = _OVERLAPPING
+            statement = _OVERLAPPING_SEGMENTS
             span |= {"least": overlapping[0], "largest": overlapping[1]}
         with self._database.read() as connection:
             _check_pieces(connection, span)
-            return rows(connection, self._segment, chosen, span)
+            return select_rows(connection, self._build_segment, statement, span)
 
-    def segments_reaching(self, log: str, after_seq: int, most: int) -> list[Segment]:
+    def segments_after(self, log: str, after_seq: int, limit: int) -> list[Segment]:
         """The next segments of a log that hold something after a number, at most so many. The first may
         hold something before it too, if it was merged since the number was noted."""
-        found = (
+        statement = (
             sa.select(_S)
             .where(_S.c.log == log, _S.c.seq > after_seq, _S.c.compacted_into.is_(None))
             .order_by(_S.c.seq)
-            .limit(most)
+            .limit(limit)
         )
-        return self._rows(self._segment, found)
+        return self._select_rows(self._build_segment, statement)
 
-    def crowded_logs(self, kind: str, least: int) -> dict[str, int]:
+    def fragmented_logs(self, kind: str, min_segments: int) -> dict[str, int]:
         """The logs of a kind (`unit`) that have so many segments at least, and how many."""
         live = sa.and_(_S.c.compacted_into.is_(None), _S.c.log.startswith(f"{kind}:"))
         number = sa.func.count()
-        found = sa.select(_S.c.log, number).where(live).group_by(_S.c.log).having(number >= least)
+        statement = (
+            sa.select(_S.c.log, number)
+            .where(live)
+            .group_by(_S.c.log)
+            .having(number >= min_segments)
+        )
         with self._database.read() as connection:
-            return {row[0]: int(row[1]) for row in connection.execute(found)}
+            return {row[0]: int(row[1]) for row in connection.execute(statement)}
 
-    def pieces(self, log: str) -> list[Segment]:
+    def compacted_pieces(self, log: str) -> list[Segment]:
         """The segments that were replaced by a compacted one and not yet removed."""
         replaced = sa.and_(_S.c.log == log, _S.c.compacted_into.is_not(None))
-        return self._rows(self._segment, sa.select(_S).where(replaced).order_by(_S.c.seq))
+        return self._select_rows(
+            self._build_segment, sa.select(_S).where(replaced).order_by(_S.c.seq)
+        )
 
     def log_stats(self, log: str) -> LogStats:
         """What the log holds now and ever held; raises CatalogError if there is no such log."""
         live = sa.and_(_S.c.log == schema.logs.c.log, _S.c.compacted_into.is_(None))
-        found = self._row(
+        stats = self._select_row(
             LogStats,
             sa.select(
                 sa.func.count(_S.c.id).label("segments"),
@@ -263,22 +277,22 @@ class Log(Store):
             .where(schema.logs.c.log == log)
             .group_by(schema.logs.c.log, schema.logs.c.total_rows, schema.logs.c.total_bytes),
         )
-        if found is None:
-            raise CatalogError(_no_log(log))
-        return found
+        if stats is None:
+            raise CatalogError(_missing_log_message(log))
+        return stats
 
     def log_ends(self) -> dict[str, LogEnd]:
         """The last sequence number and the watermark of every log, in one small read."""
         with self._database.read() as connection:
-            found = connection.execute(
+            ends = connection.execute(
                 sa.select(schema.logs.c.log, schema.logs.c.next_seq, schema.logs.c.watermark)
             )
-            return {log: LogEnd(next_seq - 1, watermark) for log, next_seq, watermark in found}
+            return {log: LogEnd(next_seq - 1, watermark) for log, next_seq, watermark in ends}
 
-    def arrivals(self, log: str, after_seq: int) -> list[Arrival]:
+    def arrivals(self, log: str, after_seq: int) -> list[SegmentArrival]:
         """What came to a log after a number, without the segments that hold no row."""
         after = {"log": log, "after": after_seq}
-        return self._rows(Arrival, _ARRIVALS.params(after))
+        return self._select_rows(SegmentArrival, _ARRIVALS.params(after))
 
     def replace_segments(self, lease: Lease | None, old: Sequence[int], new: NewSegment) -> Segment:
         """Put one segment in the place of neighbours with the same rows (compaction).
@@ -289,11 +303,11 @@ class Log(Store):
         sync_files([new.path] if new.on_disk else [])
         with self._database.write() as transaction:
             check_lease(transaction, lease)
-            pieces = _by_ids(transaction.connection, old)
+            pieces = _segments_by_ids(transaction.connection, old)
             _check_neighbours(transaction.connection, old, pieces, new)
             segment = insert_segment(
                 transaction,
-                self._short(new),
+                self._with_relative_path(new),
                 pieces[0].first_seq,
                 pieces[-1].seq,
                 pieces=len(pieces),
@@ -303,7 +317,7 @@ class Log(Store):
                 transaction.connection.execute(
                     sa.update(_S).where(_S.c.id.in_(ids)).values(compacted_into=segment.id)
                 )
-            return self._whole([segment])[0]
+            return self._with_absolute_paths([segment])[0]
 
     def remove_segments(self, ids: Iterable[int], lease: Lease | None = None) -> list[Segment]:
         """Forget segments, and with a compacted one its pieces; returns all that were forgotten.
@@ -314,55 +328,55 @@ class Log(Store):
             check_lease(transaction, lease)
             removed: dict[int, Segment] = {}
             for chunk in _chunks(ids):
-                found = _with_pieces(transaction.connection, chunk)
-                removed.update((segment.id, segment) for segment in found)
+                segments = _with_pieces(transaction.connection, chunk)
+                removed.update((segment.id, segment) for segment in segments)
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(chunk)))
-            return self._whole(removed.values())
+            return self._with_absolute_paths(removed.values())
 
     def all_segments(self) -> list[Segment]:
         """Every segment of every log, pieces included."""
-        return self._rows(self._segment, sa.select(_S).order_by(_S.c.log, _S.c.seq))
+        return self._select_rows(self._build_segment, sa.select(_S).order_by(_S.c.log, _S.c.seq))
 
     def all_paths(self) -> set[str]:
         """The file of every segment, pieces included: any other file is an orphan."""
         with self._database.read() as connection:
             return self._paths(connection)
 
-    def unnamed(self, paths: Iterable[str], remove: Callable[[str], None]) -> list[str]:
+    def remove_unreferenced(self, paths: Iterable[str], remove: Callable[[str], None]) -> list[str]:
         """Remove the files that no segment names, and return them.
 
         Nothing can be registered meanwhile; so a file that was removed here cannot be committed by
         a step that stood still for long, and one that was committed is not removed.
         """
         removed = []
-        for some in _chunks(paths, 100):
+        for chunk in _chunks(paths, 100):
             with self._database.write(quiet=True) as transaction:
-                known = self._paths(transaction.connection)
-                for path in some:
-                    if path not in known:
+                referenced = self._paths(transaction.connection)
+                for path in chunk:
+                    if path not in referenced:
                         remove(path)
                         removed.append(path)
         return removed
 
     def _paths(self, connection: Connection) -> set[str]:
-        found = connection.scalars(sa.select(_S.c.path).where(_S.c.path != ""))
-        return {self._located(path) for path in found}
+        paths = connection.scalars(sa.select(_S.c.path).where(_S.c.path != ""))
+        return {self._absolute_path(path) for path in paths}
 
-    def _located(self, path: str) -> str:
+    def _absolute_path(self, path: str) -> str:
         """The whole path for one that was kept."""
         root = self._database.root
         return path if root is None or path.startswith("/") or not path else f"{root}/{path}"
 
-    def _segment(
+    def _build_segment(
         self, id: int, log: str, first_seq: int, seq: int, path: str, *rest: Any
     ) -> Segment:
-        return Segment(id, log, first_seq, seq, self._located(path), *rest)
+        return Segment(id, log, first_seq, seq, self._absolute_path(path), *rest)
 
-    def _whole(self, segments: Iterable[Segment]) -> list[Segment]:
+    def _with_absolute_paths(self, segments: Iterable[Segment]) -> list[Segment]:
         """The segments with whole paths."""
-        return [replace(segment, path=self._located(segment.path)) for segment in segments]
+        return [replace(segment, path=self._absolute_path(segment.path)) for segment in segments]
 
-    def _short(self, new: NewSegment) -> NewSegment:
+    def _with_relative_path(self, new: NewSegment) -> NewSegment:
         """The segment as it is kept; raises CatalogError if its file has to be there and is not."""
         if new.on_disk and not Path(new.path).exists():
             raise CatalogError(f"the file {new.path} was removed before it could be registered")
@@ -375,20 +389,20 @@ class Log(Store):
         """How far the owner has come in that input, or None."""
         return self.cursors(owner).get(input)
 
-    def readers(self, log: str) -> dict[str, Json]:
+    def reader_positions(self, log: str) -> dict[str, Json]:
         """How far each reader of a log has come, by owner."""
         table = schema.cursors
         with self._database.read() as connection:
-            found = connection.execute(
+            selected = connection.execute(
                 sa.select(table.c.owner, table.c.position).where(table.c.input == log)
             )
-            return {row.owner: row.position for row in found}
+            return {row.owner: row.position for row in selected}
 
     def cursors(self, owner: str) -> dict[str, Json]:
         """How far the owner has come, by input."""
         with self._database.read() as connection:
-            found = connection.execute(_CURSORS, {"owner": owner})
-            return {row.input: row.position for row in found}
+            selected = connection.execute(_CURSORS, {"owner": owner})
+            return {row.input: row.position for row in selected}
 
 
 def sync_files(paths: Iterable[str]) -> None:
@@ -425,24 +439,24 @@ def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
     upsert(transaction.connection, schema.cursors, values, "owner", "input")
 
 
-def _check_cursors(connection: Connection, expecting: Mapping[tuple[str, str], Json]) -> None:
+def _check_cursors(connection: Connection, expected: Mapping[tuple[str, str], Json]) -> None:
     table = schema.cursors
-    for (owner, input), position in expecting.items():
+    for (owner, input), position in expected.items():
         same = sa.and_(table.c.owner == owner, table.c.input == input)
         if connection.scalar(sa.select(table.c.position).where(same)) != position:
-            raise Overtaken(f"{owner} has moved on in {input}: another commit came first")
+            raise CommitConflict(f"{owner} has moved on in {input}: another commit came first")
 
 
-def check_version(connection: Connection, unit_id: str, version: int) -> None:
+def check_unit_version(connection: Connection, unit_id: str, version: int) -> None:
     """Raises Overtaken if a unit has other queries than it had in a version."""
     units = schema.units
     if connection.scalar(sa.select(units.c.version).where(units.c.id == unit_id)) != version:
-        raise Overtaken(f"the queries of unit {unit_id} have changed")
+        raise CommitConflict(f"the queries of unit {unit_id} have changed")
 
 
 def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
     """A compacted segment across an end of the span can be read only by its pieces."""
-    split = connection.execute(_SPLIT, span).first()
+    split = connection.execute(_SPLIT_SEGMENTS, span).first()
     if split is not None:
         raise CatalogError(
             f"{span['log']} after {span['after']} and up to {span['last']} cannot be read: "
@@ -450,33 +464,33 @@ def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
         )
 
 
-def _was_made(connection: Connection, segments: Sequence[NewSegment]) -> bool:
+def _is_repeated(connection: Connection, segments: Sequence[NewSegment]) -> bool:
     keyed = {(segment.log, segment.key) for segment in segments if segment.key is not None}
-    known = {pair for pair in keyed if _batch(connection, *pair) is not None}
-    if known and known != keyed:
+    repeated = {pair for pair in keyed if _batch_seq(connection, *pair) is not None}
+    if repeated and repeated != keyed:
         raise CatalogError(
-            f"a commit repeats {', '.join(f'{key} of {log}' for log, key in sorted(known))}, "
+            f"a commit repeats {', '.join(f'{key} of {log}' for log, key in sorted(repeated))}, "
             "but not with the segments it had then"
         )
-    return bool(known)
+    return bool(repeated)
 
 
-def _made_before(connection: Connection, segments: Sequence[NewSegment]) -> list[Segment]:
-    found = []
+def _earlier_segments(connection: Connection, segments: Sequence[NewSegment]) -> list[Segment]:
+    earlier = []
     for segment in segments:
-        seq = _batch(connection, segment.log, segment.key)
+        seq = _batch_seq(connection, segment.log, segment.key)
         same = sa.and_(_S.c.log == segment.log, _S.c.seq == seq, _S.c.pieces == 0)
-        found += rows(connection, Segment, sa.select(_S).where(same))
-    return found
+        earlier += select_rows(connection, Segment, sa.select(_S).where(same))
+    return earlier
 
 
-def _batch(connection: Connection, log: str, key: str | None) -> int | None:
+def _batch_seq(connection: Connection, log: str, key: str | None) -> int | None:
     table = schema.batches
     same = sa.and_(table.c.log == log, table.c.key == key)
     return connection.scalar(sa.select(table.c.seq).where(same))
 
 
-def _append(transaction: Transaction, new: NewSegment) -> Segment:
+def _append_segment(transaction: Transaction, new: NewSegment) -> Segment:
     logs = schema.logs
     changes: dict[str, Any] = {
         "next_seq": logs.c.next_seq + 1,
@@ -484,23 +498,23 @@ def _append(transaction: Transaction, new: NewSegment) -> Segment:
         "total_bytes": logs.c.total_bytes + new.bytes,
     }
     if new.watermark is not None:
-        changes["watermark"] = _later(logs.c.watermark, new.watermark)
+        changes["watermark"] = _larger_of(logs.c.watermark, new.watermark)
     next_seq = transaction.connection.scalar(
         sa.update(logs).where(logs.c.log == new.log).values(changes).returning(logs.c.next_seq)
     )
     if next_seq is None:
-        raise CatalogError(_no_log(new.log))
+        raise CatalogError(_missing_log_message(new.log))
     seq = next_seq - 1
     if new.key is not None:
-        _remember(transaction.connection, new.log, new.key, seq)
+        _remember_batch(transaction.connection, new.log, new.key, seq)
     return insert_segment(transaction, new, seq, seq, pieces=0)
 
 
-def _remember(connection: Connection, log: str, key: str, seq: int) -> None:
+def _remember_batch(connection: Connection, log: str, key: str, seq: int) -> None:
     table = schema.batches
     connection.execute(sa.insert(table), {"log": log, "key": key, "seq": seq})
     if seq % 100 == 0:
-        old = sa.and_(table.c.log == log, table.c.seq <= seq - KEPT_BATCHES)
+        old = sa.and_(table.c.log == log, table.c.seq <= seq - MAX_BATCH_KEYS)
         connection.execute(sa.delete(table).where(old))
 
 
@@ -541,13 +555,13 @@ def _check_neighbours(
         raise CatalogError("only segments that are neighbours in their log can become one")
 
 
-def _by_ids(connection: Connection, ids: Iterable[int]) -> list[Segment]:
-    found = [
+def _segments_by_ids(connection: Connection, ids: Iterable[int]) -> list[Segment]:
+    selected = [
         segment
         for chunk in _chunks(ids)
-        for segment in rows(connection, Segment, sa.select(_S).where(_S.c.id.in_(chunk)))
+        for segment in select_rows(connection, Segment, sa.select(_S).where(_S.c.id.in_(chunk)))
     ]
-    return sorted(found, key=lambda segment: segment.first_seq)
+    return sorted(selected, key=lambda segment: segment.first_seq)
 
 
 def _with_pieces(connection: Connection, ids: Sequence[int]) -> list[Segment]:
@@ -555,25 +569,25 @@ def _with_pieces(connection: Connection, ids: Sequence[int]) -> list[Segment]:
     tree = sa.select(_S.c.id).where(_S.c.id.in_(ids)).cte("tree", recursive=True)
     tree = tree.union(sa.select(_S.c.id).join(tree, _S.c.compacted_into == tree.c.id))
     inside = sa.select(_S).join(tree, tree.c.id == _S.c.id).order_by(_S.c.id)
-    return rows(connection, Segment, inside)
+    return select_rows(connection, Segment, inside)
 
 
-def _chunks(items: Iterable[_Item], most: int | None = None) -> Iterable[list[_Item]]:
+def _chunks(items: Iterable[_Item], size: int | None = None) -> Iterable[list[_Item]]:
     remaining = iter(sorted(set(items)))
-    return iter(lambda: list(islice(remaining, most or _CHUNK)), [])
+    return iter(lambda: list(islice(remaining, size or _CHUNK)), [])
 
 
-def _later(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:
+def _larger_of(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[Any]:
     return sa.case((column > value, column), else_=value)
 
 
-def _advance(connection: Connection, stream: str, event_time: int) -> None:
+def _advance_stream(connection: Connection, stream: str, event_time: int) -> None:
     """The largest event time of a stream only grows, and not after its end."""
     table = schema.streams
     ended = sa.select(table.c.ended).where(table.c.name == stream.lower())
     if connection.scalar(ended):
         raise CatalogError(f"stream {stream} has ended: nothing can be added to it")
-    largest = _later(table.c.max_event_time, event_time)
+    largest = _larger_of(table.c.max_event_time, event_time)
     _change_stream(connection, stream, max_event_time=largest)
 
 
@@ -584,6 +598,6 @@ def _change_stream(connection: Connection, name: str, **values: object) -> None:
         raise CatalogError(f"there is no stream {name}: it was dropped")
 
 
-def _no_log(log: str) -> str:
+def _missing_log_message(log: str) -> str:
     kind, _, name = log.partition(":")
     return f"there is no {kind} {name}, or it was dropped" if name else f"{log} is not a log"

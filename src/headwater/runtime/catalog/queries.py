@@ -12,66 +12,66 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from headwater.errors import CatalogError, Overtaken, nearest
+from headwater.errors import CatalogError, CommitConflict, suggest
 from headwater.runtime.catalog import schema
-from headwater.runtime.catalog.database import Store, Transaction, rows
-from headwater.runtime.catalog.journal import keep_event, keep_events
+from headwater.runtime.catalog.database import CatalogBase, Transaction, select_rows
+from headwater.runtime.catalog.declarations import check_inputs, forget_owner, units_reading
+from headwater.runtime.catalog.journal import add_event, add_events
 from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
-from headwater.runtime.catalog.rows import (
-    HIDDEN,
+from headwater.runtime.catalog.records import (
+    HIDDEN_PREFIX,
     Cursors,
-    NewPart,
+    NewPartialJoin,
     NewQuery,
     NewUnit,
     QueryRow,
     QueryState,
     UnitRow,
     UnitState,
-    members_log,
     panes_log,
-    part_name,
+    partial_join_name,
     plan_owner,
+    subscribers_log,
     unit_log,
 )
-from headwater.runtime.catalog.sources import check_inputs, forget_owner, units_reading
 
 _Q, _U, _M = schema.queries, schema.units, schema.members
 
-VOID = ""
+NO_DEFINITION = ""
 """The definition of a unit that has lost queries since it was made: it is to be made anew."""
 
-MOST_NAMED = 1_000
+MAX_NAMED_QUERIES = 1_000
 """With more names than that, all queries are read."""
 
 _UNIT = sa.select(_U).where(_U.c.id == sa.bindparam("unit_id"))
-_UNITS_MARK = sa.select(
+_UNITS_FINGERPRINT = sa.select(
     sa.func.count(), sa.func.sum(_U.c.version), sa.func.max(_U.c.created_at)
 ).where(_U.c.state != "dropped")
-_ALL_QUERIES = sa.select(_Q).where(sa.not_(_Q.c.name.startswith(HIDDEN))).order_by(_Q.c.name)
+_ALL_QUERIES = sa.select(_Q).where(sa.not_(_Q.c.name.startswith(HIDDEN_PREFIX))).order_by(_Q.c.name)
 _QUERIES = _ALL_QUERIES.where(_Q.c.state != "dropped")
-_AMONG = _Q.c.name.in_(sa.bindparam("names", expanding=True))
-_NAMED = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == sa.bindparam("name"))
+_NAME_IN = _Q.c.name.in_(sa.bindparam("names", expanding=True))
+_STATE_BY_NAME = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == sa.bindparam("name"))
 _ADD_QUERY, _ADD_MEMBER = sa.insert(_Q), sa.insert(_M)
-_OF_DIGEST = sa.select(_Q).where(
+_SUBSCRIBERS_WITH_DIGEST = sa.select(_Q).where(
     _Q.c.digest == sa.bindparam("digest"),
     sa.exists().where(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query == _Q.c.name),
 )
-_IN_UNIT = sa.and_(
+_OTHER_SUBSCRIBER = sa.and_(
     _M.c.unit_id == sa.bindparam("unit_id"),
     _M.c.query != sa.bindparam("name"),
-    sa.not_(_M.c.query.startswith(HIDDEN)),
+    sa.not_(_M.c.query.startswith(HIDDEN_PREFIX)),
 )
-_OTHERS = (
+_OTHER_QUERIES = (
     sa.select(_Q.c.spelled)
     .join(_M, _M.c.query == _Q.c.name)
-    .where(_IN_UNIT)
+    .where(_OTHER_SUBSCRIBER)
     .order_by(_M.c.query)
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-_NUMBER_OF_OTHERS = sa.select(sa.func.count()).select_from(_M).where(_IN_UNIT)
+_OTHER_QUERIES_COUNT = sa.select(sa.func.count()).select_from(_M).where(_OTHER_SUBSCRIBER)
 
 
-class Queries(Store):
+class Queries(CatalogBase):
     """Queries, units and members."""
 
     def accept_query(
@@ -80,11 +80,11 @@ class Queries(Store):
         unit: NewUnit | str,
         cursors: Cursors | None = None,
         definition: str | None = None,
-        untold: bool = False,
+        require_unemitted: bool = False,
         version: int | None = None,
-        newest: float | None = None,
-        seen: str | None = None,
-        part: NewPart | None = None,
+        newest_unit: float | None = None,
+        seen_definition: str | None = None,
+        partial_join: NewPartialJoin | None = None,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the one with this id, which then runs, and set
         cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
@@ -97,19 +97,19 @@ class Queries(Store):
         Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
         """
         with self._database.write() as transaction:
-            _check_free(transaction, query.name)
+            _check_name_free(transaction, query.name)
             if isinstance(unit, str):
                 unit_id = unit
-                joined = _join(transaction, unit, definition, version, seen)
-                result_key = _result_key(transaction, query, unit, joined)
+                new_version = _join_unit(transaction, unit, definition, version, seen_definition)
+                result_key = _result_key(transaction, query, unit, new_version)
             else:
-                _check_newest(transaction, newest)
-                if part is not None:
-                    _accept_part(transaction, part)
+                _check_newest_unit(transaction, newest_unit)
+                if partial_join is not None:
+                    _accept_partial_join(transaction, partial_join)
                 unit_id = create_unit(transaction, unit)
                 result_key = query.digest
-            if untold:
-                _check_untold(transaction, unit_id, query.start_at)
+            if require_unemitted:
+                _check_unemitted(transaction, unit_id, query.start_at)
             return _add_query(transaction, query, unit_id, result_key, cursors)
 
     def queries(
@@ -121,16 +121,16 @@ class Queries(Store):
     ) -> list[QueryRow]:
         """The queries by name, or those with a sink, or of these names in lower case; those that
         were dropped only if asked for."""
-        chosen = _ALL_QUERIES if dropped else _QUERIES
+        statement = _ALL_QUERIES if dropped else _QUERIES
         if with_sink:
-            chosen = chosen.where(_Q.c.sink.is_not(None))
-        if named is None or len(named) > MOST_NAMED:
-            return self._rows(QueryRow, chosen)
-        return self._rows(QueryRow, chosen.where(_AMONG), names=sorted(named))
+            statement = statement.where(_Q.c.sink.is_not(None))
+        if named is None or len(named) > MAX_NAMED_QUERIES:
+            return self._select_rows(QueryRow, statement)
+        return self._select_rows(QueryRow, statement.where(_NAME_IN), names=sorted(named))
 
     def query(self, name: str) -> QueryRow | None:
         """One query, dropped or not, or None."""
-        return self._row(QueryRow, sa.select(_Q).where(_Q.c.name == name.lower()))
+        return self._select_row(QueryRow, sa.select(_Q).where(_Q.c.name == name.lower()))
 
     def set_query_state(self, name: str, state: QueryState, error: str = "") -> None:
         """Run, pause, park or finish a query.
@@ -139,17 +139,17 @@ class Queries(Store):
         """
         _check_state(state, get_args(QueryState))
         with self._database.write() as transaction:
-            known = _query(transaction, name)
-            if known.state == "finished" and state != "finished":
-                raise CatalogError(f"query {known.spelled} is finished and cannot be {state}")
-            change = sa.update(_Q).where(_Q.c.name == known.name).values(state=state, error=error)
+            query = _live_query(transaction, name)
+            if query.state == "finished" and state != "finished":
+                raise CatalogError(f"query {query.spelled} is finished and cannot be {state}")
+            change = sa.update(_Q).where(_Q.c.name == query.name).values(state=state, error=error)
             transaction.connection.execute(change)
             if state == "finished":
-                change_members(transaction, known.unit_id, definition=VOID)
-            if state != known.state:
-                did = "resumed" if state == "running" else state
-                keep_event(
-                    transaction, f"query {did}", known.name, {"error": error} if error else {}
+                bump_unit_version(transaction, query.unit_id, definition=NO_DEFINITION)
+            if state != query.state:
+                verb = "resumed" if state == "running" else state
+                add_event(
+                    transaction, f"query {verb}", query.name, {"error": error} if error else {}
                 )
 
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
@@ -158,10 +158,10 @@ class Queries(Store):
             running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
             change = sa.update(_Q).where(running).values(state="finished", error="")
             transaction.connection.execute(change, [{"which": name} for name in names])
-            change_members(transaction, unit_id, definition=VOID)
-            keep_events(transaction, "query finished", names)
+            bump_unit_version(transaction, unit_id, definition=NO_DEFINITION)
+            add_events(transaction, "query finished", names)
 
-    def settle_ends(self, ends: Mapping[str, int]) -> None:
+    def record_ends(self, ends: Mapping[str, int]) -> None:
         """Note the ends of queries whose lifetime has begun to count; once, the first stays."""
         if not ends:
             return
@@ -172,12 +172,14 @@ class Queries(Store):
                 change, [{"which": name, "end": end} for name, end in ends.items()]
             )
 
-    def go_on(self, name: str) -> None:
+    def reopen_query(self, name: str) -> None:
         """Let a finished query run again, as there is more for it after all."""
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
-            change_members(transaction, _query(transaction, name).unit_id, definition=VOID)
+            bump_unit_version(
+                transaction, _live_query(transaction, name).unit_id, definition=NO_DEFINITION
+            )
 
     def drop_query(self, name: str) -> list[str]:
         """Drop a query, and each unit that nobody needs any more; returns the ids of those.
@@ -186,43 +188,49 @@ class Queries(Store):
         CatalogError if there is no such query.
         """
         with self._database.write() as transaction:
-            known = _query(transaction, name)
-            left = sa.select(_M.c.unit_id).where(_M.c.query == known.name)
-            units = sorted({*transaction.connection.scalars(left), known.unit_id})
-            transaction.connection.execute(sa.delete(_M).where(_M.c.query == known.name))
+            query = _live_query(transaction, name)
+            serving = sa.select(_M.c.unit_id).where(_M.c.query == query.name)
+            units = sorted({*transaction.connection.scalars(serving), query.unit_id})
+            transaction.connection.execute(sa.delete(_M).where(_M.c.query == query.name))
             transaction.connection.execute(
-                sa.update(_Q).where(_Q.c.name == known.name).values(state="dropped")
+                sa.update(_Q).where(_Q.c.name == query.name).values(state="dropped")
             )
-            forget_owner(transaction, f"sink:{known.name}")
-            keep_event(transaction, "query dropped", known.name, {})
-            _leave(transaction, known)
-            return _drop_unneeded(transaction, units)
+            forget_owner(transaction, f"sink:{query.name}")
+            add_event(transaction, "query dropped", query.name, {})
+            _leave_unit(transaction, query)
+            return _drop_unneeded_units(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
         """The units, oldest first; those that were dropped only if asked for."""
-        return self._rows(UnitRow, _known(_U, dropped).order_by(_U.c.created_at, _U.c.id))
+        return self._select_rows(
+            UnitRow, _select_from(_U, dropped).order_by(_U.c.created_at, _U.c.id)
+        )
 
-    def units_mark(self) -> tuple[int, int, float]:
+    def units_fingerprint(self) -> tuple[int, int, float]:
         """Differs when units were made or dropped, or got other queries: how many there are, their
         versions added up, and when the newest was made."""
         with self._database.read() as connection:
-            number, versions, newest = connection.execute(_UNITS_MARK).one()
+            number, versions, newest = connection.execute(_UNITS_FINGERPRINT).one()
         return int(number), int(versions or 0), float(newest or 0.0)
 
     def unit(self, unit_id: str) -> UnitRow | None:
         """One unit, dropped or not, or None."""
-        return self._row(UnitRow, _UNIT, unit_id=unit_id)
+        return self._select_row(UnitRow, _UNIT, unit_id=unit_id)
 
     def define_unit(self, unit_id: str, version: int, definition: str) -> bool:
         """Give a unit the definition that its queries in a version need, if it has none; whether it
         still has that version."""
         same = sa.and_(_U.c.id == unit_id, _U.c.version == version, _U.c.state != "dropped")
-        change = sa.update(_U).where(same, _U.c.definition == VOID).values(definition=definition)
+        change = (
+            sa.update(_U)
+            .where(same, _U.c.definition == NO_DEFINITION)
+            .values(definition=definition)
+        )
         with self._database.write(quiet=True) as transaction:
             if transaction.connection.execute(change).rowcount == 1:
                 return True
-            found = sa.select(_U.c.definition).where(same)
-            return transaction.connection.scalar(found) == definition
+            current = sa.select(_U.c.definition).where(same)
+            return transaction.connection.scalar(current) == definition
 
     def set_unit_state(
         self,
@@ -253,88 +261,96 @@ class Queries(Store):
         `errors` has other words for the queries of some digests."""
         with self._database.write() as transaction:
             _live_unit(transaction, unit_id)
-            _park(transaction, unit_id, error, retries, errors or {})
+            _park_unit(transaction, unit_id, error, retries, errors or {})
 
-    def members(self, unit_id: str) -> list[QueryRow]:
+    def subscribers(self, unit_id: str) -> list[QueryRow]:
         """The queries that the unit answers, by name."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
-        return self._rows(QueryRow, of_unit.order_by(_Q.c.name))
+        return self._select_rows(QueryRow, of_unit.order_by(_Q.c.name))
 
-    def unsettled_queries(self) -> list[QueryRow]:
+    def queries_with_unknown_end(self) -> list[QueryRow]:
         """The queries that have an end which is not known yet."""
         open_end = sa.and_(_Q.c.lifetime.is_not(None), _Q.c.end_at.is_(None))
-        return self._rows(QueryRow, _known(_Q, False).where(open_end).order_by(_Q.c.name))
+        return self._select_rows(
+            QueryRow, _select_from(_Q, False).where(open_end).order_by(_Q.c.name)
+        )
 
-    def first_end(self, unit_id: str) -> int | None:
+    def earliest_end(self, unit_id: str) -> int | None:
         """The earliest end that is known of the unit's running queries, or None."""
-        mine = sa.select(sa.func.min(_Q.c.end_at)).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
+        statement = sa.select(sa.func.min(_Q.c.end_at)).select_from(
+            _Q.join(_M, _M.c.query == _Q.c.name)
+        )
         with self._database.read() as connection:
-            found = connection.execute(
-                mine.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+            end = connection.execute(
+                statement.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
             ).scalar_one()
-            return None if found is None else int(found)
+            return None if end is None else int(end)
 
-    def running_members(self, unit_id: str) -> tuple[int, int]:
+    def running_counts(self, unit_id: str) -> tuple[int, int]:
         """How many queries of a unit run, and how many of them have an end."""
         ends = sa.func.coalesce(sa.func.sum(sa.case((_Q.c.lifetime.is_not(None), 1), else_=0)), 0)
-        counted = sa.select(sa.func.count(), ends).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
-        mine = counted.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+        counts = sa.select(sa.func.count(), ends).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
+        statement = counts.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
         with self._database.read() as connection:
-            running, mortal = connection.execute(mine).one()
-            return int(running), int(mortal)
+            running, with_end = connection.execute(statement).one()
+            return int(running), int(with_end)
 
-    def runs_any(self, unit_id: str) -> bool:
+    def has_running_query(self, unit_id: str) -> bool:
         """Whether a query of a unit runs."""
-        one = sa.select(_Q.c.name).join(_M, _M.c.query == _Q.c.name).limit(1)
+        running = sa.select(_Q.c.name).join(_M, _M.c.query == _Q.c.name).limit(1)
         with self._database.read() as connection:
-            mine = one.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
-            return connection.execute(mine).first() is not None
+            statement = running.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
+            return connection.execute(statement).first() is not None
 
-    def members_of_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
+    def subscribers_with_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
         """The queries of that digest that the unit answers; found by the digest, as a unit may
         answer thousands."""
-        return self._rows(QueryRow, _OF_DIGEST, unit_id=unit_id, digest=digest)
+        return self._select_rows(QueryRow, _SUBSCRIBERS_WITH_DIGEST, unit_id=unit_id, digest=digest)
 
-    def companions(self, query: QueryRow, most: int) -> tuple[list[str], int]:
+    def other_queries(self, query: QueryRow, limit: int) -> tuple[list[str], int]:
         """The first few of the other queries of a query's unit, as spelled, and how many there are."""
-        return self.served(query.unit_id, most, query.name)
+        return self.served_queries(query.unit_id, limit, query.name)
 
-    def served(self, unit_id: str, most: int, but: str = "") -> tuple[list[str], int]:
+    def served_queries(
+        self, unit_id: str, limit: int, excluding: str = ""
+    ) -> tuple[list[str], int]:
         """The first few of the queries of a unit that users asked, but for one, as spelled, and how
         many there are."""
-        of_unit = {"unit_id": unit_id, "name": but}
+        of_unit = {"unit_id": unit_id, "name": excluding}
         with self._database.read() as connection:
-            names = list(connection.scalars(_OTHERS, of_unit | {"most": most}))
-            if len(names) < most:
+            names = list(connection.scalars(_OTHER_QUERIES, of_unit | {"most": limit}))
+            if len(names) < limit:
                 return names, len(names)
-            return names, int(connection.execute(_NUMBER_OF_OTHERS, of_unit).scalar_one())
+            return names, int(connection.execute(_OTHER_QUERIES_COUNT, of_unit).scalar_one())
 
-    def hidden_members(self, unit_id: str) -> list[str]:
+    def hidden_subscribers(self, unit_id: str) -> list[str]:
         """The names of the queries by which other units read a unit."""
-        mine = sa.and_(_M.c.unit_id == unit_id, _M.c.query.startswith(HIDDEN))
+        condition = sa.and_(_M.c.unit_id == unit_id, _M.c.query.startswith(HIDDEN_PREFIX))
         with self._database.read() as connection:
-            found = sa.select(_M.c.query).where(mine).order_by(_M.c.query)
-            return list(connection.scalars(found))
+            names = sa.select(_M.c.query).where(condition).order_by(_M.c.query)
+            return list(connection.scalars(names))
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
         leases of what is gone; returns how many rows there were."""
         with self._database.write(quiet=True) as transaction:
-            removed = _forget(transaction, _Q, _Q.c.name, _Q.c.accepted_at, keep)
-            removed += _forget(transaction, _U, _U.c.id, _U.c.created_at, keep)
+            removed = _forget_dropped_rows(transaction, _Q, _Q.c.name, _Q.c.accepted_at, keep)
+            removed += _forget_dropped_rows(transaction, _U, _U.c.id, _U.c.created_at, keep)
             _forget_leases(transaction)
             return removed
 
 
-def _forget(
+def _forget_dropped_rows(
     transaction: Transaction, table: sa.Table, key: sa.Column[Any], age: sa.Column[Any], keep: int
 ) -> int:
     dropped = table.c.state == "dropped"
     newest = sa.select(key).where(dropped).order_by(age.desc(), key).limit(keep)
-    gone = sa.delete(table).where(dropped, key.not_in(list(transaction.connection.scalars(newest))))
+    expired = sa.delete(table).where(
+        dropped, key.not_in(list(transaction.connection.scalars(newest)))
+    )
     if table is _U:  # a query that is remembered names its unit
-        gone = gone.where(key.not_in(sa.select(_Q.c.unit_id)))
-    return int(transaction.connection.execute(gone).rowcount)
+        expired = expired.where(key.not_in(sa.select(_Q.c.unit_id)))
+    return int(transaction.connection.execute(expired).rowcount)
 
 
 def _forget_leases(transaction: Transaction) -> None:
@@ -344,69 +360,69 @@ def _forget_leases(transaction: Transaction) -> None:
     transaction.connection.execute(sa.delete(schema.leases).where(gone))
 
 
-def _known(table: sa.Table, dropped: bool) -> sa.Select[Any]:
-    known = sa.select(table)
-    return known if dropped else known.where(table.c.state != "dropped")
+def _select_from(table: sa.Table, dropped: bool) -> sa.Select[Any]:
+    statement = sa.select(table)
+    return statement if dropped else statement.where(table.c.state != "dropped")
 
 
 def _check_state(state: str, states: tuple[str, ...]) -> None:
     """Dropping is more than a state, so it has its own method."""
-    possible = [known for known in states if known != "dropped"]
+    possible = [allowed for allowed in states if allowed != "dropped"]
     if state not in possible:
-        raise CatalogError(f"{state} is not a state to set; {nearest(state, possible)}")
+        raise CatalogError(f"{state} is not a state to set; {suggest(state, possible)}")
 
 
-def _check_free(transaction: Transaction, name: str) -> None:
+def _check_name_free(transaction: Transaction, name: str) -> None:
     """A dropped query of that name makes place."""
-    found = transaction.connection.execute(_NAMED, {"name": name.lower()}).first()
-    if found is None:
+    existing = transaction.connection.execute(_STATE_BY_NAME, {"name": name.lower()}).first()
+    if existing is None:
         return
-    if found.state != "dropped":
+    if existing.state != "dropped":
         raise CatalogError(
-            f"there is a query {found.spelled} already: drop it, or take another name"
+            f"there is a query {existing.spelled} already: drop it, or take another name"
         )
     transaction.connection.execute(sa.delete(_Q).where(_Q.c.name == name.lower()))
 
 
-def _query(transaction: Transaction, name: str) -> QueryRow:
+def _live_query(transaction: Transaction, name: str) -> QueryRow:
     same = sa.select(_Q).where(_Q.c.name == name.lower(), _Q.c.state != "dropped")
-    found = rows(transaction.connection, QueryRow, same)
-    if not found:
+    selected = select_rows(transaction.connection, QueryRow, same)
+    if not selected:
         live = sa.select(_Q.c.spelled).where(_Q.c.state != "dropped")
-        known = transaction.connection.scalars(live)
-        raise CatalogError(f"there is no query {name}; {nearest(name, known)}")
-    return found[0]
+        names = transaction.connection.scalars(live)
+        raise CatalogError(f"there is no query {name}; {suggest(name, names)}")
+    return selected[0]
 
 
 def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
-    found = rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
-    if not found:
+    selected = select_rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
+    if not selected:
         raise CatalogError(f"there is no unit {unit_id}")
-    if found[0].state == "dropped":
-        raise Overtaken(f"unit {unit_id} was dropped")
-    return found[0]
+    if selected[0].state == "dropped":
+        raise CommitConflict(f"unit {unit_id} was dropped")
+    return selected[0]
 
 
-def _join(
+def _join_unit(
     transaction: Transaction,
     unit_id: str,
     definition: str | None,
     version: int | None,
-    seen: str | None,
+    seen_definition: str | None,
 ) -> int:
     """Have a unit run for a query more; returns the version that it has with it."""
-    known = _live_unit(transaction, unit_id)
-    if version not in (None, known.version):
-        raise Overtaken(f"unit {unit_id} has version {known.version}, not {version}")
-    if seen not in (None, known.definition):
-        raise Overtaken(f"unit {unit_id} runs another operator by now")
+    unit = _live_unit(transaction, unit_id)
+    if version not in (None, unit.version):
+        raise CommitConflict(f"unit {unit_id} has version {unit.version}, not {version}")
+    if seen_definition not in (None, unit.definition):
+        raise CommitConflict(f"unit {unit_id} runs another operator by now")
     values: dict[str, Any] = {}
     if definition is not None:
         values["definition"] = definition
-    if known.state != "running":
+    if unit.state != "running":
         values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
-    change_members(transaction, unit_id, **values)
-    return known.version + 1
+    bump_unit_version(transaction, unit_id, **values)
+    return unit.version + 1
 
 
 def _add_query(
@@ -436,17 +452,21 @@ def _add_query(
     transaction.connection.execute(_ADD_QUERY, vars(row))
     transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
     move_cursors(transaction, cursors or {})
-    if query.noted is not None:
-        keep_event(transaction, "query placed", row.name, query.noted)
+    if query.placement_note is not None:
+        add_event(transaction, "query placed", row.name, query.placement_note)
     return row
 
 
-def _accept_part(transaction: Transaction, part: NewPart) -> None:
+def _accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin) -> None:
     """Have another unit join a part of what a new one needs."""
-    _check_free(transaction, part.query.name)
-    joined = _join(transaction, part.unit_id, part.definition, part.version, None)
-    result_key = _result_key(transaction, part.query, part.unit_id, joined)
-    _add_query(transaction, part.query, part.unit_id, result_key, part.cursors)
+    _check_name_free(transaction, partial_join.query.name)
+    new_version = _join_unit(
+        transaction, partial_join.unit_id, partial_join.definition, partial_join.version, None
+    )
+    result_key = _result_key(transaction, partial_join.query, partial_join.unit_id, new_version)
+    _add_query(
+        transaction, partial_join.query, partial_join.unit_id, result_key, partial_join.cursors
+    )
 
 
 def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:
@@ -463,27 +483,31 @@ def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version
         _Q.c.digest == query.digest,
         _Q.c.state != "dropped",
     )
-    found = transaction.connection.scalar(same)
-    if found is None:
-        raise Overtaken(f"query {query.equal_to} has left unit {unit_id}")
-    return str(found)
+    result_key = transaction.connection.scalar(same)
+    if result_key is None:
+        raise CommitConflict(f"query {query.equal_to} has left unit {unit_id}")
+    return str(result_key)
 
 
-def _park(
+def _park_unit(
     transaction: Transaction, unit_id: str, error: str, retries: int, errors: Mapping[str, str]
 ) -> None:
     values = {"state": "parked", "error": error, "retries": retries, "not_before": 0.0}
     transaction.connection.execute(sa.update(_U).where(_U.c.id == unit_id).values(values))
-    keep_event(transaction, "unit parked", unit_id, {"error": error})
-    mine = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
-    for query in rows(transaction.connection, QueryRow, mine.where(_Q.c.state == "running")):
-        why = errors.get(query.digest, error)
+    add_event(transaction, "unit parked", unit_id, {"error": error})
+    subscribers = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
+    for query in select_rows(
+        transaction.connection, QueryRow, subscribers.where(_Q.c.state == "running")
+    ):
+        reason = errors.get(query.digest, error)
         parked = sa.update(_Q).where(_Q.c.name == query.name)
-        transaction.connection.execute(parked.values(state="parked", error=why))
-        if not query.hidden:
-            keep_event(transaction, "query parked", query.name, {"unit": unit_id, "error": why})
+        transaction.connection.execute(parked.values(state="parked", error=reason))
+        if not query.is_hidden:
+            add_event(transaction, "query parked", query.name, {"unit": unit_id, "error": reason})
     for reader in units_reading(transaction, unit_log(unit_id)):
-        _park(transaction, reader, f"unit {unit_id}, which it reads, is parked: {error}", 0, {})
+        _park_unit(
+            transaction, reader, f"unit {unit_id}, which it reads, is parked: {error}", 0, {}
+        )
 
 
 def create_unit(transaction: Transaction, unit: NewUnit) -> str:
@@ -506,74 +530,76 @@ def create_unit(transaction: Transaction, unit: NewUnit) -> str:
     transaction.connection.execute(sa.insert(_U), vars(row))
     create_log(transaction, unit_log(unit.id))
     create_log(transaction, panes_log(unit.id))
-    create_log(transaction, members_log(unit.id))
+    create_log(transaction, subscribers_log(unit.id))
     return unit.id
 
 
-def _check_newest(transaction: Transaction, newest: float | None) -> None:
+def _check_newest_unit(transaction: Transaction, newest: float | None) -> None:
     if newest is None:
         return
-    _, _, now = transaction.connection.execute(_UNITS_MARK).one()
-    if now is not None and now > newest:
-        raise Overtaken("a unit was made meanwhile")
+    _, _, latest = transaction.connection.execute(_UNITS_FINGERPRINT).one()
+    if latest is not None and latest > newest:
+        raise CommitConflict("a unit was made meanwhile")
 
 
-def _check_untold(transaction: Transaction, unit_id: str, start: int | None) -> None:
+def _check_unemitted(transaction: Transaction, unit_id: str, start: int | None) -> None:
     table = schema.cursors
     same = sa.and_(table.c.owner == unit_id, table.c.input == "instant")
     instant = transaction.connection.scalar(sa.select(table.c.position).where(same))
     if instant is not None and (start is None or instant > start):
-        raise Overtaken(f"unit {unit_id} has told {instant} already")
+        raise CommitConflict(f"unit {unit_id} has told {instant} already")
 
 
-def _leave(transaction: Transaction, query: QueryRow) -> None:
+def _leave_unit(transaction: Transaction, query: QueryRow) -> None:
     """Note that a query is none of its unit's any more; an equal one that runs needs all that it did."""
     same = {"unit_id": query.unit_id, "digest": query.digest}
-    equal = rows(transaction.connection, QueryRow, _OF_DIGEST, same)
-    stays = any(one.state not in ("finished", "dropped") for one in equal)
-    change_members(transaction, query.unit_id, **({} if stays else {"definition": VOID}))
+    equal = select_rows(transaction.connection, QueryRow, _SUBSCRIBERS_WITH_DIGEST, same)
+    still_needed = any(other.state not in ("finished", "dropped") for other in equal)
+    bump_unit_version(
+        transaction, query.unit_id, **({} if still_needed else {"definition": NO_DEFINITION})
+    )
 
 
-def change_members(transaction: Transaction, unit_id: str, **values: Any) -> None:
+def bump_unit_version(transaction: Transaction, unit_id: str, **values: Any) -> None:
     """Note that the queries of a unit are others now, and what else is."""
     change = sa.update(_U).where(_U.c.id == unit_id)
     transaction.connection.execute(change.values(version=_U.c.version + 1, **values))
 
 
-def _drop_unneeded(transaction: Transaction, units: list[str]) -> list[str]:
+def _drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]:
     """A unit that goes may have been the last reader of another unit, which then goes too."""
     dropped = []
     while units:
         unit_id = units.pop(0)
-        found = rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
-        if found[0].state == "dropped" or _needed(transaction, unit_id):
+        selected = select_rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
+        if selected[0].state == "dropped" or _is_needed(transaction, unit_id):
             continue
         transaction.connection.execute(
             sa.update(_U).where(_U.c.id == unit_id).values(state="dropped")
         )
         drop_log(transaction, unit_log(unit_id))
         drop_log(transaction, panes_log(unit_id))
-        drop_log(transaction, members_log(unit_id))
+        drop_log(transaction, subscribers_log(unit_id))
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
-        _drop_part(transaction, unit_id)
+        _drop_partial_join(transaction, unit_id)
         dropped.append(unit_id)
-        units += [name.partition(":")[2] for name in found[0].inputs if name.startswith("unit:")]
+        units += [name.partition(":")[2] for name in selected[0].inputs if name.startswith("unit:")]
     return dropped
 
 
-def _drop_part(transaction: Transaction, unit_id: str) -> None:
+def _drop_partial_join(transaction: Transaction, unit_id: str) -> None:
     """Drop what a unit has asked another one."""
-    name = part_name(unit_id)
-    found = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
-    if found is None:
+    name = partial_join_name(unit_id)
+    unit = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
+    if unit is None:
         return
     transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
     transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
-    change_members(transaction, found, definition=VOID)
+    bump_unit_version(transaction, unit, definition=NO_DEFINITION)
 
 
-def _needed(transaction: Transaction, unit_id: str) -> bool:
+def _is_needed(transaction: Transaction, unit_id: str) -> bool:
     members = sa.select(sa.func.count()).select_from(_M).where(_M.c.unit_id == unit_id)
     if transaction.connection.scalar(members):
         return True

@@ -20,7 +20,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-from headwater.runtime.catalog.rows import Json
+from headwater.runtime.catalog.records import Json
 
 metadata = MetaData()
 
@@ -49,7 +49,7 @@ class NameList(JsonText):
         return tuple(json.loads(value))
 
 
-class Legible(TypeDecorator[str]):
+class SanitizedText(TypeDecorator[str]):
     """Text from outside, which may hold what a database refuses: NUL and lone surrogates."""
 
     impl = Text
@@ -124,7 +124,7 @@ units = Table(
     Column("state", Text),
     Column("retries", Integer),
     Column("not_before", Double),
-    Column("error", Legible),
+    Column("error", SanitizedText),
     Column("created_at", Double),
 )
 
@@ -141,7 +141,7 @@ queries = Table(
     Column("end_at", BigInteger),
     Column("columns", JsonText),
     Column("sink", JsonText),
-    Column("error", Legible),
+    Column("error", SanitizedText),
     Column("accepted_at", Double),
     Column("lifetime", BigInteger),
     Column("result_key", Text),
@@ -231,10 +231,10 @@ rejects = Table(
     _key("id", BigInteger),
     Column("stream", Text),
     Column("at", Double),
-    Column("reason", Legible),
-    Column("record", Legible),
-    Column("place", Legible),
-    Column("column", Legible),
+    Column("reason", SanitizedText),
+    Column("record", SanitizedText),
+    Column("place", SanitizedText),
+    Column("column", SanitizedText),
 )
 
 files = Table(

@@ -15,34 +15,34 @@ import sqlalchemy as sa
 from headwater.errors import CatalogError
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Transaction, upsert
-from headwater.runtime.catalog.journal import keep_statistics
+from headwater.runtime.catalog.journal import write_statistics
 from headwater.runtime.catalog.leases import check_lease
-from headwater.runtime.catalog.log import Log, create_log, drop_log, insert_segment, sync_files
-from headwater.runtime.catalog.rows import (
+from headwater.runtime.catalog.log import Logs, create_log, drop_log, insert_segment, sync_files
+from headwater.runtime.catalog.records import (
     Assignment,
     Json,
     Lease,
     NewSegment,
     Segment,
-    Site,
+    SiteRow,
     Statistics,
-    is_copy,
+    is_log_copy,
 )
 
 _S = schema.segments
 
 
-class Sites(Log):
+class Sites(Logs):
     """Sites, assignments and copies."""
 
-    def record_site(self, name: str, definition: Json, seen: bool = True) -> Site:
+    def record_site(self, name: str, definition: Json, is_alive: bool = True) -> SiteRow:
         """Make a site known, or change its definition; it is seen now, or was never."""
         with self._database.write() as transaction:
-            site = Site(name, definition, transaction.now if seen else 0.0)
+            site = SiteRow(name, definition, transaction.now if is_alive else 0.0)
             upsert(transaction.connection, schema.sites, [vars(site)], "name")
             return site
 
-    def see_site(self, name: str) -> None:
+    def touch_site(self, name: str) -> None:
         """Note that a site is alive; raises CatalogError if it is not known."""
         table = schema.sites
         with self._database.write(quiet=True) as transaction:
@@ -50,7 +50,7 @@ class Sites(Log):
             if transaction.connection.execute(seen).rowcount != 1:
                 raise CatalogError(f"there is no site {name}")
 
-    def leave_site(self, name: str) -> None:
+    def mark_site_gone(self, name: str) -> None:
         """Note that a site has gone, so that nobody waits for a sign of it."""
         gone = sa.update(schema.sites).where(schema.sites.c.name == name).values(seen_at=0.0)
         with self._database.write() as transaction:
@@ -63,11 +63,11 @@ class Sites(Log):
             gone = transaction.connection.execute(sa.delete(table).where(table.c.name == name))
             return gone.rowcount == 1
 
-    def sites(self) -> list[Site]:
+    def sites(self) -> list[SiteRow]:
         """Every site, by name."""
-        return self._rows(Site, sa.select(schema.sites).order_by(schema.sites.c.name))
+        return self._select_rows(SiteRow, sa.select(schema.sites).order_by(schema.sites.c.name))
 
-    def sites_seen(self, seconds: float) -> set[str]:
+    def recently_seen_sites(self, seconds: float) -> set[str]:
         """The sites that were seen in the last so many seconds, by the catalog's clock; a sign of
         life from the future was written when that clock was wrong, and is none."""
         with self._database.write(quiet=True) as transaction:
@@ -85,7 +85,7 @@ class Sites(Log):
                 {(row.log, row.site): row.origin for row in routes},
             )
 
-    def assign(
+    def replace_assignment(
         self,
         assignment: Assignment,
         copies: Set[str] = frozenset(),
@@ -105,10 +105,10 @@ class Sites(Log):
             ]
             upsert(transaction.connection, schema.assignments, owners, "owner")
             upsert(transaction.connection, schema.routes, routes, "log", "site")
-            _keep_logs(transaction, copies)
-            keep_statistics(transaction, statistics or {})
+            _sync_log_copies(transaction, copies)
+            write_statistics(transaction, statistics or {})
 
-    def keep_copies(
+    def register_copies(
         self,
         lease: Lease | None,
         log: str,
@@ -130,14 +130,14 @@ class Sites(Log):
                 end = sa.update(logs).where(free).values(next_seq=segment.seq + 1)
                 if transaction.connection.execute(end).rowcount != 1:
                     raise CatalogError(f"{log} is gone, or has {segment.first_seq} already")
-                known: dict[str, Any] = {name: getattr(segment, name) for name in _COPIED}
-                new = self._short(NewSegment(**known | {"log": log, "path": path}))
+                values: dict[str, Any] = {name: getattr(segment, name) for name in _COPIED_FIELDS}
+                new = self._with_relative_path(NewSegment(**values | {"log": log, "path": path}))
                 insert_segment(transaction, new, segment.first_seq, segment.seq, segment.pieces)
             end = sa.update(logs).where(logs.c.log == log, logs.c.next_seq <= up_to)
             transaction.connection.execute(end.values(next_seq=up_to + 1))
-            keep_statistics(transaction, statistics or {})
+            write_statistics(transaction, statistics or {})
 
-    def move_files(
+    def relocate_segments(
         self, lease: Lease | None, paths: Mapping[int, str], statistics: Statistics | None = None
     ) -> None:
         """Say where the files of segments are now; segments that are gone are passed over."""
@@ -145,21 +145,27 @@ class Sites(Log):
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             for id, path in paths.items():
-                short = self._short(NewSegment("", path, 0, 0, on_disk=bool(path))).path
+                short = self._with_relative_path(
+                    NewSegment("", path, 0, 0, on_disk=bool(path))
+                ).path
                 moved = sa.update(_S).where(_S.c.id == id).values(path=short)
                 transaction.connection.execute(moved)
-            keep_statistics(transaction, statistics or {})
+            write_statistics(transaction, statistics or {})
 
 
-_COPIED = [field.name for field in fields(NewSegment) if field.name not in ("key", "on_disk")]
+_COPIED_FIELDS = [
+    field.name for field in fields(NewSegment) if field.name not in ("key", "on_disk")
+]
 
 
-def _keep_logs(transaction: Transaction, copies: Set[str]) -> None:
+def _sync_log_copies(transaction: Transaction, copies: Set[str]) -> None:
     """Of logs that are copies, these alone."""
-    known = {
-        log for log in transaction.connection.scalars(sa.select(schema.logs.c.log)) if is_copy(log)
+    existing = {
+        log
+        for log in transaction.connection.scalars(sa.select(schema.logs.c.log))
+        if is_log_copy(log)
     }
-    for log in known - copies:
+    for log in existing - copies:
         drop_log(transaction, log)
-    for log in sorted(copies - known):
+    for log in sorted(copies - existing):
         create_log(transaction, log)

@@ -9,42 +9,43 @@ Several joins that overlap run as one (`Shared`), and so do grouped queries (`Sh
 
 from __future__ import annotations
 
-from headwater.algebra.canonical import Block, Canonical
+from headwater.algebra.canonical import Block, CanonicalQuery
 from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.delta import Delta
-from headwater.runtime.compile.instants import Instants
+from headwater.runtime.compile.delta_join import DeltaJoin
+from headwater.runtime.compile.instants import InstantEvaluation
 from headwater.runtime.compile.panes import Panes
-from headwater.runtime.compile.shared import Shared
-from headwater.runtime.compile.sharedpanes import SharedPanes
-from headwater.runtime.compile.windows import ARRIVAL, FOREVER, TIME, window_start
+from headwater.runtime.compile.shared_join import SharedJoin
+from headwater.runtime.compile.shared_panes import SharedPanes
+from headwater.runtime.compile.windows import FOREVER, window_start
+from headwater.runtime.storage.columns import ARRIVAL, TIME
 
-Plan = Delta | Shared | Panes | SharedPanes | Instants
+Plan = DeltaJoin | SharedJoin | Panes | SharedPanes | InstantEvaluation
 
 __all__ = [
     "ARRIVAL",
     "FOREVER",
     "TIME",
-    "Delta",
-    "Instants",
+    "DeltaJoin",
+    "InstantEvaluation",
     "Panes",
     "Plan",
-    "Shared",
+    "SharedJoin",
     "SharedPanes",
-    "compiled",
+    "compile_query",
     "window_start",
 ]
 
 
-def compiled(canonical: Canonical) -> Plan:
+def compile_query(canonical: CanonicalQuery) -> Plan:
     """The way to run a canonical query."""
     body = canonical.body
     if not isinstance(body, Block) or not _is_simple(body):
-        return Instants(canonical.query)
+        return InstantEvaluation(canonical.query)
     by_time = all(isinstance(s.window, Range) for s in body.sources if isinstance(s, Scan))
     is_plain = body.group is None and not body.distinct
     if canonical.output is Output.ISTREAM and is_plain and by_time:
-        return Delta(body)
+        return DeltaJoin(body)
     return Panes(body, canonical.output)
 
 

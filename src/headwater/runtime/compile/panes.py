@@ -17,36 +17,41 @@ from functools import cached_property
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.canonical.block import GROUP
+from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan, TableScan
-from headwater.algebra.predicate import to_expr
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.delta import Delta, Views, dotted
-from headwater.runtime.compile.instants import told
-from headwater.runtime.compile.windows import last_multiple, least, next_multiple
-from headwater.runtime.sparksql import aggregate_sql, quoted, spark_type, sql
+from headwater.runtime.compile.delta_join import DeltaJoin, TermViews, qualified_column
+from headwater.runtime.compile.instants import changes_sql
+from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
+from headwater.runtime.spark.sql import (
+    aggregate_sql,
+    expression_sql,
+    quote_identifier,
+    spark_type,
+)
 
 FROM, TO, COUNT = "_from", "_to", "_n"
 
 
 @dataclass(frozen=True)
-class Part:
+class PaneColumn:
     """A column of a pane: how it is made of rows, and by which aggregate panes are merged."""
 
     name: str
-    made: str
-    merge: str
+    build: str
+    merge_function: str
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialAggregate:
     """An aggregate as parts, and as SQL over the merged parts."""
 
-    parts: tuple[Part, ...]
-    finish: Callable[[Callable[[str], str]], str]
-    can_shrink: bool
+    columns: tuple[PaneColumn, ...]
+    finish_sql: Callable[[Callable[[str], str]], str]
+    can_subtract: bool
     """Whether what leaves can be subtracted, exactly."""
 
 
@@ -58,9 +63,9 @@ class Panes:
     output: Output
 
     @cached_property
-    def delta(self) -> Delta:
+    def delta(self) -> DeltaJoin:
         """The combinations of tuples that panes are made of."""
-        return Delta(self.block)
+        return DeltaJoin(self.block)
 
     @property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
@@ -86,24 +91,24 @@ class Panes:
         return self.delta.reach(alias)
 
     @property
-    def are_kept(self) -> bool:
+    def keeps_panes(self) -> bool:
         """Whether panes are final when made, and so are kept; over windows by rows they are not."""
         return all(isinstance(scan.window, Range) for _, scan in self.scans)
 
     @property
-    def always_tells(self) -> bool:
+    def emits_without_panes(self) -> bool:
         """Whether something may be told though there is no pane: a count of nothing."""
         return not self.keys
 
     @property
-    def always_emits(self) -> bool:
+    def emits_at_every_instant(self) -> bool:
         """Whether there is a row at every instant, also where all windows are empty."""
-        return self.always_tells and self.output is Output.RSTREAM
+        return self.emits_without_panes and self.output is Output.RSTREAM
 
     @property
-    def rhythms(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> Mapping[frozenset[int], bool]:
         """Its slides, and whether it emits a row at every instant."""
-        return {self.slides: self.always_emits}
+        return {self.slides: self.emits_at_every_instant}
 
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
@@ -115,20 +120,20 @@ class Panes:
         return () if self.block.group is None else self.block.group.calls
 
     @cached_property
-    def partials(self) -> tuple[Partial, ...] | None:
+    def partial_aggregates(self) -> tuple[PartialAggregate, ...] | None:
         """The aggregates as parts; None if one of them needs all rows."""
-        found = tuple(partial(call, i) for i, call in enumerate(self.calls))
-        kept = tuple(p for p in found if p is not None)
-        return kept if len(kept) == len(found) else None
+        candidates = tuple(partial_aggregate(call, i) for i, call in enumerate(self.calls))
+        usable = tuple(p for p in candidates if p is not None)
+        return usable if len(usable) == len(candidates) else None
 
     @property
-    def instants_at_once(self) -> int:
+    def max_instants_per_step(self) -> int:
         """How many instants one step may tell."""
         if self.output is Output.RSTREAM:
             return 2_000
         if len(self.slides) == 1:
             return 1_000_000_000
-        return 50_000 if self._runs or not self._is_grouped else 1_000
+        return 50_000 if self._is_incremental or not self._is_grouped else 1_000
 
     @property
     def reads_instants(self) -> bool:
@@ -139,81 +144,88 @@ class Panes:
 
     # ---- absorbing
 
-    def term(self, order: Sequence[str], views: Views) -> str:
+    def term_sql(self, order: Sequence[str], views: TermViews) -> str:
         """SQL of the rows that one term of the delta join brings."""
-        span = [f"{self.delta.entry} AS {FROM}", f"{self.delta.exit} AS {TO}"]
-        return self.delta.select([*span, *self.items()], order, views)
+        span = [f"{self.delta.entry_sql} AS {FROM}", f"{self.delta.exit_sql} AS {TO}"]
+        return self.delta.select_sql([*span, *self.item_sql()], order, views)
 
-    def items(self) -> list[str]:
+    def item_sql(self) -> list[str]:
         """SQL of what panes are made of: keys, and the arguments of aggregates."""
-        items = [f"{sql(key, dotted)} AS k{i}" for i, key in enumerate(self.keys)]
+        items = [
+            f"{expression_sql(key, qualified_column)} AS k{i}" for i, key in enumerate(self.keys)
+        ]
         for i, call in enumerate(self.calls):
             if call.arg is not None:
-                items.append(f"{sql(call.arg, dotted)} AS x{i}")
+                items.append(f"{expression_sql(call.arg, qualified_column)} AS x{i}")
             if call.filter is not None:
-                items.append(f"{sql(call.filter, dotted)} AS f{i}")
+                items.append(f"{expression_sql(call.filter, qualified_column)} AS f{i}")
         return items
 
-    def whole(self, terms: Sequence[str]) -> str:
+    def delta_sql(self, terms: Sequence[str]) -> str:
         """SQL of the panes that a delta brings, from its terms."""
         rows = "\nUNION ALL\n".join(terms)
-        if self.partials is None:
+        if self.partial_aggregates is None:
             return f"SELECT *, 1L AS {COUNT} FROM ({rows})"
-        made = [f"count(*) AS {COUNT}", *(f"{p.made} AS {p.name}" for p in self._parts)]
-        return self._grouped([FROM, TO], made, f"({rows})")
+        aggregates = [
+            f"count(*) AS {COUNT}",
+            *(f"{p.build} AS {p.name}" for p in self._pane_columns),
+        ]
+        return self._group_sql([FROM, TO], aggregates, f"({rows})")
 
-    def merged(self, before: int, clipped: bool = True) -> str:
+    def compaction_sql(self, before: int, clipped: bool = True) -> str:
         """SQL of the view `panes` without what nobody sees after that instant, in fewer panes; when
         they began before it does not matter, if they may be clipped."""
         start = f"greatest({FROM}, {before}L) AS {FROM}" if clipped else FROM
         live = f"(SELECT * EXCEPT ({FROM}), {start} FROM panes WHERE {TO} > {before}L)"
-        if self.partials is None:
+        if self.partial_aggregates is None:
             return f"SELECT * FROM {live}"
-        merged = [f"{p.merge}({p.name}) AS {p.name}" for p in self._summed]
-        return self._grouped([FROM, TO], merged, live)
+        merged = [f"{p.merge_function}({p.name}) AS {p.name}" for p in self._summed_columns]
+        return self._group_sql([FROM, TO], merged, live)
 
-    def _grouped(self, first: Sequence[str], made: Sequence[str], rows: str) -> str:
+    def _group_sql(self, first: Sequence[str], aggregates: Sequence[str], rows: str) -> str:
         by = [*first, *self._key_names]
-        return f"SELECT {', '.join([*by, *made])} FROM {rows} GROUP BY {', '.join(by)}"
+        return f"SELECT {', '.join([*by, *aggregates])} FROM {rows} GROUP BY {', '.join(by)}"
 
     @cached_property
     def _key_names(self) -> list[str]:
         return [f"k{i}" for i in range(len(self.keys))]
 
     @cached_property
-    def _parts(self) -> list[Part]:
-        return [part for p in self.partials or () for part in p.parts]
+    def _pane_columns(self) -> list[PaneColumn]:
+        return [part for p in self.partial_aggregates or () for part in p.columns]
 
     @cached_property
-    def _summed(self) -> list[Part]:
-        return [Part(COUNT, "", "sum"), *self._parts]
+    def _summed_columns(self) -> list[PaneColumn]:
+        return [PaneColumn(COUNT, "", "sum"), *self._pane_columns]
 
     # ---- telling
 
-    def text(self, before: int | None, instants: Sequence[int]) -> str:
+    def result_sql(self, before: int | None, instants: Sequence[int]) -> str:
         """SQL of the rows told at those instants: `_tau`, c0, c1, ..
 
         It reads the views `panes` and `instants(t, next)`; `before` is the last instant told.
         """
-        telling = _Telling(self, before, instants[0], instants[-1])
+        writer = _ResultWriter(self, before, instants[0], instants[-1])
         if self.output is Output.RSTREAM:
-            return telling.whole() if self._is_grouped else telling.copies()
+            return writer.groups() if self._is_grouped else writer.copies()
         if self._is_grouped:
-            return telling.changes()
-        return telling.entries() if self.output is Output.ISTREAM else telling.exits()
+            return writer.changes()
+        return writer.entries() if self.output is Output.ISTREAM else writer.exits()
 
     @property
     def _is_grouped(self) -> bool:
         return self.block.group is not None or self.block.distinct
 
     @property
-    def _runs(self) -> bool:
+    def _is_incremental(self) -> bool:
         """Whether a group's value follows from the value before and what came and went."""
-        return self.partials is not None and all(p.can_shrink for p in self.partials)
+        return self.partial_aggregates is not None and all(
+            p.can_subtract for p in self.partial_aggregates
+        )
 
 
 @dataclass(frozen=True)
-class _Telling:
+class _ResultWriter:
     """The SQL of one step's results."""
 
     plan: Panes
@@ -227,11 +239,11 @@ class _Telling:
 
     def copies(self) -> str:
         """Every row at every instant at which it is there."""
-        return f"{self._shown_keys('_t')} FROM ({self._seen()}) LATERAL VIEW {_COPIES}"
+        return f"{self._shown_keys('_t')} FROM ({self._panes_at_instants()}) LATERAL VIEW {_COPIES}"
 
     def entries(self) -> str:
         """Every row at the first instant at which it is there."""
-        return f"{self._shown_keys(FROM)} FROM panes LATERAL VIEW {_COPIES} WHERE {self._enters()}"
+        return f"{self._shown_keys(FROM)} FROM panes LATERAL VIEW {_COPIES} WHERE {self._enters_condition()}"
 
     def exits(self) -> str:
         """Every row at the first instant at which it is no longer there."""
@@ -239,33 +251,35 @@ class _Telling:
             f"{self._exit_views()}{self._shown_keys('_exit')} FROM leaving LATERAL VIEW {_COPIES}"
         )
 
-    def whole(self) -> str:
+    def groups(self) -> str:
         """Every group at every instant."""
         if self.keys:
             by = ", ".join(["_t", *self.keys])
-            values = f"SELECT {by}, {self._values('x')} FROM ({self._seen()}) x GROUP BY {by}"
+            values = f"SELECT {by}, {self._aggregate_values('x')} FROM ({self._panes_at_instants()}) x GROUP BY {by}"
         else:
             values = (
-                f"SELECT i.t AS _t, {self._values('x')} FROM instants i "
-                f"LEFT JOIN ({self._seen()}) x ON i.t = x._t WHERE i.t >= {self.first}L GROUP BY i.t"
+                f"SELECT i.t AS _t, {self._aggregate_values('x')} FROM instants i "
+                f"LEFT JOIN ({self._panes_at_instants()}) x ON i.t = x._t WHERE i.t >= {self.first}L GROUP BY i.t"
             )
         return f"SELECT _t AS _tau, {self._items()} FROM ({values}){self._having()}"
 
     def changes(self) -> str:
         """What entered or left of the groups, at the instants at which panes begin or end."""
-        values = self._running() if self.plan._runs else self._joined()
+        values = (
+            self._values_by_running_sum() if self.plan._is_incremental else self._values_by_join()
+        )
         states = f"SELECT _t, _next, {self._items()} FROM ({values}){self._having()}"
         names = [f"c{i}" for i in range(len(self.plan.block.items))]
-        return f"{self._exit_views().rstrip()}, {told(self.plan.output, states, names, self.first - 1).removeprefix('WITH ')}"
+        return f"{self._exit_views().rstrip()}, {changes_sql(self.plan.output, states, names, self.first - 1).removeprefix('WITH ')}"
 
     # ---- panes at instants
 
-    def _seen(self) -> str:
+    def _panes_at_instants(self) -> str:
         """Panes with each instant `_t` of the step at which they are there."""
         if len(self.plan.slides) == 1:
             (slide,) = self.plan.slides
             start = f"greatest({FROM}, {self.first}L)"
-            end = f"least({last_multiple(f'({TO} - 1L)', slide)}, {self.last}L)"
+            end = f"least({last_multiple_sql(f'({TO} - 1L)', slide)}, {self.last}L)"
             return (
                 f"SELECT explode(sequence({start}, {end}, {slide}L)) AS _t, * "
                 f"FROM panes WHERE {start} <= {end}"
@@ -281,7 +295,7 @@ class _Telling:
             "" if self.before is None else f" AND {TO} > {self.before}L"
         )
         if self.plan.slides:
-            at = least([next_multiple(TO, slide) for slide in sorted(self.plan.slides)])
+            at = least_sql([next_multiple_sql(TO, slide) for slide in sorted(self.plan.slides)])
             return (
                 f"WITH leaving AS (SELECT * FROM (SELECT *, {at} AS _exit FROM panes WHERE {soon}) "
                 f"WHERE _exit <= {self.last}L) "
@@ -297,101 +311,105 @@ class _Telling:
 
     # ---- values of groups where they change: `_t`, `_next`, keys k0, .. and aggregates a0, ..
 
-    def _joined(self) -> str:
+    def _values_by_join(self) -> str:
         """Each group at each of its moves, from the panes that are there then."""
-        entering = f"SELECT {self._listed(f'{FROM} AS _t')} FROM panes WHERE {self._enters()}"
-        leaving = f"SELECT {self._listed('_exit AS _t')} FROM leaving"
+        entering = (
+            f"SELECT {self._with_keys(f'{FROM} AS _t')} FROM panes WHERE {self._enters_condition()}"
+        )
+        leaving = f"SELECT {self._with_keys('_exit AS _t')} FROM leaving"
         moves = f"{entering} UNION {leaving}"
         if self.before is not None:
-            moves += f" UNION SELECT {self._listed(f'{self.before}L AS _t')} FROM ({moves})"
+            moves += f" UNION SELECT {self._with_keys(f'{self.before}L AS _t')} FROM ({moves})"
         elif not self.keys:
             moves += f" UNION SELECT {self.first}L AS _t"
-        points = (
-            f"SELECT {self._listed('_t')}, lead(_t) OVER ({self._window()}) AS _next FROM ({moves})"
-        )
+        points = f"SELECT {self._with_keys('_t')}, lead(_t) OVER ({self._window()}) AS _next FROM ({moves})"
         same = [f"s.{k} <=> x.{k}" for k in self.keys]
         same += [f"x.{FROM} <= s._t", f"s._t < x.{TO}"]
         by = ", ".join(["s._t", "s._next", *(f"s.{k}" for k in self.keys)])
         kind = "JOIN" if self.keys else "LEFT JOIN"
         return (
-            f"SELECT {by}, {self._values('x')} FROM ({points}) s {kind} panes x "
+            f"SELECT {by}, {self._aggregate_values('x')} FROM ({points}) s {kind} panes x "
             f"ON {' AND '.join(same)} GROUP BY {by}"
         )
 
-    def _running(self) -> str:
+    def _values_by_running_sum(self) -> str:
         """Each group at each of its moves, from its value before and what came and went since."""
-        parts = [p.name for p in self.plan._summed]
+        parts = [p.name for p in self.plan._summed_columns]
         listed = ", ".join(parts)
         moves = (
-            f"SELECT {self._listed(f'{FROM} AS _t')}, {listed} FROM panes WHERE {self._enters()} "
-            f"UNION ALL SELECT {self._listed('_exit AS _t')}, {', '.join(f'-{p} AS {p}' for p in parts)} "
+            f"SELECT {self._with_keys(f'{FROM} AS _t')}, {listed} FROM panes WHERE {self._enters_condition()} "
+            f"UNION ALL SELECT {self._with_keys('_exit AS _t')}, {', '.join(f'-{p} AS {p}' for p in parts)} "
             f"FROM leaving"
         )
         if self.before is not None:
-            moves += f" UNION ALL {self._base(moves, parts)}"
+            moves += f" UNION ALL {self._values_before(moves, parts)}"
         elif not self.keys:
             moves += (
                 f" UNION ALL SELECT {self.first}L AS _t, {', '.join(f'NULL AS {p}' for p in parts)}"
             )
-        by = self._listed("_t")
+        by = self._with_keys("_t")
         added = ", ".join(f"sum({p}) AS {p}" for p in parts)
         sums = f"SELECT {by}, {added} FROM ({moves}) GROUP BY {by}"
         totals = ", ".join(f"sum({p}) OVER ({self._window()}) AS {p}" for p in parts)
         running = f"SELECT {by}, lead(_t) OVER ({self._window()}) AS _next, {totals} FROM ({sums})"
-        values = ", ".join(self._finished(lambda name: name) or ["1 AS _one"])
-        kept = f" WHERE {COUNT} > 0" if self.keys else ""
-        return f"SELECT {by}, _next, {values} FROM ({running}){kept}"
+        values = ", ".join(self._final_values(lambda name: name) or ["1 AS _one"])
+        condition = f" WHERE {COUNT} > 0" if self.keys else ""
+        return f"SELECT {by}, _next, {values} FROM ({running}){condition}"
 
-    def _base(self, moves: str, parts: Sequence[str]) -> str:
+    def _values_before(self, moves: str, parts: Sequence[str]) -> str:
         """The groups that move, as they were at the last instant told."""
-        there = f"x.{FROM} <= {self.before}L AND x.{TO} > {self.before}L"
+        is_visible = f"x.{FROM} <= {self.before}L AND x.{TO} > {self.before}L"
         at = f"{self.before}L AS _t"
         sums = ", ".join(f"sum({p}) AS {p}" for p in parts)
         if not self.keys:
-            return f"SELECT {at}, {sums} FROM panes x WHERE {there}"
+            return f"SELECT {at}, {sums} FROM panes x WHERE {is_visible}"
         same = " AND ".join(f"x.{k} <=> m.{k}" for k in self.keys)
         listed = ", ".join(self.keys)
         return (
-            f"SELECT {self._listed(at)}, {sums} FROM panes x LEFT SEMI JOIN ({moves}) m ON {same} "
-            f"WHERE {there} GROUP BY {listed}"
+            f"SELECT {self._with_keys(at)}, {sums} FROM panes x LEFT SEMI JOIN ({moves}) m ON {same} "
+            f"WHERE {is_visible} GROUP BY {listed}"
         )
 
-    def _enters(self) -> str:
+    def _enters_condition(self) -> str:
         return f"{FROM} >= {self.first}L AND {FROM} <= {self.last}L"
 
     def _window(self) -> str:
         return f"PARTITION BY {', '.join(self.keys) or '1'} ORDER BY _t"
 
-    def _listed(self, first: str) -> str:
+    def _with_keys(self, first: str) -> str:
         return ", ".join([first, *self.keys])
 
     # ---- what is told of a group
 
-    def _values(self, rows: str) -> str:
+    def _aggregate_values(self, rows: str) -> str:
         """The aggregates over panes, named a0, a1, .."""
-        if self.plan.partials is None:
+        if self.plan.partial_aggregates is None:
             condition = f"{rows}.{COUNT} IS NOT NULL"
             return ", ".join(
-                f"{aggregate_sql(_over_pane(call, i), _plain, condition)} AS a{i}"
+                f"{aggregate_sql(_over_pane(call, i), _group_column, condition)} AS a{i}"
                 for i, call in enumerate(self.plan.calls)
             )
-        merges = {p.name: f"{p.merge}({rows}.{p.name})" for p in self.plan._parts}
-        return ", ".join(self._finished(lambda name: merges[name]) or ["1 AS _one"])
+        merges = {p.name: f"{p.merge_function}({rows}.{p.name})" for p in self.plan._pane_columns}
+        return ", ".join(self._final_values(lambda name: merges[name]) or ["1 AS _one"])
 
-    def _finished(self, merged: Callable[[str], str]) -> list[str]:
-        assert self.plan.partials is not None
-        return [f"{p.finish(merged)} AS a{i}" for i, p in enumerate(self.plan.partials)]
+    def _final_values(self, merged: Callable[[str], str]) -> list[str]:
+        assert self.plan.partial_aggregates is not None
+        return [
+            f"{p.finish_sql(merged)} AS a{i}" for i, p in enumerate(self.plan.partial_aggregates)
+        ]
 
     def _items(self) -> str:
         block = self.plan.block
         if block.group is None:
             return ", ".join(f"{k} AS c{i}" for i, k in enumerate(self.keys))
-        return ", ".join(f"{sql(e, _plain)} AS c{i}" for i, e in enumerate(block.items))
+        return ", ".join(
+            f"{expression_sql(e, _group_column)} AS c{i}" for i, e in enumerate(block.items)
+        )
 
     def _having(self) -> str:
         group = self.plan.block.group
         condition = None if group is None else to_expr(group.having)
-        return "" if condition is None else f" WHERE {sql(condition, _plain)}"
+        return "" if condition is None else f" WHERE {expression_sql(condition, _group_column)}"
 
     def _shown_keys(self, tau: str) -> str:
         shown = ", ".join(f"{k} AS c{i}" for i, k in enumerate(self.keys))
@@ -401,10 +419,10 @@ class _Telling:
 _COPIES = f"explode(sequence(1L, {COUNT})) copies AS _copy"
 
 
-def _plain(column: Column) -> str:
+def _group_column(column: Column) -> str:
     """Columns of a group are known by their names alone."""
     assert column.relation in (GROUP, "")
-    return quoted(column.name)
+    return quote_identifier(column.name)
 
 
 def _over_pane(call: AggregateCall, i: int) -> AggregateCall:
@@ -417,57 +435,59 @@ def _over_pane(call: AggregateCall, i: int) -> AggregateCall:
 # ---- aggregates as parts
 
 
-def partial(call: AggregateCall, i: int) -> Partial | None:
+def partial_aggregate(call: AggregateCall, i: int) -> PartialAggregate | None:
     """The parts of an aggregate over columns x and f; None if it needs all rows."""
     if call.distinct:
         return None
-    kept = "" if call.filter is None else f" FILTER (WHERE f{i})"
+    filter_sql = "" if call.filter is None else f" FILTER (WHERE f{i})"
     if call.name == "count":
-        part = Part(f"n{i}", f"count({'*' if call.arg is None else f'x{i}'}){kept}", "sum")
-        return Partial((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
+        part = PaneColumn(
+            f"n{i}", f"count({'*' if call.arg is None else f'x{i}'}){filter_sql}", "sum"
+        )
+        return PartialAggregate((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
     if call.name in ("min", "max", "bool_and", "bool_or"):
-        part = Part(f"m{i}", f"{call.name}(x{i}){kept}", call.name)
-        return Partial((part,), lambda merged: merged(part.name), False)
+        part = PaneColumn(f"m{i}", f"{call.name}(x{i}){filter_sql}", call.name)
+        return PartialAggregate((part,), lambda merged: merged(part.name), False)
     if call.name in ("sum", "avg"):
-        return _sum(call, i, kept)
+        return _sum_aggregate(call, i, filter_sql)
     return None
 
 
-def _sum(call: AggregateCall, i: int, kept: str) -> Partial | None:
+def _sum_aggregate(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate | None:
     assert call.arg is not None
     type_ = call.arg.type
-    number = Part(f"n{i}", f"count(x{i}){kept}", "sum")
+    number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
     if type_.is_floating:
-        total = Part(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){kept}", "sum")
-        return _summed(call, number, (total,), lambda merged: merged(total.name), False)
+        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){filter_sql}", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), False)
     if type_.is_decimal:
         if call.name == "avg" or type_.precision > 28:
             return None
         wide = f"DECIMAL(38, {type_.scale})"
-        total = Part(f"s{i}", f"CAST(sum(x{i}){kept} AS {wide})", "sum")
-        return _summed(call, number, (total,), lambda merged: merged(total.name), True)
+        total = PaneColumn(f"s{i}", f"CAST(sum(x{i}){filter_sql} AS {wide})", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
     if type_.name in ("BIGINT", "INTERVAL"):
-        high = Part(f"h{i}", f"sum(shiftright(x{i}, 32)){kept}", "sum")
-        low = Part(f"l{i}", f"sum(x{i} & 4294967295L){kept}", "sum")
+        high = PaneColumn(f"h{i}", f"sum(shiftright(x{i}, 32)){filter_sql}", "sum")
+        low = PaneColumn(f"l{i}", f"sum(x{i} & 4294967295L){filter_sql}", "sum")
 
         def whole(merged: Callable[[str], str]) -> str:
             upper = f"CAST({merged(high.name)} AS DECIMAL(20, 0))"
             return f"({upper} * 4294967296L + {merged(low.name)})"
 
-        return _summed(call, number, (high, low), whole, True)
+        return _null_safe_sum(call, number, (high, low), whole, True)
     if type_.is_integer:
-        total = Part(f"s{i}", f"sum(CAST(x{i} AS BIGINT)){kept}", "sum")
-        return _summed(call, number, (total,), lambda merged: merged(total.name), True)
+        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS BIGINT)){filter_sql}", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
     return None
 
 
-def _summed(
+def _null_safe_sum(
     call: AggregateCall,
-    number: Part,
-    totals: tuple[Part, ...],
+    number: PaneColumn,
+    totals: tuple[PaneColumn, ...],
     total: Callable[[Callable[[str], str]], str],
     can_shrink: bool,
-) -> Partial:
+) -> PartialAggregate:
     """A sum or an average that is NULL where nothing was counted."""
 
     def finish(merged: Callable[[str], str]) -> str:
@@ -476,4 +496,4 @@ def _summed(
             value = f"CAST({total(merged)} AS DOUBLE) / {merged(number.name)}"
         return f"CASE WHEN {merged(number.name)} > 0 THEN {value} END"
 
-    return Partial((number, *totals), finish, can_shrink)
+    return PartialAggregate((number, *totals), finish, can_shrink)

@@ -10,13 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows, Window
-from headwater.runtime.sparksql import quoted
-
-TIME = "_ts"
-"""Event time in microseconds, in every segment of a stream."""
-
-ARRIVAL = "_arrival"
-"""Place in the source's own order, in every segment of a stream."""
+from headwater.runtime.spark.sql import quote_identifier
+from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 UNTIL = "_until"
 """The time from which a window by rows no longer holds a tuple, where such a window was opened."""
@@ -25,17 +20,17 @@ FOREVER = 2**62
 """A time after all others."""
 
 
-def entry_instant(time: str, window: Window, all_slides: frozenset[int]) -> str:
+def entry_instant_sql(time: str, window: Window, all_slides: frozenset[int]) -> str:
     """SQL of the first instant at which a window could hold a tuple of that time."""
     own = window.slide if isinstance(window, Range) else None
     if own is not None:
-        return next_multiple(time, own)
+        return next_multiple_sql(time, own)
     if all_slides:
-        return least([next_multiple(time, slide) for slide in sorted(all_slides)])
+        return least_sql([next_multiple_sql(time, slide) for slide in sorted(all_slides)])
     return time
 
 
-def exit_time(alias: str, window: Window) -> str:
+def exit_time_sql(alias: str, window: Window) -> str:
     """SQL of the time from which a window no longer holds a tuple of that source."""
     if isinstance(window, Rows):
         return f"{alias}.{UNTIL}"
@@ -44,14 +39,14 @@ def exit_time(alias: str, window: Window) -> str:
         return f"{FOREVER}L"
     if window.slide is None:
         return f"({time} + {window.size + 1}L)"
-    return f"({last_multiple(f'({time} + {window.size}L)', window.slide)} + {window.slide}L)"
+    return f"({last_multiple_sql(f'({time} + {window.size}L)', window.slide)} + {window.slide}L)"
 
 
-def holds(time: str, instant: str, window: Range) -> str | None:
+def holds_sql(time: str, instant: str, window: Range) -> str | None:
     """SQL: the window at that instant holds a tuple of that time, given it is not younger."""
     if window.size is None:
         return None
-    at = instant if window.slide is None else last_multiple(instant, window.slide)
+    at = instant if window.slide is None else last_multiple_sql(instant, window.slide)
     return f"{time} >= {at} - {window.size}L"
 
 
@@ -63,9 +58,9 @@ def window_start(scan: Scan, instant: int) -> int | None:
     return instant - window.size - (window.slide or 0)
 
 
-def opened(view: str, window: Rows) -> str:
+def rows_window_sql(view: str, window: Rows) -> str:
     """SQL of the tuples of a view, each with the time of the one that drives it out."""
-    keys = ", ".join(quoted(name) for name in window.partition_by)
+    keys = ", ".join(quote_identifier(name) for name in window.partition_by)
     order = f"{f'PARTITION BY {keys} ' if keys else ''}ORDER BY {TIME}, {ARRIVAL}"
     later = f"lead({TIME}, {window.count}) OVER ({order})"
     return f"(SELECT *, coalesce({later}, {FOREVER}L) AS {UNTIL} FROM {view})"
@@ -83,11 +78,11 @@ def slides_of(windows: Iterable[Window]) -> frozenset[int]:
     return frozenset(w.slide for w in windows if isinstance(w, Range) and w.slide)
 
 
-def next_multiple(time: str, slide: int) -> str:
+def next_multiple_sql(time: str, slide: int) -> str:
     return f"({time} + pmod(-{time}, {slide}L))"
 
 
-def last_multiple(time: str, slide: int) -> str:
+def last_multiple_sql(time: str, slide: int) -> str:
     return f"({time} - pmod({time}, {slide}L))"
 
 
@@ -99,9 +94,9 @@ def last_multiple_of(time: int, slide: int) -> int:
     return time - time % slide
 
 
-def least(texts: Sequence[str]) -> str:
+def least_sql(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"least({', '.join(texts)})"
 
 
-def greatest(texts: Sequence[str]) -> str:
+def greatest_sql(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"

@@ -13,9 +13,9 @@ from headwater.network.sites import Deployment
 from headwater.runtime.catalog import Assignment, ingest_owner, is_log
 
 
-def broken(
+def find_broken_units(
     deployment: Deployment,
-    there: Collection[str],
+    alive: Collection[str],
     units: Mapping[str, Iterable[str]],
     assignment: Assignment,
 ) -> dict[str, str]:
@@ -25,44 +25,51 @@ def broken(
     the logs that they read. A unit whose inputs cannot be brought together at any living site has
     to wait, and is not counted.
     """
-    within = _components(deployment, there)
-    found: dict[str, str] = {}
+    components = _components(deployment, alive)
+    faults: dict[str, str] = {}
     for unit, inputs in units.items():
         logs = [log for log in inputs if is_log(log)]
-        wrong = _wrong(unit, logs, there, assignment)
-        if wrong is not None and _can_run(logs, there, assignment, within):
-            found[unit] = wrong
-    return found
+        fault = _unit_fault(unit, logs, alive, assignment)
+        if fault is not None and _can_run(logs, alive, assignment, components):
+            faults[unit] = fault
+    return faults
 
 
-def home(log: str, assignment: Assignment) -> str | None:
+def home_site(log: str, assignment: Assignment) -> str | None:
     """The site where a log is written: its unit's, or the one that ingests its stream."""
     kind, _, name = log.partition(":")
     return assignment.owners.get(ingest_owner(name) if kind == "stream" else log)
 
 
-def _wrong(
-    unit: str, logs: Iterable[str], there: Collection[str], assignment: Assignment
+def _unit_fault(
+    unit: str, logs: Iterable[str], alive: Collection[str], assignment: Assignment
 ) -> str | None:
     """What keeps a unit from working; None if nothing does."""
     site = assignment.owners.get(unit)
     if site is None:
         return "no site runs it"
-    if site not in there:
+    if site not in alive:
         return f"its site {site} is away"
-    return next((w for log in logs if (w := _cut(log, site, there, assignment)) is not None), None)
+    return next(
+        (
+            fault
+            for log in logs
+            if (fault := _route_fault(log, site, alive, assignment)) is not None
+        ),
+        None,
+    )
 
 
-def _cut(log: str, site: str, there: Collection[str], assignment: Assignment) -> str | None:
+def _route_fault(log: str, site: str, alive: Collection[str], assignment: Assignment) -> str | None:
     """Why a log does not get to a site; None if it does."""
-    origin, passed = home(log, assignment), list[str]()
-    if origin is None or origin not in there:
+    origin, passed = home_site(log, assignment), list[str]()
+    if origin is None or origin not in alive:
         return f"nobody writes {log}"
     while site != origin:
         sender = assignment.routes.get((log, site))
         if sender is None:
             return f"nothing brings {log} to {site}"
-        if sender not in there:
+        if sender not in alive:
             return f"{log} comes to {site} by {sender}, which is away"
         if sender in passed:
             return f"{log} goes in circles between {', '.join(passed)}"
@@ -73,22 +80,22 @@ def _cut(log: str, site: str, there: Collection[str], assignment: Assignment) ->
 
 def _can_run(
     logs: Iterable[str],
-    there: Collection[str],
+    alive: Collection[str],
     assignment: Assignment,
-    within: Mapping[str, int],
+    components: Mapping[str, int],
 ) -> bool:
     """Whether some living site can come by all of the logs."""
-    homes = {home(log, assignment) for log in logs}
-    return homes <= set(there) and len({within[site] for site in homes if site}) <= 1
+    homes = {home_site(log, assignment) for log in logs}
+    return homes <= set(alive) and len({components[site] for site in homes if site}) <= 1
 
 
-def _components(deployment: Deployment, there: Collection[str]) -> dict[str, int]:
+def _components(deployment: Deployment, alive: Collection[str]) -> dict[str, int]:
     """The living sites, by a number that sites have in common between which data can travel."""
     network = deployment.network
-    within = {site.name: n for n, site in enumerate(network.sites) if site.name in there}
+    components = {site.name: n for n, site in enumerate(network.sites) if site.name in alive}
     for link in network.links:
         a, b = (network.sites[end].name for end in (link.a, link.b))
-        if link.bandwidth > 0 and a in within and b in within:
-            old, new = within[a], within[b]
-            within = {site: new if n == old else n for site, n in within.items()}
-    return within
+        if link.bandwidth > 0 and a in components and b in components:
+            old, new = components[a], components[b]
+            components = {site: new if n == old else n for site, n in components.items()}
+    return components

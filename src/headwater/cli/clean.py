@@ -1,0 +1,80 @@
+"""`headwater clean`: remove what nothing refers to any more.
+
+A file that no segment names is either left over or about to be registered; its age tells which. What
+lies in the folder of a unit that was dropped is never needed, whatever its age.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.runtime.catalog import Catalog
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.paths import file_name
+
+
+@dataclass(frozen=True)
+class CleanResult:
+    """What was removed, and how many files were left because they are too young."""
+
+    files: int
+    bytes: int
+    units: int
+    forgotten: int
+    young: int
+
+
+def clean_state(catalog: Catalog, state: Path, older_than: float) -> CleanResult:
+    """Remove files of dropped units, other files that nothing names and that were not touched for
+    so many seconds, and the records of what was dropped."""
+    log = state.resolve() / "log"
+    dropped = _dropped_units(catalog, log)
+    removed = _remove_files(path for folder in dropped for path in sorted(folder.iterdir()))
+    referenced = catalog.all_paths()
+    young = len(list(segment_files.find_orphans(log, referenced, time.time() + 1)))
+    orphans = list(segment_files.find_orphans(log, referenced, time.time() - older_than))
+    catalog.remove_unreferenced(
+        map(str, orphans), lambda path: removed.extend(_remove_files([Path(path)]))
+    )
+    for folder in log.glob("*/*"):
+        if folder in dropped or not _is_needed(catalog, folder):
+            _remove_if_empty(folder)
+    return CleanResult(
+        files=len(removed),
+        bytes=sum(removed),
+        units=len(dropped),
+        forgotten=catalog.forget_dropped(),
+        young=young - len(orphans),
+    )
+
+
+def _dropped_units(catalog: Catalog, log: Path) -> list[Path]:
+    """The folders of units that are gone. Folders are listed first: a unit is in the catalog
+    before it has one, so one that is not found there afterwards was dropped."""
+    folders = [folder for folder in sorted(log.glob("units/*")) if folder.is_dir()]
+    live = {row.id for row in catalog.units()}
+    return [folder for folder in folders if folder.name not in live]
+
+
+def _is_needed(catalog: Catalog, folder: Path) -> bool:
+    if folder.parent.name == "streams":
+        return folder.name in {file_name(row.name) for row in catalog.streams()}
+    return catalog.unit(folder.name) is not None
+
+
+def _remove_files(paths: Iterable[Path]) -> list[int]:
+    """Delete files and folders of part files; returns the bytes of each."""
+    sizes = []
+    for path in paths:
+        parts = path.rglob("*") if path.is_dir() else [path]
+        sizes.append(sum(part.stat().st_size for part in parts if part.is_file()))
+        segment_files.remove(str(path))
+    return sizes
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

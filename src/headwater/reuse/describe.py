@@ -1,0 +1,126 @@
+"""Operators, and what queries want of them, in words for people.
+
+Columns are called by the stream or table that they come from, not by the places that sources have in
+an operator; where one stream is read twice, by its number too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headwater.algebra.conditions.box import constraint_conjuncts
+from headwater.algebra.conditions.predicate import Box
+from headwater.algebra.expressions import Column, Expr
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.windows import format_duration
+from headwater.cql.writer import call_text, expr_text
+from headwater.reuse.join_subscribers import AGE, Shape
+from headwater.reuse.operator import Operator
+from headwater.reuse.signature import Bound
+
+ColumnNaming = Callable[[Column], str]
+
+
+def describe_changes(before: Operator, after: Operator) -> list[str]:
+    """How one operator was relaxed (or tightened) into another, in a few words each."""
+    name_of = column_naming(after.sources)
+    lines = []
+    for old, new in zip(before.scans, after.scans, strict=True):
+        if old.window != new.window:
+            lines.append(f"{new.stream} {old.window} -> {new.window}")
+    was, now = _conjuncts(before.where, name_of), _conjuncts(after.where, name_of)
+    removed, added = [c for c in was if c not in now], [c for c in now if c not in was]
+    if removed or added:
+        lines.append(f"{_conjunction_text(removed)} -> {_conjunction_text(added)}")
+    outputs = [*sorted(map(name_of, after.columns - before.columns))]
+    outputs += [call_text(call, name_of) for call in after.calls if call not in before.calls]
+    if outputs:
+        lines.append(f"+ {', '.join(outputs)}")
+    if keys := [expr_text(key, name_of) for key in after.keys if key not in before.keys]:
+        lines.append(f"+ GROUP BY {', '.join(keys)}")
+    return lines
+
+
+def describe_operator(operator: Operator) -> list[str]:
+    """An operator in a line for each thing that it says."""
+    name_of = column_naming(operator.sources)
+    lines = [f"reads {', '.join(_describe_source(source) for source in operator.sources)}"]
+    if parts := _conjuncts(operator.where, name_of):
+        lines.append(f"where {_conjunction_text(parts)}")
+    if operator.keys:
+        lines.append(f"by {', '.join(expr_text(key, name_of) for key in operator.keys)}")
+    outputs = [call_text(call, name_of) for call in operator.calls]
+    outputs = outputs or sorted(map(name_of, operator.columns))
+    return [*lines, f"tells {', '.join(outputs) or 'that rows are there'}"]
+
+
+def describe_bounds(bounds: Sequence[Bound], sources: Sequence[Scan | TableScan]) -> str:
+    """What bounds ask of an operator's rows."""
+    name_of = column_naming(sources)
+    return " AND ".join(_describe_bound(bound, name_of) for bound in bounds) or "all rows"
+
+
+def describe_shape(shape: Shape, sources: Sequence[Scan | TableScan]) -> str:
+    """The terms of a shape, and how many queries and classes it has."""
+    name_of = column_naming(sources)
+    terms = ", ".join(expr_text(term, name_of) for term in shape.terms) or "nothing"
+    slides = [
+        f"{scan.stream} slides by {format_duration(slide)}"
+        for scan, slide in zip(_scans(sources), shape.slides, strict=True)
+        if slide is not None
+    ]
+    sliding = f", where {' and '.join(slides)}" if slides else ""
+    queries, row_classes = len(shape.table.row_classes), len(shape.table.cells)
+    return f"{count_noun(queries, 'query', 'queries')} by {terms}{sliding}: {count_noun(row_classes, 'class', 'classes')} of rows"
+
+
+def count_noun(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def column_naming(sources: Iterable[Scan | TableScan]) -> ColumnNaming:
+    """How columns of an operator's sources are called."""
+    aliases_of: dict[str, list[str]] = {}
+    for source in sources:
+        aliases_of.setdefault(_source_name(source), []).append(source.alias)
+    names = {
+        alias: called if len(aliases) == 1 else f"{called}#{number}"
+        for called, aliases in aliases_of.items()
+        for number, alias in enumerate(aliases, 1)
+    }
+
+    def named(column: Column) -> str:
+        if column.relation == AGE:
+            return f"age of {names[column.name]}"
+        return f"{names[column.relation]}.{column.name}"
+
+    return named
+
+
+def _source_name(source: Scan | TableScan) -> str:
+    return source.stream if isinstance(source, Scan) else source.table
+
+
+def _describe_source(source: Scan | TableScan) -> str:
+    return f"{source.stream} {source.window}" if isinstance(source, Scan) else source.table
+
+
+def _scans(sources: Sequence[Scan | TableScan]) -> list[Scan]:
+    return [source for source in sources if isinstance(source, Scan)]
+
+
+def _conjuncts(where: Box, name_of: ColumnNaming) -> list[str]:
+    parts: list[Expr] = [part for c in where.constraints for part in constraint_conjuncts(c)]
+    return [expr_text(part, name_of) for part in (*parts, *where.terms)]
+
+
+def _conjunction_text(parts: Sequence[str]) -> str:
+    return " AND ".join(f"({p})" if " OR " in p else p for p in parts) or "any"
+
+
+def _describe_bound(bound: Bound, name_of: ColumnNaming) -> str:
+    term, domain = bound.term, bound.domain
+    if isinstance(term, Column) and term.relation == AGE:
+        return f"{name_of(term)} <= {format_duration(domain.cuts[-1] - 1)}"
+    condition = domain.as_expr(term)
+    return "any" if condition is None else expr_text(condition, name_of)

@@ -1,0 +1,117 @@
+"""Which rows of an operator each of its queries wants, and what it tells of them.
+
+Queries that bound the same terms and slide alike make one shape. What a window leaves out of an
+operator's longer one is a bound too: on how long before the result its tuple came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.algebra.conditions.domain import Domain, comparison_domain
+from headwater.algebra.conditions.simplify import canonical_text
+from headwater.algebra.expressions import Column, Expr
+from headwater.algebra.nodes import Scan
+from headwater.algebra.types import BIGINT
+from headwater.algebra.windows import Range
+from headwater.reuse.operator import Operator
+from headwater.reuse.row_classes import Subscriber
+from headwater.reuse.shapes import ShapeTable, build_tables
+from headwater.reuse.signature import Bound, QuerySignature
+
+Slides = tuple[int | None, ...]
+"""By what the windows of a query slide, source by source."""
+
+AGE = "$held"
+"""The alias of columns that say how long before a result the tuple of a source came."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The terms that some queries bound, their windows' slides, and their table of constants."""
+
+    slides: Slides
+    terms: tuple[Expr, ...]
+    table: ShapeTable[str]
+
+
+@dataclass(frozen=True)
+class JoinSubscribers:
+    """Queries of one operator, by digest: their shapes, and all items that any of them tells."""
+
+    operator: Operator
+    signatures: tuple[QuerySignature, ...]
+
+    @cached_property
+    def items(self) -> tuple[Expr, ...]:
+        return tuple(
+            {
+                canonical_text(item): item for f in self.signatures for item in f.content.items
+            }.values()
+        )
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        alike: dict[tuple[Slides, tuple[str, ...]], dict[str, tuple[Bound, ...]]] = {}
+        for signature in self.signatures:
+            bounds = self.residual_bounds(signature)
+            key = (_slides(signature.scans), tuple(canonical_text(bound.term) for bound in bounds))
+            alike.setdefault(key, {})[signature.digest] = bounds
+        shapes = []
+        for (slides, _), subscribers in alike.items():
+            terms = [bound.term for bound in next(iter(subscribers.values()))]
+            domains = {digest: [b.domain for b in bounds] for digest, bounds in subscribers.items()}
+            for table in build_tables([term.type for term in terms], domains):
+                shapes.append(Shape(slides, tuple(terms), table))
+        return tuple(shapes)
+
+    @cached_property
+    def subscribers(self) -> dict[str, Subscriber]:
+        """The queries by digest."""
+        shape_of = {
+            digest: (at, row_classes)
+            for at, shape in enumerate(self.shapes)
+            for digest, row_classes in shape.table.row_classes.items()
+        }
+        positions = {canonical_text(item): at for at, item in enumerate(self.items)}
+        return {
+            signature.digest: Subscriber(
+                *shape_of[signature.digest],
+                tuple(positions[canonical_text(item)] for item in signature.content.items),
+            )
+            for signature in self.signatures
+        }
+
+    def residual_bounds(self, signature: QuerySignature) -> tuple[Bound, ...]:
+        """What a query wants of rows that the operator does not see to already."""
+        facts = self.operator.where.index
+        bounds = [
+            b
+            for b in signature.bounds
+            if b.term not in facts.terms and not facts.domain(b.term) <= b.domain
+        ]
+        return (*bounds, *self._age_bounds(signature))
+
+    def _age_bounds(self, signature: QuerySignature) -> list[Bound]:
+        bounds = []
+        same = _slides(signature.scans) == _slides(self.operator.scans)
+        for own, theirs in zip(signature.scans, self.operator.scans, strict=True):
+            assert isinstance(own.window, Range)
+            if own.window.size is not None and not (same and own.window == theirs.window):
+                bounds.append(Bound(age_column(own), at_most_domain(own.window.size)))
+        return bounds
+
+
+def age_column(scan: Scan) -> Column:
+    """How long before a result the window's last change and the tuple of a source lie apart."""
+    return Column(AGE, scan.alias, BIGINT, nullable=False)
+
+
+def at_most_domain(size: int) -> Domain:
+    return comparison_domain(BIGINT, "<=", size)
+
+
+def _slides(scans: Sequence[Scan]) -> Slides:
+    return tuple(s.window.slide if isinstance(s.window, Range) else None for s in scans)

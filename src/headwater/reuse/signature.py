@@ -1,0 +1,386 @@
+"""Queries as reuse sees them: the base that two must have in common, and what may differ.
+
+The base of a select-project-join is its sources and what joins them; predicates, columns and windows
+by time may differ. Grouped queries also agree on whether their windows slide, and over a join on the
+windows themselves. Any other query shares with equal ones alone: its base is its digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from itertools import combinations, groupby, permutations, product
+from math import factorial, prod
+
+from headwater.algebra.canonical import Block, CanonicalQuery, Group
+from headwater.algebra.canonical.relation import RelationBuilder
+from headwater.algebra.conditions.box import constraint_conjuncts
+from headwater.algebra.conditions.domain import Domain, domain_of
+from headwater.algebra.conditions.predicate import Box, normalize, rename_columns
+from headwater.algebra.conditions.simplify import canonical_text
+from headwater.algebra.expressions import (
+    Call,
+    Column,
+    Expr,
+    columns_of,
+    conjunction,
+    substitute,
+)
+from headwater.algebra.functions import AggregateCall
+from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column
+from headwater.algebra.types import BOOLEAN
+from headwater.algebra.windows import Range
+
+MAX_ORDERS = 24
+"""With more orders of sources of the same name, they stay as they are."""
+
+MAX_SOURCES = 6
+"""Of joins of more sources, no parts are looked for."""
+
+TRUE_DOMAIN = domain_of(BOOLEAN, [True])
+
+
+class SharingKind(Enum):
+    """How a query can share: as a join, as groups kept in panes, or only with its equals."""
+
+    JOIN = "join"
+    GROUP = "group"
+    EXACT = "whole"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The values of a term that a query wants."""
+
+    term: Expr
+    domain: Domain
+
+
+@dataclass(frozen=True)
+class QuerySignature:
+    """A query with its sources in the order of its base; `block` is None where it shares whole."""
+
+    digest: str
+    kind: SharingKind
+    sharing_key: str
+    output: Output
+    block: Block | None
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def content(self) -> Block:
+        assert self.block is not None
+        return self.block
+
+    @cached_property
+    def scans(self) -> tuple[Scan, ...]:
+        return () if self.block is None else scans_of(self.block)
+
+    @cached_property
+    def keys(self) -> tuple[Expr, ...]:
+        """What its rows are grouped by: all that is told, if there is no GROUP BY."""
+        block = self.content
+        return block.items if block.group is None else block.group.keys
+
+    @cached_property
+    def calls(self) -> tuple[AggregateCall, ...]:
+        group = self.content.group
+        return () if group is None else group.calls
+
+    @cached_property
+    def columns(self) -> frozenset[Column]:
+        """The columns of its sources that are read above the join."""
+        exprs: list[Expr] = [bound.term for bound in self.bounds]
+        if self.kind is SharingKind.GROUP:
+            exprs += self.keys
+            exprs += [e for c in self.calls for e in (c.arg, c.filter) if e is not None]
+        else:
+            exprs += self.content.items
+        return frozenset(column for expr in exprs for column in columns_of(expr))
+
+
+def leaves_of(block: Block) -> tuple[Scan | TableScan, ...]:
+    """The sources of a block that are streams and tables: of a form's, all."""
+    return tuple(source for source in block.sources if isinstance(source, Scan | TableScan))
+
+
+def scans_of(block: Block) -> tuple[Scan, ...]:
+    return tuple(source for source in block.sources if isinstance(source, Scan))
+
+
+def signature_of(canonical: CanonicalQuery) -> QuerySignature:
+    """The form of a canonical query."""
+    body, digest, output = canonical.body, canonical.digest, canonical.output
+    if not isinstance(body, Block) or not _is_simple(body):
+        return QuerySignature(digest, SharingKind.EXACT, digest, output, None)
+    kind = SharingKind.JOIN
+    if output is not Output.ISTREAM or body.group is not None or body.distinct:
+        if not _fits_panes(body):
+            return QuerySignature(digest, SharingKind.EXACT, digest, output, None)
+        kind = SharingKind.GROUP
+    block = _align_sources(body)
+    return QuerySignature(
+        digest, kind, sharing_key_of(kind, block), output, block, bounds_of(block.where)
+    )
+
+
+def _is_simple(body: Block) -> bool:
+    """Whether a block is made of windows by time and tables alone."""
+    windows = [s.window for s in body.sources if isinstance(s, Scan)]
+    return (
+        bool(windows)
+        and all(isinstance(window, Range) for window in windows)
+        and all(isinstance(source, Scan | TableScan) for source in body.sources)
+        and not body.semis
+        and not (body.group is not None and body.distinct)
+        and not body.where.empty
+    )
+
+
+def _fits_panes(body: Block) -> bool:
+    """Whether groups can be made again from what a stream keeps, and be summed up from finer ones.
+
+    A tuple met a table as it was then, and a window without an end needs all there ever was.
+    """
+    scans = scans_of(body)
+    calls = () if body.group is None else body.group.calls
+    return (
+        len(scans) == len(body.sources)
+        and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
+        and all(map(_is_mergeable, calls))
+    )
+
+
+def _is_mergeable(call: AggregateCall) -> bool:
+    """Whether an aggregate of all follows from those of parts."""
+    if call.distinct:
+        return False
+    if call.name in ("count", "min", "max", "bool_and", "bool_or"):
+        return True
+    if call.name not in ("sum", "avg") or call.arg is None:
+        return False
+    type_ = call.arg.type
+    if type_.is_decimal:
+        return call.name == "sum" and type_.precision <= 28
+    return type_.is_floating or type_.is_integer or type_.name == "INTERVAL"
+
+
+# ---- the base
+
+
+def sharing_key_of(kind: SharingKind, block: Block) -> str:
+    """What two queries must have in common to share, as text."""
+    parts = [
+        kind.value,
+        *(source_name(source) for source in block.sources),
+        join_conditions_text(block.where),
+    ]
+    if kind is SharingKind.GROUP:
+        windows = [scan.window for scan in scans_of(block)]
+        slides = any(isinstance(w, Range) and w.slide for w in windows)
+        parts.append("slides" if slides else "flows")
+        if len(windows) > 1:
+            parts += map(str, windows)
+    return " ".join(parts)
+
+
+def source_name(source: object) -> str:
+    """A stream or table, whatever it is called in a query."""
+    if isinstance(source, Scan):
+        return f"stream({source.stream.lower()!r})"
+    assert isinstance(source, TableScan)
+    return f"table({source.table.lower()!r})"
+
+
+def join_conditions_text(where: Box) -> str:
+    """What joins sources: columns that are equal, and other conditions on several sources; without
+    the constants that bound them."""
+    texts = [
+        "=".join(map(canonical_text, c.terms))
+        for c in where.constraints
+        if _spans_sources(*c.terms)
+    ]
+    texts += [canonical_text(term) for term in where.terms if _spans_sources(term)]
+    return f"({','.join(sorted(texts))})"
+
+
+def _spans_sources(*exprs: Expr) -> bool:
+    return len({column.relation for expr in exprs for column in columns_of(expr)}) > 1
+
+
+def bounds_of(where: Box) -> tuple[Bound, ...]:
+    """What a condition asks of rows beyond what joins them."""
+    bounds: list[Bound] = []
+    for constraint in where.constraints:
+        first, *others = constraint.terms
+        if not (constraint.domain.has_all_values and (constraint.domain.null or others)):
+            bounds.append(Bound(first, constraint.domain))
+        if others and not _spans_sources(*constraint.terms):
+            bounds += [Bound(Call("=", (first, other), BOOLEAN), TRUE_DOMAIN) for other in others]
+    bounds += [Bound(term, TRUE_DOMAIN) for term in where.terms if not _spans_sources(term)]
+    return tuple(bounds)
+
+
+# ---- sources of the same name
+
+
+def _align_sources(block: Block) -> Block:
+    """The block with its sources by name; those of one name so that the base comes first in order."""
+    ranked = sorted(range(len(block.sources)), key=lambda at: source_name(block.sources[at]))
+    alike = [list(g) for _, g in groupby(ranked, key=lambda at: source_name(block.sources[at]))]
+    if prod(factorial(len(group)) for group in alike) > MAX_ORDERS:
+        return block
+    orders = [
+        [at for group in choice for at in group]
+        for choice in product(*(permutations(group) for group in alike))
+    ]
+    candidates = [_reorder_sources(block, order) for order in orders]
+    return min(candidates, key=lambda b: (join_conditions_text(b.where), _windows_text(b)))
+
+
+def _windows_text(block: Block) -> str:
+    return " ".join(str(scan.window) for scan in scans_of(block))
+
+
+def _reorder_sources(block: Block, order: list[int]) -> Block:
+    if order == sorted(order):
+        return block
+    alias = {f"s{old}": f"s{new}" for new, old in enumerate(order)}
+    mapping = _column_mapping(block, alias)
+    leaves = leaves_of(block)
+    sources = tuple(replace(leaves[old], alias=f"s{new}") for new, old in enumerate(order))
+    return rename_block_columns(replace(block, sources=sources), mapping)
+
+
+def _column_mapping(block: Block, alias: Mapping[str, str]) -> dict[Expr, Expr]:
+    columns = [c for source in leaves_of(block) for c in source.columns]
+    return {c: replace(c, relation=alias[c.relation]) for c in columns if c.relation in alias}
+
+
+def rename_block_columns(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
+    """The block with columns of its sources renamed in all that it says."""
+
+    def change(expr: Expr) -> Expr:
+        return substitute(expr, mapping)
+
+    group = block.group
+    if group is not None:
+        calls = tuple(
+            replace(
+                call,
+                arg=None if call.arg is None else change(call.arg),
+                filter=None if call.filter is None else change(call.filter),
+            )
+            for call in group.calls
+        )
+        group = Group(tuple(map(change, group.keys)), calls, group.having)
+    items = block.items if group is not None else tuple(map(change, block.items))
+    return replace(block, where=rename_columns(block.where, mapping), group=group, items=items)
+
+
+# ---- parts of a join
+
+
+def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
+    """The joins of some of a query's sources, larger ones first, as queries that tell all that the
+    others need to know of them, event times included.
+
+    Every row of the query is made of a row of each of them. They have what joins their sources and
+    none of the query's bounds, so that they serve others like it too.
+    """
+    if signature.block is None or not 2 < len(signature.block.sources) <= MAX_SOURCES:
+        return
+    aliases = [source.alias for source in leaves_of(signature.block)]
+    for size in range(len(aliases) - 1, 1, -1):
+        for chosen in combinations(aliases, size):
+            query = _partial_join_query(signature, chosen)
+            if query is not None:
+                yield query
+
+
+def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
+    block = signature.content
+    sources = [source for source in leaves_of(block) if source.alias in chosen]
+    if not _is_connected(block.where, chosen) or not any(isinstance(s, Scan) for s in sources):
+        return None
+    if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
+        return None
+    where = _join_conditions(restrict_to_sources(block.where, set(chosen)))
+    alias = {old: f"s{new}" for new, old in enumerate(chosen)}
+    items = tuple(sorted(_needed_columns(signature, set(chosen)), key=canonical_text))
+    part = Block(tuple(sources), where, (), None, items, False)
+    part = rename_block_columns(
+        replace(part, sources=_with_aliases(sources, alias)), _column_mapping(block, alias)
+    )
+    return Query(Output.ISTREAM, RelationBuilder().build(part))
+
+
+def _join_conditions(where: Box) -> Box:
+    """What joins sources, without bounds on the columns that do."""
+    exprs: list[Expr] = []
+    for constraint in where.constraints:
+        if _spans_sources(*constraint.terms):
+            first, *others = constraint.terms
+            if others:
+                exprs += [Call("=", (first, other), BOOLEAN) for other in others]
+            else:
+                exprs += constraint_conjuncts(constraint)
+    return normalize(conjunction([*exprs, *(term for term in where.terms if _spans_sources(term))]))
+
+
+def _have_unique_names(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
+    """Whether no source of a block has the name of one of the chosen, but for itself."""
+    names = [source_name(source) for source in block.sources]
+    return all(names.count(source_name(source)) == 1 for source in chosen)
+
+
+def _with_aliases(
+    sources: Iterable[Scan | TableScan], alias: Mapping[str, str]
+) -> tuple[Scan | TableScan, ...]:
+    return tuple(replace(source, alias=alias[source.alias]) for source in sources)
+
+
+def _slides(sources: Iterable[object]) -> set[int]:
+    windows = [s.window for s in sources if isinstance(s, Scan)]
+    return {w.slide for w in windows if isinstance(w, Range) and w.slide}
+
+
+def restrict_to_sources(where: Box, aliases: set[str]) -> Box:
+    """What a condition says of some sources alone."""
+    exprs: list[Expr] = []
+    for constraint in where.constraints:
+        terms = tuple(t for t in constraint.terms if _refers_only_to(t, aliases))
+        if terms:
+            exprs += constraint_conjuncts(replace(constraint, terms=terms))
+    exprs += [term for term in where.terms if _refers_only_to(term, aliases)]
+    return normalize(conjunction(exprs))
+
+
+def _refers_only_to(expr: Expr, aliases: set[str]) -> bool:
+    return {column.relation for column in columns_of(expr)} <= aliases
+
+
+def _needed_columns(signature: QuerySignature, aliases: set[str]) -> set[Column]:
+    """The columns of some sources that are told, or joined with the others."""
+    exprs: list[Expr] = list(signature.columns)
+    exprs += [find_column(s.columns, s.time) for s in signature.scans]
+    exprs += [t for c in signature.content.where.constraints for t in c.terms]
+    exprs += signature.content.where.terms
+    return {c for expr in exprs for c in columns_of(expr) if c.relation in aliases}
+
+
+def _is_connected(where: Box, chosen: tuple[str, ...]) -> bool:
+    """Whether equal columns lead from each of the sources to all of them."""
+    reached, links = {chosen[0]}, []
+    for constraint in where.constraints:
+        links.append({c.relation for t in constraint.terms for c in columns_of(t)} & set(chosen))
+    grown = True
+    while grown:
+        grown = False
+        for link in links:
+            if link & reached and not link <= reached:
+                reached |= link
+                grown = True
+    return reached == set(chosen)

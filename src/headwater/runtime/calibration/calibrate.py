@@ -1,0 +1,200 @@
+"""What an operator costs on this machine, measured: queries of each kind run on generated streams.
+
+A trial is a query of which is known how many tuples each of its operators takes in and gives. It runs
+over few tuples and over many; what the many take more, in seconds of a core, is what its
+operators cost, and from all trials together follows the cost of each kind, by least squares. Costs
+that do not grow with tuples, as those of starting a job, drop out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from headwater.cost.operators import CostTable, OperatorCost
+from headwater.runtime.calibration.trials import (
+    run_statements,
+    stream_declaration,
+    task_seconds,
+    write_stream,
+)
+
+ROWS = 150_000
+"""Tuples of a stream in a large run; a small one has a tenth."""
+
+RATE = 1_000
+"""Tuples of a stream in a second of event time."""
+
+COLUMNS = {"k": 1_000_000, "g": 100, "v": 1_000_000_000}
+MIN_SECONDS = 1e-3
+"""Seconds that cannot be told from none; the errors of shorter ones count no more than theirs."""
+
+Counts = Mapping[str, tuple[float, float]]
+"""For each kind of operator the tuples that come in, and the results that go out."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A query, and what its operators do when each of its streams has n tuples."""
+
+    query: str
+    counts: Callable[[float], Counts]
+    share: float = 1.0
+    """Of the tuples of other trials, for operators that take long."""
+
+
+def _join_trial(window: float, keys: int) -> Trial:
+    """Two streams; a tuple meets those of the other's window that have its key."""
+    met = 2 * window * RATE / keys
+    return Trial(
+        f"SELECT a.v, b.v AS w FROM a [RANGE {window:g} SECONDS], b [RANGE {window:g} SECONDS] "
+        f"WHERE a.k % {keys} = b.k % {keys}",
+        lambda n: {"emit": (0, 2 * n), "join": (2 * n, met * n), "project": (met * n, 0)},
+    )
+
+
+def _per_instant_trial(kind: str, text: str) -> Trial:
+    """Two streams by the second, of which every tuple of the first is told about once."""
+    return Trial(
+        text,
+        lambda n: {"emit": (0, 2 * n), kind: (2 * n, n), "project": (n, 0)},
+        share=0.25,
+    )
+
+
+_CONDITIONS = " AND ".join(f"a.v % {n} < {n}" for n in (101, 103, 107, 109, 113, 127, 131, 137))
+_WINDOW = "[RANGE 1 SECOND SLIDE 1 SECOND]"
+_COMPUTED = "a.k + a.g AS x, a.v * 2 AS y, concat('text ', CAST(a.g AS STRING)) AS z, a.v % 7 AS w, a.g * 3 AS u"
+
+TRIALS: tuple[Trial, ...] = (
+    Trial("SELECT k FROM a WHERE v < 0", lambda n: {"emit": (0, n), "select": (n, 0)}),
+    Trial(
+        f"SELECT k FROM a WHERE {_CONDITIONS} AND v < 0",
+        lambda n: {"emit": (0, n), "select": (9 * n, 0)},
+    ),
+    Trial("SELECT k, v FROM a", lambda n: {"emit": (0, n), "project": (n, 0)}),
+    Trial(f"SELECT {_COMPUTED} FROM a", lambda n: {"emit": (0, n), "project": (n, 0)}),
+    _join_trial(1, 100_000),
+    _join_trial(10, 10_000),
+    _join_trial(10, 2_000),
+    Trial(
+        f"SELECT g, COUNT(*) AS n, SUM(v) AS t FROM a {_WINDOW} GROUP BY g",
+        lambda n: {"emit": (0, n), "aggregate": (n, n / 10)},
+    ),
+    Trial(
+        f"RSTREAM(SELECT DISTINCT g FROM a {_WINDOW})",
+        lambda n: {"emit": (0, n), "distinct": (n, n / 10)},
+    ),
+    Trial(
+        f"RSTREAM(SELECT k, v FROM a {_WINDOW} UNION ALL SELECT k, v FROM b {_WINDOW})",
+        lambda n: {"emit": (0, 2 * n), "union": (2 * n, 2 * n)},
+        share=0.25,
+    ),
+    _per_instant_trial(
+        "semijoin",
+        f"RSTREAM(SELECT a.k, a.v FROM a {_WINDOW} WHERE NOT EXISTS "
+        f"(SELECT b.k FROM b {_WINDOW} WHERE b.k = a.k))",
+    ),
+    _per_instant_trial(
+        "outerjoin",
+        f"RSTREAM(SELECT a.v, b.v AS w FROM a {_WINDOW} LEFT JOIN b {_WINDOW} ON a.k = b.k)",
+    ),
+    _per_instant_trial(
+        "fulljoin",
+        f"RSTREAM(SELECT a.v, b.v AS w FROM a {_WINDOW} FULL JOIN b {_WINDOW} ON a.k = b.k)",
+    ),
+)
+
+
+def calibrate(
+    spark: SparkSession,
+    rows: int = ROWS,
+    repeats: int = 2,
+    trials: Sequence[Trial] = TRIALS,
+    report: Callable[[str], None] = lambda words: None,
+) -> CostTable:
+    """The cost of each kind of operator in seconds of a core, from trials with so many tuples."""
+    features: list[Counts] = []
+    seconds: list[float] = []
+    with TemporaryDirectory(prefix="headwater-calibrate-") as folder:
+        runs = _TrialRuns(spark, Path(folder))
+        for number, trial in enumerate(trials, 1):
+            few, many = int(rows * trial.share / 10), int(rows * trial.share)
+            report(f"{number} of {len(trials)}: {trial.query}")
+            least = {n: min(runs.seconds(trial, n) for _ in range(repeats)) for n in (few, many)}
+            seconds.append(max(least[many] - least[few], 0.0))
+            features.append(trial.counts(many - few))
+    return fit_costs(features, seconds)
+
+
+def fit_costs(features: Sequence[Counts], seconds: Sequence[float]) -> CostTable:
+    """The costs that explain the seconds best, none of them below zero; relative errors count."""
+    kinds = sorted({kind for counts in features for kind in counts})
+    table = np.array(
+        [[x for k in kinds for x in trial_counts.get(k, (0, 0))] for trial_counts in features],
+        float,
+    )
+    weights = 1 / np.maximum(np.array(seconds), MIN_SECONDS)
+    costs = _solve_nonnegative(table * weights[:, None], np.array(seconds) * weights)
+    operator_costs = {
+        kind: OperatorCost(float(costs[2 * n]), float(costs[2 * n + 1]))
+        for n, kind in enumerate(kinds)
+    }
+    return CostTable({**CostTable().costs, **operator_costs})
+
+
+def _solve_nonnegative(table: Any, target: Any) -> Any:
+    """Least squares of values that are not negative (Lawson and Hanson): values are let go of zero
+    one by one, the one that helps most first, and taken back when they would fall below it."""
+    sizes = np.maximum(np.sqrt((table**2).sum(axis=0)), 1e-300)
+    scaled = table / sizes
+    values = np.zeros(table.shape[1])
+    free = np.zeros(table.shape[1], bool)
+    for _ in range(10 * len(values)):
+        gain = np.where(free, 0.0, scaled.T @ (target - scaled @ values))
+        if gain.max() < 1e-12:
+            break
+        free[gain.argmax()] = True
+        while free.any():
+            solution = np.zeros(len(values))
+            solution[free] = np.linalg.lstsq(scaled[:, free], target, rcond=None)[0]
+            below = free & (solution <= 0)
+            if not below.any():
+                values = solution
+                break
+            fraction = (values[below] / (values[below] - solution[below] + 1e-300)).min()
+            values = values + fraction * (solution - values)
+            free &= values > 1e-15
+            values[~free] = 0.0
+    return values / sizes
+
+
+@dataclass
+class _TrialRuns:
+    """Streams of generated files, made when they are first asked for, and runs over them."""
+
+    spark: SparkSession
+    folder: Path
+    count: int = 0
+
+    def seconds(self, trial: Trial, rows: int) -> float:
+        """The seconds of cores that a run takes."""
+        self.count += 1
+        names = [name for name in "ab" if f" {name} " in f"{trial.query} "]
+        statements = [stream_declaration(name, COLUMNS, self._stream(name, rows)) for name in names]
+        statements.append(f"CREATE QUERY q AS {trial.query}")
+        before = task_seconds(self.spark)
+        with run_statements(self.spark, self.folder / f"state {self.count}", statements):
+            return task_seconds(self.spark) - before
+
+    def _stream(self, name: str, rows: int) -> Path:
+        folder = self.folder / str(rows) / name
+        if not folder.exists():
+            write_stream(self.spark, folder, COLUMNS, rows, RATE)
+        return folder

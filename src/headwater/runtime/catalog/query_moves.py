@@ -1,0 +1,159 @@
+"""Queries that leave their unit for one of their own, at the very place where it stands.
+
+The new unit is the old one as it would be if all its other queries were dropped at this moment: it has
+the same cursors, the same results under the same numbers, and what it keeps for itself. So its
+queries lose no row and get none twice, and whoever follows their results goes on from the number
+it has come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from headwater.errors import CommitConflict
+from headwater.runtime.catalog import schema
+from headwater.runtime.catalog.database import Transaction, select_rows
+from headwater.runtime.catalog.journal import add_event
+from headwater.runtime.catalog.leases import check_lease
+from headwater.runtime.catalog.log import Logs, check_unit_version
+from headwater.runtime.catalog.queries import NO_DEFINITION, bump_unit_version, create_unit
+from headwater.runtime.catalog.records import (
+    Lease,
+    NewSegment,
+    NewUnit,
+    QueryRow,
+    Segment,
+    UnitRow,
+    panes_log,
+    partial_join_name,
+    requesting_unit,
+    subscribers_log,
+    unit_log,
+)
+
+_C, _L, _M, _Q, _S, _U = (
+    schema.cursors,
+    schema.logs,
+    schema.members,
+    schema.queries,
+    schema.segments,
+    schema.units,
+)
+_UNIT_LOGS = (unit_log, panes_log, subscribers_log)
+
+ORIGIN_KEY = "unit"
+"""The key by which a result segment names the unit that wrote it, if that is another."""
+
+
+class QueryMoves(Logs):
+    """Moves queries to units of their own."""
+
+    def segments_of_unit(self, unit_id: str) -> list[Segment]:
+        """All that a unit has written and that is in use: results, panes, members."""
+        with self._database.read() as connection:
+            return self._with_absolute_paths(
+                select_rows(connection, Segment, _select_unit_segments(unit_id))
+            )
+
+    def move_queries(
+        self,
+        lease: Lease | None,
+        unit: UnitRow,
+        new: NewUnit,
+        names: Sequence[str],
+        paths: Mapping[int, str],
+    ) -> None:
+        """Move queries of a unit to a new one of the same inputs. What each of them has to compute is
+        found out anew.
+
+        `paths` has a file of the same content, for the new unit alone, for each of
+        `segments_of_unit` that has one. Raises LeaseLost, and Overtaken if the queries or segments of the unit
+        are not as they were seen.
+        """
+        with self._database.write() as transaction:
+            check_lease(transaction, lease)
+            check_unit_version(transaction.connection, unit.id, unit.version)
+            segments = select_rows(transaction.connection, Segment, _select_unit_segments(unit.id))
+            if {segment.id for segment in segments if segment.path} != set(paths):
+                raise CommitConflict(f"the segments of unit {unit.id} have changed")
+            _copy_unit(transaction, unit, new)
+            for segment in segments:
+                values = vars(self._with_path(segment, paths.get(segment.id, "")))
+                moved = values | {"log": _replace_unit_id(segment.log, unit.id, new.id)}
+                moved["keys"] = _moved_keys(segment, unit.id)
+                del moved["id"]
+                transaction.connection.execute(sa.insert(_S), moved)
+            _copy_partial_join(transaction, unit, new.id)
+            _transfer_queries(transaction, unit.id, new.id, names)
+            bump_unit_version(transaction, unit.id, definition=NO_DEFINITION)
+            for name in names:
+                add_event(transaction, "query moved", name, {"from": unit.id, "unit": new.id})
+
+    def _with_path(self, segment: Segment, path: str) -> Segment:
+        """The segment with another file, named as it is kept."""
+        return replace(segment, path=self._with_relative_path(NewSegment("", path, 0, 0)).path)
+
+
+def _select_unit_segments(unit_id: str) -> sa.Select[tuple[object, ...]]:
+    logs = [log(unit_id) for log in _UNIT_LOGS]
+    live = sa.and_(_S.c.log.in_(logs), _S.c.compacted_into.is_(None))
+    return sa.select(_S).where(live).order_by(_S.c.id)
+
+
+def _replace_unit_id(log: str, old: str, new: str) -> str:
+    return log.removesuffix(old) + new
+
+
+def _moved_keys(segment: Segment, unit_id: str) -> object:
+    """The keys of a segment of another unit; results say whose they were, as sinks name them so."""
+    if segment.log != unit_log(unit_id):
+        return segment.keys
+    return {ORIGIN_KEY: unit_id, **(segment.keys or {})}
+
+
+def _copy_unit(transaction: Transaction, unit: UnitRow, new: NewUnit) -> None:
+    """A unit that stands where another does."""
+    create_unit(transaction, new)
+    for log in _UNIT_LOGS:
+        same = sa.select(_L).where(_L.c.log == log(unit.id))
+        (source,) = transaction.connection.execute(same).mappings()
+        values = {name: source[name] for name in source if name != "log"}
+        change = sa.update(_L).where(_L.c.log == log(new.id)).values(values)
+        transaction.connection.execute(change)
+    for table, name in ((_C, unit.id), (schema.assignments, unit_log(unit.id))):
+        same = sa.select(table).where(table.c.owner == name)
+        owner = _replace_unit_id(name, unit.id, new.id)
+        for row in transaction.connection.execute(same).mappings().all():
+            transaction.connection.execute(sa.insert(table), {**row, "owner": owner})
+
+
+def _copy_partial_join(transaction: Transaction, unit: UnitRow, new: str) -> None:
+    """What a unit has another one join is joined for the new unit too."""
+    same = sa.select(_Q).where(_Q.c.name == partial_join_name(unit.id), _Q.c.state != "dropped")
+    for query in select_rows(transaction.connection, QueryRow, same):
+        copied = replace(query, name=partial_join_name(new), spelled=partial_join_name(new))
+        transaction.connection.execute(sa.insert(_Q), vars(copied))
+        subscription = {"unit_id": query.unit_id, "query": copied.name}
+        transaction.connection.execute(sa.insert(_M), subscription)
+        bump_unit_version(transaction, query.unit_id)
+
+
+def _transfer_queries(transaction: Transaction, old: str, new: str, names: Sequence[str]) -> None:
+    """Have queries in a new unit, with their sinks, and the units that asked them."""
+    connection = transaction.connection
+    for name in names:
+        membership = sa.and_(_M.c.unit_id == old, _M.c.query == name)
+        if connection.execute(sa.update(_M).where(membership).values(unit_id=new)).rowcount != 1:
+            raise CommitConflict(f"query {name} is no longer in unit {old}")
+        connection.execute(sa.update(_Q).where(_Q.c.name == name).values(unit_id=new))
+        reader = requesting_unit(name)
+        followers = [f"sink:{name}", *([] if reader is None else [reader])]
+        sent = sa.and_(_C.c.owner.in_(followers), _C.c.input == unit_log(old))
+        connection.execute(sa.update(_C).where(sent).values(input=unit_log(new)))
+        if reader is not None:
+            old_inputs = connection.scalar(sa.select(_U.c.inputs).where(_U.c.id == reader))
+            inputs = tuple(unit_log(new) if n == unit_log(old) else n for n in old_inputs or ())
+            bump_unit_version(transaction, reader, inputs=inputs)

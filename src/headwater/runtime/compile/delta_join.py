@@ -1,0 +1,183 @@
+"""Select-project-join by deltas: each new combination of tuples is made once.
+
+For inputs 1..k the sum over i of N1 .. N(i-1) |x| delta_i |x| O(i+1) .. Ok, where N is all, O what
+was there before and delta the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.conditions.predicate import to_expr
+from headwater.algebra.expressions import Call, Column, columns_of, conjuncts
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.windows import (
+    entry_instant_sql,
+    exit_time_sql,
+    greatest_sql,
+    holds_sql,
+    least_sql,
+    slides_of,
+)
+from headwater.runtime.spark.sql import expression_sql, quote_identifier
+from headwater.runtime.storage.columns import TIME
+
+PARTIAL_JOIN = "part"
+"""The alias of rows that another unit has joined already; each source of them is a struct."""
+
+
+BAND = "_band"
+"""A column that tuples of a source have in common with those of the delta that they can meet."""
+
+
+@dataclass(frozen=True)
+class TermViews:
+    """What a term reads: a view for each source, which of them are sent whole to every task, and which
+    have a band in common with the first one."""
+
+    names: Mapping[str, str]
+    broadcast: Sequence[str] = ()
+    banded: frozenset[str] = frozenset()
+
+
+def band_column(alias: str) -> str:
+    """The column of the first source that is equal to the band of another."""
+    return f"{BAND}_{alias}"
+
+
+@dataclass(frozen=True)
+class DeltaJoin:
+    """A select-project-join of windows and tables; a window by rows has been opened before."""
+
+    block: Block
+    prejoined: frozenset[str] = frozenset()
+    """The sources that come together, as the rows of another unit."""
+
+    @cached_property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        """The streams of the query by their place: (s0, scan), .."""
+        return tuple((s.alias, s) for s in self.block.sources if isinstance(s, Scan))
+
+    @cached_property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        """The tables by their place, but for those that were joined already."""
+        table_scans = [s for s in self.block.sources if isinstance(s, TableScan)]
+        return tuple((s.alias, s) for s in table_scans if s.alias not in self.prejoined)
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        """What its steps read."""
+        return tuple(alias for alias, _ in self.scans)
+
+    @cached_property
+    def slides(self) -> frozenset[int]:
+        return slides_of(scan.window for _, scan in self.scans)
+
+    @cached_property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        """Columns of two sources that have to be equal, each pair both ways."""
+        pairs = []
+        for part in conjuncts(to_expr(self.block.where)):
+            if isinstance(part, Call) and part.name == "=":
+                a, b = part.args
+                if isinstance(a, Column) and isinstance(b, Column) and a.relation != b.relation:
+                    pairs += [(a, b), (b, a)]
+        return tuple(pairs)
+
+    @cached_property
+    def entry_sql(self) -> str:
+        """SQL of the first instant at which all windows hold their tuple of a combination."""
+        return greatest_sql(
+            [entry_instant_sql(f"{a}.{TIME}", scan.window, self.slides) for a, scan in self.scans]
+        )
+
+    @cached_property
+    def exit_sql(self) -> str:
+        """SQL of the time from which one of the windows no longer holds its tuple."""
+        return least_sql([exit_time_sql(alias, scan.window) for alias, scan in self.scans])
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        """How far before (None: for ever) and after a tuple of another input one of `alias` may be
+        to meet it in a result."""
+        own_aliases = self.prejoined if alias == PARTIAL_JOIN else {alias}
+        other_windows = [scan.window for a, scan in self.scans if a not in own_aliases]
+        slack = max(self.slides, default=0)
+        sizes = [w.size for w in other_windows if isinstance(w, Range)]
+        after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
+        windows = [scan.window for a, scan in self.scans if a in own_aliases]
+        own_sizes = [w.size if isinstance(w, Range) else None for w in windows]
+        before = (
+            None if None in own_sizes else max((s for s in own_sizes if s is not None), default=0)
+        )
+        return (None if before is None else before + slack, after + slack)
+
+    def term_sql(self, order: Sequence[str], views: TermViews) -> str:
+        """SQL of one term: `_tau` and the items of sources joined in that order."""
+        return self.select_sql([f"{self.entry_sql} AS _tau", *self._items()], order, views)
+
+    def delta_sql(self, terms: Sequence[str]) -> str:
+        """SQL of all that a delta brings, from its terms."""
+        return "\nUNION ALL\n".join(terms)
+
+    def _items(self) -> list[str]:
+        return [
+            f"{expression_sql(e, qualified_column)} AS c{i}" for i, e in enumerate(self.block.items)
+        ]
+
+    def select_sql(
+        self,
+        items: Iterable[str],
+        order: Sequence[str],
+        views: TermViews,
+    ) -> str:
+        """SQL of items over the combinations that the windows hold at once."""
+        pending = [
+            (columns_of(part), expression_sql(part, qualified_column))
+            for part in conjuncts(to_expr(self.block.where))
+        ]
+        bound: set[str] = set()
+        lines: list[str] = []
+        first: list[str] = []
+        for alias in order:
+            bound |= self.prejoined if alias == PARTIAL_JOIN else {alias}
+            is_first = not lines
+            ready = [text for read, text in pending if {c.relation for c in read} <= bound]
+            pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
+            if alias in views.banded:
+                ready.append(f"{order[0]}.{band_column(alias)} = {alias}.{BAND}")
+            if is_first:
+                first = ready
+                lines.append(f"FROM {views.names[alias]} {alias}")
+            else:
+                lines.append(
+                    f"JOIN {views.names[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}"
+                )
+        conditions = [*first, *self._window_conditions()]
+        sent = ", ".join(views.broadcast)
+        hint = f"/*+ BROADCAST({sent}) */ " if sent else ""
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])
+
+    def _window_conditions(self) -> list[str]:
+        if any(isinstance(scan.window, Rows) for _, scan in self.scans):
+            return [f"{self.entry_sql} < {self.exit_sql}"]
+        return [
+            condition
+            for a, scan in self.scans
+            if isinstance(scan.window, Range)
+            and (condition := holds_sql(f"{a}.{TIME}", self.entry_sql, scan.window)) is not None
+            and not self._always_holds(scan.window)
+        ]
+
+    def _always_holds(self, window: Range) -> bool:
+        """A lone stream's window holds its newest tuple, unless slides pass tuples by."""
+        return len(self.scans) == 1 and window.slide is None and not self.slides
+
+
+def qualified_column(column: Column) -> str:
+    """A column of a source as SQL."""
+    return f"{column.relation}.{quote_identifier(column.name)}"

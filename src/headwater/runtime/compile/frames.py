@@ -1,0 +1,504 @@
+"""One step of a unit as a Spark DataFrame: what is new of its inputs, turned into what is new of it.
+
+A step reads segments and nothing else, so it can be run again with the same outcome. Segments whose
+times cannot meet the delta's are left out before Spark sees them, and a small delta is broadcast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import count
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.algebra.types import Schema
+from headwater.algebra.windows import Rows
+from headwater.reuse.row_classes import (
+    ROW_CLASS_COLUMN,
+    SHAPE_COLUMN,
+    SOLE_SUBSCRIBER,
+    Subscriber,
+    item_column,
+)
+from headwater.runtime.catalog import Segment
+from headwater.runtime.compile import (
+    DeltaJoin,
+    InstantEvaluation,
+    Panes,
+    SharedJoin,
+    SharedPanes,
+)
+from headwater.runtime.compile.delta_join import BAND, PARTIAL_JOIN, TermViews, band_column
+from headwater.runtime.compile.evaluation_times import DueInstants, last_instant_until
+from headwater.runtime.compile.join_order import (
+    UNMEASURED_SELECTIVITY,
+    JoinOrdering,
+    Term,
+    order_term,
+)
+from headwater.runtime.compile.shared_join import CONSTANTS
+from headwater.runtime.compile.shared_join import PartialJoin as Joined
+from headwater.runtime.compile.shared_panes import ALL_PANES, BOUNDS
+from headwater.runtime.compile.windows import (
+    UNTIL,
+    rows_window_sql,
+    with_views,
+)
+from headwater.runtime.spark.sql import quote_identifier, spark_type
+from headwater.runtime.storage.columns import ARRIVAL, TIME
+from headwater.runtime.storage.integrity import make_cached_verifier
+
+BANDED_ROWS, BANDED_SPAN, BANDED_MET = 30_000, 3, 4.0
+"""A join goes by bands of time if it reads so many rows, its delta is so many bands long, and a tuple
+would be paired with so many others by its key alone."""
+
+BROADCAST_ROWS = 200_000
+"""A side of a join with at most so many rows is sent whole to every task."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """The segments of one scan: those before the step's delta, the delta, and the least time of a
+    tuple that the query may look back on."""
+
+    old: tuple[Segment, ...]
+    new: tuple[Segment, ...]
+    since: int | None = None
+
+
+def stream_schema(schema: Schema) -> str:
+    """The columns of a stream's segments, as a Spark schema."""
+    columns = [f"{quote_identifier(f.name)} {spark_type(f.type)}" for f in schema]
+    return ", ".join([*columns, f"{TIME} BIGINT", f"{ARRIVAL} BIGINT"])
+
+
+# ---- delta joins
+
+
+def delta_frame(
+    spark: SparkSession,
+    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    inputs: Mapping[str, StepInput],
+    tables: Mapping[str, DataFrame],
+    selectivities: Mapping[str, float],
+    read_partial: Callable[[TermInput], DataFrame] | None = None,
+    ordering: JoinOrdering | None = None,
+) -> tuple[DataFrame | None, list[Term]]:
+    """The results or panes that the delta brings, None if it brings none for certain; and the terms
+    that make them. `joined` reads the rows of another unit, `ordering` says in which order sources
+    are joined."""
+    terms: list[Term] = []
+    texts: list[str] = []
+    path_of = make_cached_verifier()
+    with _temp_views(spark) as view:
+        table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+        scans = dict(plan.scans)
+        for position, alias in enumerate(plan.feeds):
+            term_inputs = _term_inputs(plan, inputs, position) if inputs[alias].new else None
+            if term_inputs is None:
+                continue
+            rows = {other: prejoined.rows for other, prejoined in term_inputs.items()}
+            prejoined = _prejoined(plan)
+            terms.append(order_term(plan.block, alias, rows, selectivities, prejoined, ordering))
+            order = terms[-1].order
+            bands = _choose_bands(plan, terms[-1], inputs[alias].new, selectivities)
+            names = dict(table_views)
+            for other in plan.feeds:
+                if other == PARTIAL_JOIN:
+                    assert read_partial is not None
+                    names[other] = view(read_partial(term_inputs[other]))
+                else:
+                    frame = term_inputs[other].read_frame(spark, scans[other].schema, path_of)
+                    names[other] = view(_add_bands(frame, other, alias, bands))
+            views = TermViews(names, _broadcast_aliases(order, rows), frozenset(bands))
+            texts.append(plan.term_sql(order, views))
+        if not texts:
+            return None, terms
+        text = plan.delta_sql(texts)
+        if isinstance(plan, SharedJoin):
+            text = _name_views({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
+        return spark.sql(text), terms
+
+
+def _prejoined(plan: DeltaJoin | SharedJoin | Panes | SharedPanes) -> frozenset[str]:
+    return plan.delta.prejoined if isinstance(plan, SharedJoin) else frozenset()
+
+
+def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
+    """The sources to send whole: all that are small, but for the largest of them all."""
+    largest = max(rows, key=lambda alias: rows[alias])
+    return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
+
+
+@dataclass(frozen=True)
+class TimeBand:
+    """Tuples from so long before a tuple of the delta to so long after it can meet it; bands of that
+    length together are one stretch of time."""
+
+    before: int
+    after: int
+
+    @property
+    def length(self) -> int:
+        return self.before + self.after + 1
+
+    def number_sql(self, time: str) -> str:
+        """SQL of the band that a time is in."""
+        return f"(({time}) - pmod({time}, {self.length}L)) div {self.length}L"
+
+
+def _choose_bands(
+    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    term: Term,
+    delta: Sequence[Segment],
+    selectivities: Mapping[str, float],
+) -> dict[str, TimeBand]:
+    """The sources that are joined by bands of time besides their conditions.
+
+    That is worth it where the delta is much longer than what a tuple can meet, as when there is much to
+    catch up with: without it a tuple is paired with all that have its key, whatever their time.
+    """
+    first = term.order[0]
+    if first == PARTIAL_JOIN or sum(term.rows.values()) < BANDED_ROWS:
+        return {}
+    span = max(s.largest_time or 0 for s in delta) - min(s.least_time or 0 for s in delta)
+    bands = {}
+    for alias, name in zip(term.order[1:], term.join_names(), strict=True):
+        if alias == PARTIAL_JOIN or alias not in term.rows:
+            continue
+        before, after = plan.reach(alias)
+        if before is None or span < BANDED_SPAN * (before + after + 1):
+            continue
+        band = TimeBand(before, after)
+        met = (
+            term.rows[alias] * selectivities.get(name, UNMEASURED_SELECTIVITY) * span / band.length
+        )
+        if met >= BANDED_MET:
+            bands[alias] = band
+    return bands
+
+
+def _add_bands(
+    frame: DataFrame, alias: str, first: str, bands: Mapping[str, TimeBand]
+) -> DataFrame:
+    """The tuples of a source with their bands: those of the delta in the one that they are in, others
+    in each that has tuples they can meet."""
+    if alias == first:
+        numbers = [
+            f"{band.number_sql(TIME)} AS {band_column(other)}" for other, band in bands.items()
+        ]
+        return frame.selectExpr("*", *numbers) if numbers else frame
+    if alias not in bands:
+        return frame
+    band = bands[alias]
+    least, last = (
+        band.number_sql(f"{TIME} - {band.after}L"),
+        band.number_sql(f"{TIME} + {band.before}L"),
+    )
+    return frame.selectExpr("*", f"explode(sequence({least}, {last})) AS {BAND}")
+
+
+@dataclass(frozen=True)
+class TermInput:
+    """What a term reads of one scan: segments, and what of their tuples can matter."""
+
+    segments: tuple[Segment, ...]
+    least: int | None = None
+    largest: int | None = None
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(s.rows for s in self.segments)
+
+    def read_frame(
+        self, spark: SparkSession, schema: Schema, path_of: Callable[[Segment], str]
+    ) -> DataFrame:
+        """The tuples; conditions that all segments meet are left out."""
+        least, largest = self.least, self.largest
+        if least is not None and all((s.least_time or 0) >= least for s in self.segments):
+            least = None
+        if largest is not None and all((s.largest_time or 0) <= largest for s in self.segments):
+            largest = None
+        frame = read_tuples(spark, schema, [path_of(s) for s in self.segments], least, largest)
+        for name, (low, high) in self.ranges.items():
+            if not all(_is_within(s, name, low, high) for s in self.segments):
+                frame = frame.where(f"{quote_identifier(name)} BETWEEN {low}L AND {high}L")
+        return frame
+
+
+def _term_inputs(
+    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    inputs: Mapping[str, StepInput],
+    position: int,
+) -> dict[str, TermInput] | None:
+    """N before the place, the delta at it, O after it; None if one of them is empty."""
+    alias = plan.feeds[position]
+    delta = inputs[alias].new
+    least = min(s.least_time for s in delta if s.least_time is not None)
+    largest = max(s.largest_time for s in delta if s.largest_time is not None)
+    chosen = {alias: TermInput(delta, inputs[alias].since)}
+    for at, other in enumerate(plan.feeds):
+        if at == position:
+            continue
+        candidates = inputs[other].old + (inputs[other].new if at < position else ())
+        before, after = plan.reach(other)
+        bounds = [inputs[other].since, None if before is None else least - before]
+        low = max((b for b in bounds if b is not None), default=None)
+        ranges = _key_ranges(plan, other, alias, delta)
+        met = overlapping_segments(candidates, low, largest + after)
+        met = tuple(
+            s for s in met if all(_overlaps_range(s, name, *r) for name, r in ranges.items())
+        )
+        if not met:
+            return None
+        chosen[other] = TermInput(met, low, largest + after, ranges)
+    return chosen
+
+
+def _key_ranges(
+    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    alias: str,
+    delta_alias: str,
+    delta: Sequence[Segment],
+) -> dict[str, tuple[int, int]]:
+    """What the keys of the delta leave of the columns that have to equal them."""
+    ranges = {}
+    for own, theirs in plan.equalities:
+        if own.relation == alias and theirs.relation == delta_alias:
+            key_spans = [(s.keys or {}).get(theirs.name) for s in delta]
+            spans = [span for span in key_spans if span is not None]
+            if len(spans) == len(key_spans):
+                ranges[own.name] = (min(low for low, _ in spans), max(high for _, high in spans))
+    return ranges
+
+
+def _overlaps_range(segment: Segment, name: str, low: int, high: int) -> bool:
+    span = (segment.keys or {}).get(name)
+    return span is None or (span[0] <= high and low <= span[1])
+
+
+def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
+    span = (segment.keys or {}).get(name)
+    return span is not None and low <= span[0] and span[1] <= high
+
+
+def read_partial_join(
+    spark: SparkSession,
+    partial_join: Joined,
+    segments: Sequence[tuple[str, Subscriber | None]],
+    start: int | None,
+) -> DataFrame:
+    """The rows of another unit's segments that are those of a query, its sources as structs."""
+    by_member: dict[Subscriber, list[str]] = {}
+    for path, subscriber in segments:
+        if subscriber is not None and (subscriber == SOLE_SUBSCRIBER or subscriber.row_classes):
+            by_member.setdefault(subscriber, []).append(path)
+    frames = []
+    for subscriber, paths in by_member.items():
+        frame = spark.read.parquet(*map(escape_path, paths))
+        if subscriber != SOLE_SUBSCRIBER:
+            within = " OR ".join(
+                f"{ROW_CLASS_COLUMN} BETWEEN {low} AND {high}"
+                for low, high in subscriber.row_classes
+            )
+            frame = frame.where(f"{SHAPE_COLUMN} = {subscriber.shape} AND ({within})")
+        if start is not None:
+            frame = frame.where(f"_tau > {start}")
+        names = [f"c{item_column(subscriber, at)}" for at in partial_join.positions]
+        frames.append(frame.selectExpr(*partial_join.struct_sql(names)))
+    if not frames:
+        types = [
+            f"CAST(NULL AS {spark_type(c.type)}) AS c{n}"
+            for n, c in enumerate(partial_join.columns)
+        ]
+        empty = spark.range(0).selectExpr(*types)
+        return empty.selectExpr(*partial_join.struct_sql([f"c{n}" for n in range(len(types))]))
+    return reduce(DataFrame.unionAll, frames)
+
+
+# ---- telling
+
+
+def pane_results(
+    spark: SparkSession,
+    plan: Panes,
+    panes: DataFrame,
+    before: int | None,
+    instants: Sequence[int],
+) -> DataFrame:
+    """What is told of panes at those instants; `before` is the last instant that was told."""
+    with _temp_views(spark) as view:
+        names = {"panes": view(panes)}
+        if plan.reads_instants:
+            names["instants"] = view(_instants_frame(spark, before, instants))
+        return spark.sql(_name_views(names, plan.result_sql(before, instants)))
+
+
+def shared_pane_results(
+    spark: SparkSession,
+    plan: SharedPanes,
+    panes: DataFrame,
+    due: Mapping[frozenset[int], DueInstants],
+) -> DataFrame | None:
+    """What queries that share panes are told at the instants that are due for their slides; None if
+    none is."""
+    texts = []
+    with _temp_views(spark) as view:
+        names = {ALL_PANES: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
+        for family in plan.families:
+            own = due[family.plan.slides]
+            if not own.instants:
+                continue
+            if family.has_several:
+                names[f"{BOUNDS}{family.number}"] = view(spark.createDataFrame(family.bounds))
+            last = last_instant_until(family.plan.slides, own.before)
+            text = plan.result_sql(family, last, own.instants)
+            if family.plan.reads_instants:
+                shown = view(_instants_frame(spark, last, own.instants))
+                text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
+            texts.append(f"({text})")
+        return spark.sql(_name_views(names, "\nUNION ALL\n".join(texts))) if texts else None
+
+
+def compacted_panes(
+    spark: SparkSession, plan: Panes | SharedPanes, panes: DataFrame, before: int
+) -> DataFrame:
+    """The panes that are still to be seen after that instant, as few as they can be."""
+    with _temp_views(spark) as view:
+        return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
+
+
+def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
+    """The columns of a unit's panes, as Spark has them."""
+    with _temp_views(spark) as view:
+        views = {a: view(read_tuples(spark, scan.schema, [])) for a, scan in plan.scans}
+        for alias, table in plan.tables:
+            views[alias] = view(spark.createDataFrame([], stream_schema(table.schema)))
+        return spark.sql(plan.delta_sql([plan.term_sql(list(views), TermViews(views))])).schema
+
+
+def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*map(escape_path, paths))
+
+
+def build_panes(
+    spark: SparkSession,
+    plan: Panes,
+    windows: Mapping[str, DataFrame],
+    tables: Mapping[str, DataFrame],
+) -> DataFrame:
+    """The panes of what windows hold, of which some are by rows."""
+    with _temp_views(spark) as view:
+        views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+        for alias, scan in plan.scans:
+            name = view(windows[alias])
+            views[alias] = (
+                rows_window_sql(name, scan.window) if isinstance(scan.window, Rows) else name
+            )
+        order = order_term(plan.block, plan.scans[0][0], {}, {}).order
+        return spark.sql(plan.delta_sql([plan.term_sql(order, TermViews(views))]))
+
+
+def instant_results(
+    spark: SparkSession,
+    plan: InstantEvaluation,
+    windows: Mapping[str, DataFrame],
+    tables: Mapping[str, DataFrame],
+    before: int | None,
+    instants: Sequence[int],
+) -> DataFrame:
+    """What is told at those instants; `before` is the last instant that was evaluated already."""
+    with _temp_views(spark) as view:
+        names = {"instants": view(_instants_frame(spark, before, instants))}
+        names |= {name: view(frame) for name, frame in {**windows, **tables}.items()}
+        return spark.sql(_name_views(names, plan.result_sql(instants[0] - 1)))
+
+
+def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:
+    """The tuples that a window by rows holds after an instant, of those it held before and since."""
+    with _temp_views(tuples.sparkSession) as view:
+        rows = rows_window_sql(view(tuples), window)
+        return tuples.sparkSession.sql(
+            f"SELECT * EXCEPT ({UNTIL}) FROM {rows} WHERE {UNTIL} > {instant}"
+        )
+
+
+def _instants_frame(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:
+    """The instants with the one that follows each, the last one told among them."""
+    shown = [*([] if before is None else [before]), *instants]
+    following: list[int | None] = [*shown[1:], None]
+    table = pa.table({"t": pa.array(shown, pa.int64()), "next": pa.array(following, pa.int64())})
+    return spark.createDataFrame(table)
+
+
+def _name_views(names: Mapping[str, str], text: str) -> str:
+    """A query in which views go by the names that it has for them."""
+    return with_views({name: f"SELECT * FROM {view}" for name, view in names.items()}, text)
+
+
+# ---- segments
+
+
+def escape_path(path: str) -> str:
+    """A path for Spark, which takes one with brackets or stars, as a state directory may have, for a
+    pattern."""
+    return re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", path)
+
+
+def overlapping_segments(
+    segments: Iterable[Segment], low: int | None, high: int | None
+) -> tuple[Segment, ...]:
+    """The segments that may hold a tuple of those times, both ends in."""
+    return tuple(
+        s
+        for s in segments
+        if s.rows
+        and (low is None or s.largest_time is None or s.largest_time >= low)
+        and (high is None or s.least_time is None or s.least_time <= high)
+    )
+
+
+def read_tuples(
+    spark: SparkSession,
+    schema: Schema,
+    paths: Sequence[str],
+    least: int | None = None,
+    largest: int | None = None,
+) -> DataFrame:
+    """Tuples of a stream's segments, of times between the two."""
+    columns = stream_schema(schema)
+    if not paths:
+        return spark.createDataFrame([], columns)
+    frame = spark.read.schema(columns).parquet(*map(escape_path, paths))
+    conditions = [] if least is None else [f"{TIME} >= {least}"]
+    if largest is not None:
+        conditions.append(f"{TIME} <= {largest}")
+    return frame.where(" AND ".join(conditions)) if conditions else frame
+
+
+@contextmanager
+def _temp_views(spark: SparkSession) -> Iterator[Callable[[DataFrame], str]]:
+    """Names for frames, known to SQL until the end of the block."""
+    names: list[str] = []
+
+    def view(frame: DataFrame) -> str:
+        names.append(f"headwater_{next(_numbers)}")
+        frame.createOrReplaceTempView(names[-1])
+        return names[-1]
+
+    try:
+        yield view
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(name)

@@ -1,0 +1,301 @@
+"""In which order a term of a delta join takes its sources in: `SET OPTIMISE` chooses how.
+
+The delta comes first. `throughput` takes of all orders the one that costs least, by what operators
+cost (`headwater calibrate`) and by the rows that joins were measured to leave. `greedy` takes next
+what leaves the fewest rows; `written` follows the join tree that the query was written with. All give
+the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from math import prod
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.conditions.predicate import to_expr
+from headwater.algebra.expressions import Call, columns_of, conjuncts
+from headwater.algebra.nodes import Query, Relation, Scan, TableScan
+from headwater.cost.operators import CostTable
+from headwater.runtime.catalog import Json
+from headwater.runtime.compile.delta_join import PARTIAL_JOIN
+
+UNMEASURED_SELECTIVITY = 0.01
+"""The selectivity of a join that was not seen yet."""
+
+TABLE_ROWS = 100
+"""The rows that a table counts as, so that joining one that was not seen yet leaves as many rows."""
+
+MAX_COMPARED_SOURCES = 10
+"""Of more sources than these not all orders are compared: then `throughput` is greedy."""
+
+JoinTree = str | tuple["JoinTree", ...]
+"""The streams and tables of a query as its joins nest them."""
+
+
+@dataclass(frozen=True)
+class JoinOrdering:
+    """How orders are chosen, what operators cost, and how the query nests its joins."""
+
+    mode: str = "throughput"
+    costs: CostTable = field(default_factory=CostTable)
+    written_joins: JoinTree = ()
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term as it is run: its sources in order, and how many rows are read of each stream."""
+
+    block: Block
+    order: tuple[str, ...]
+    rows: Mapping[str, int]
+    prejoined: frozenset[str] = frozenset()
+
+    def join_names(self) -> list[str]:
+        """A name for each join of the term, the same for the same source and conditions."""
+        links = _condition_sources(self.block, self.prejoined)
+        return [_join_name(a, self.order[: n + 1], links) for n, a in enumerate(self.order[1:])]
+
+
+def order_term(
+    block: Block,
+    first: str,
+    rows: Mapping[str, int],
+    measured: Mapping[str, float],
+    prejoined: frozenset[str] = frozenset(),
+    ordering: JoinOrdering | None = None,
+) -> Term:
+    """The term of a delta of that source; a source is joined when a condition ties it to others.
+
+    The sources of a part are one, as they were joined before.
+    """
+    ordering = ordering or JoinOrdering()
+    own = (s.alias for s in block.sources if isinstance(s, Scan | TableScan))
+    aliases = [
+        *([PARTIAL_JOIN] if prejoined else []),
+        *(alias for alias in own if alias not in prejoined),
+    ]
+    joins = _JoinEstimates(
+        _condition_sources(block, prejoined),
+        _equijoin_sources(block, prejoined),
+        rows,
+        measured,
+        ordering.costs,
+    )
+    left = frozenset(aliases) - {first}
+    if ordering.mode == "written":
+        ranks = _source_ranks(block, first, prejoined, ordering.written_joins)
+        order = joins.follow_order(first, sorted(left, key=lambda a: (ranks.get(a, len(ranks)), a)))
+    elif ordering.mode == "throughput" and len(left) < MAX_COMPARED_SOURCES:
+        order = joins.cheapest_order(first, left)
+    else:
+        order = joins.greedy_order(first, aliases)
+    return Term(block, order, rows, prejoined)
+
+
+@dataclass(frozen=True)
+class _JoinEstimates:
+    """What joining a source to others is expected to leave, and to cost."""
+
+    condition_sources: Sequence[frozenset[str]]
+    equijoin_sources: Sequence[frozenset[str]]
+    rows: Mapping[str, int]
+    selectivities: Mapping[str, float]
+    costs: CostTable
+
+    def connected(self, left: Iterable[str], order: Set[str]) -> list[str]:
+        """Those that a condition ties to what is joined, or all if there is none."""
+        left = list(left)
+        return [
+            a for a in left if any(a in k and k & order for k in self.condition_sources)
+        ] or left
+
+    def greedy_order(self, first: str, aliases: Sequence[str]) -> tuple[str, ...]:
+        order = [first]
+        while left := [a for a in aliases if a not in order]:
+            growth = {a: self.rows.get(a, TABLE_ROWS) * self.selectivity(a, order) for a in left}
+            order.append(min(self.connected(left, set(order)), key=lambda a: growth[a]))
+        return tuple(order)
+
+    def follow_order(self, first: str, preferred: Sequence[str]) -> tuple[str, ...]:
+        """As wanted, but for products where a condition could be met."""
+        order = [first]
+        while left := [a for a in preferred if a not in order]:
+            order.append(self.connected(left, set(order))[0])
+        return tuple(order)
+
+    def cheapest_order(self, first: str, left: frozenset[str]) -> tuple[str, ...]:
+        """The order of least cost: the best one of each set of sources, from smaller sets."""
+        first_rows = self.rows.get(first, TABLE_ROWS) * self.selectivities.get(
+            _filter_name(first), 1.0
+        )
+        best: dict[frozenset[str], tuple[float, float, tuple[str, ...]]] = {
+            frozenset((first,)): (0.0, first_rows, (first,))
+        }
+        for _ in left:
+            larger: dict[frozenset[str], tuple[float, float, tuple[str, ...]]] = {}
+            for joined, (cost, before, order) in best.items():
+                for alias in self.connected(sorted(left - joined), joined):
+                    after = (
+                        before * self.rows.get(alias, TABLE_ROWS) * self.selectivity(alias, order)
+                    )
+                    total = cost + self.join_cost(alias, joined, before, after)
+                    candidate = (total, after, (*order, alias))
+                    key = joined | {alias}
+                    if key not in larger or candidate < larger[key]:
+                        larger[key] = candidate
+            best = larger
+        ((_, _, order),) = best.values()
+        return order
+
+    def join_cost(self, alias: str, joined: Set[str], before: float, after: float) -> float:
+        """Of joining a source, but for reading it, which every order has to."""
+        join = self.costs["join"]
+        cost = join.per_tuple * before + join.per_result * after
+        if any(alias in pair and pair & joined for pair in self.equijoin_sources):
+            return cost
+        return cost + self.costs["select"].per_tuple * before * self._filtered_rows(alias)
+
+    def selectivity(self, alias: str, before: Sequence[str]) -> float:
+        """Rows left for a row that is joined and a row that is read: as it was measured, or as it
+        follows from how the source was joined to each of the others, one way or the other."""
+        name = _join_name(alias, before, self.condition_sources)
+        if name in self.selectivities:
+            return self.selectivities[name]
+        pairs = [
+            self._pair_selectivity(alias, other)
+            for other in sorted(_connected_to(alias, before, self.condition_sources))
+        ]
+        measured = [pair for pair in pairs if pair is not None]
+        return (
+            self._filter_selectivity(alias) * prod(measured) if measured else UNMEASURED_SELECTIVITY
+        )
+
+    def _pair_selectivity(self, alias: str, other: str) -> float | None:
+        """The share of pairs that meet, of rows that each source by itself keeps."""
+        for a, b in ((alias, other), (other, alias)):
+            measured = self.selectivities.get(_join_name(a, (b,), self.condition_sources))
+            if measured is not None:
+                return measured / max(self._filter_selectivity(a), 1e-12)
+        return None
+
+    def _filter_selectivity(self, alias: str) -> float:
+        """Of the rows of a source, those that the conditions on it alone keep."""
+        return self.selectivities.get(_filter_name(alias), 1.0)
+
+    def _filtered_rows(self, alias: str) -> float:
+        return self.rows.get(alias, TABLE_ROWS) * self._filter_selectivity(alias)
+
+
+def _condition_sources(block: Block, prejoined: frozenset[str]) -> list[frozenset[str]]:
+    """The sources that each condition speaks of."""
+    parts = conjuncts(to_expr(block.where))
+    relations = [{c.relation for c in columns_of(condition)} for condition in parts]
+    return [frozenset(PARTIAL_JOIN if a in prejoined else a for a in link) for link in relations]
+
+
+def _equijoin_sources(block: Block, prejoined: frozenset[str]) -> list[frozenset[str]]:
+    """The sources of each condition that a join can look up by."""
+    parts = conjuncts(to_expr(block.where))
+    links = zip(parts, _condition_sources(block, prejoined), strict=True)
+    return [link for p, link in links if isinstance(p, Call) and p.name == "=" and len(link) == 2]
+
+
+def _connected_to(alias: str, before: Iterable[str], links: Sequence[frozenset[str]]) -> set[str]:
+    return {other for link in links if alias in link for other in link if other in before}
+
+
+def _join_name(alias: str, before: Iterable[str], links: Sequence[frozenset[str]]) -> str:
+    tied = _connected_to(alias, list(before), links)
+    return f"join {alias} to {', '.join(sorted(tied)) or 'all'}"
+
+
+def _filter_name(alias: str) -> str:
+    return f"filter {alias}"
+
+
+# ---- as it was written
+
+
+def written_join_tree(query: Query) -> JoinTree:
+    """How the joins of a query nest its streams and tables; of many in one FROM, the first two come
+    first."""
+    return _join_tree(query.root)
+
+
+def _join_tree(node: Relation) -> JoinTree:
+    if isinstance(node, Scan | TableScan):
+        return (node.stream if isinstance(node, Scan) else node.table).lower()
+    below = [subtree for child in node.inputs if (subtree := _join_tree(child)) != ()]
+    nested = below[:1]
+    for child in below[1:]:
+        nested = [(*nested, child)]
+    return nested[0] if nested else ()
+
+
+def _source_ranks(
+    block: Block, first: str, prejoined: frozenset[str], written_joins: JoinTree
+) -> dict[str, int]:
+    """When each source comes in if a tuple of the first goes up the tree: what is nested with it
+    before what is farther."""
+    free = {
+        s.alias: (s.stream if isinstance(s, Scan) else s.table).lower()
+        for s in block.sources
+        if isinstance(s, Scan | TableScan)
+    }
+    named: dict[str, str] = {}
+
+    def aliases(tree: JoinTree) -> JoinTree:
+        if not isinstance(tree, str):
+            return tuple(aliases(one) for one in tree)
+        alias = next((a for a, name in free.items() if name == tree and a not in named), tree)
+        named[alias] = tree
+        return PARTIAL_JOIN if alias in prejoined else alias
+
+    order = [*_leaves_nearest_first(aliases(written_joins), first)]
+    return {alias: n for n, alias in reversed([*enumerate(order)])}
+
+
+def _leaves_nearest_first(tree: JoinTree, first: str) -> list[str]:
+    """The leaves of a tree, those nearest to the first before others."""
+    if isinstance(tree, str):
+        return [tree]
+    below = [_leaves_nearest_first(child, first) for child in tree]
+    below.sort(key=lambda leaves: first not in leaves)
+    return [leaf for leaves in below for leaf in leaves]
+
+
+# ---- what was measured
+
+
+def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> dict[str, float]:
+    """Rows out per row before and row read, of each join of the terms of a plan that Spark ran."""
+    chains = [chain for operator in operators for chain in _join_chains(operator)]
+    measured: dict[str, float] = {}
+    if len(chains) != len(terms):
+        return measured
+    for chain, ran in zip(chains, terms, strict=True):
+        names = ran.join_names()
+        if len(chain) == len(names):
+            first = ran.order[0]
+            if chain and ran.rows.get(first) and chain[0]["inputs"][0]["rows_out"] is not None:
+                measured[_filter_name(first)] = chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+            for name, alias, join in zip(names, ran.order[1:], chain, strict=True):
+                before, rows = join["inputs"][0]["rows_out"], ran.rows.get(alias, TABLE_ROWS)
+                if before and rows and join["rows_out"] is not None:
+                    measured[name] = join["rows_out"] / (before * rows)
+    return measured
+
+
+def _join_chains(operator: Json) -> Iterator[list[Json]]:
+    """The joins of each term, the first one first."""
+    if operator["kind"] == "join":
+        chain = []
+        while operator["kind"] in ("join", "filter"):
+            if operator["kind"] == "join":
+                chain.append(operator)
+            operator = operator["inputs"][0]
+        yield chain[::-1]
+        return
+    for below in operator["inputs"]:
+        yield from _join_chains(below)

@@ -1,0 +1,252 @@
+"""A join that serves many queries: computed once, then told apart by their constants.
+
+A row carries the number of the shape and class by which queries know it (`reuse.shapes`), so that its
+cost does not depend on how many want it. The constants come as one row of arrays, and a row finds its
+place among them by binary search: other queries are other data, and the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.conditions.domain import value_at
+from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.windows import Range
+from headwater.reuse.join_subscribers import AGE, JoinSubscribers, Shape
+from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
+from headwater.reuse.shapes import Axis, ShapeTable
+from headwater.runtime.compile.delta_join import (
+    PARTIAL_JOIN,
+    DeltaJoin,
+    TermViews,
+    qualified_column,
+)
+from headwater.runtime.compile.windows import (
+    entry_instant_sql,
+    greatest_sql,
+    last_multiple_sql,
+    slides_of,
+)
+from headwater.runtime.spark.sql import expression_sql, quote_identifier
+from headwater.runtime.storage.columns import TIME, arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CONSTANTS = "constants"
+"""The view of the arrays, in one row."""
+
+
+@dataclass(frozen=True)
+class PartialJoin:
+    """A join of some of a unit's sources that another unit tells, as the query of that name there.
+
+    `columns` of its sources are items of the query, in the order of its canonical form: `places`.
+    """
+
+    unit_id: str
+    query: str
+    columns: tuple[Column, ...]
+    positions: tuple[int, ...]
+    times: Mapping[str, str]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.relation for column in self.columns))
+
+    def struct_sql(self, names: Sequence[str]) -> list[str]:
+        """SQL of the sources as structs, from the names of their columns in what was told."""
+        structs = []
+        for alias in self.aliases:
+            fields = [
+                f"{quote_identifier(name)} AS {quote_identifier(column.name)}"
+                for name, column in zip(names, self.columns, strict=True)
+                if column.relation == alias
+            ]
+            if alias in self.times:
+                at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
+                time = fields[at].split(" AS ")[0]
+                fields.append(f"unix_micros({time}) AS {TIME}")
+            structs.append(f"struct({', '.join(fields)}) AS {alias}")
+        return structs
+
+
+@dataclass(frozen=True)
+class SharedJoin:
+    """The plan of a unit that serves several queries by their constants."""
+
+    subscribers: JoinSubscribers
+    partial_join: PartialJoin | None = None
+
+    @cached_property
+    def delta(self) -> DeltaJoin:
+        operator = self.subscribers.operator
+        joined = frozenset() if self.partial_join is None else frozenset(self.partial_join.aliases)
+        return DeltaJoin(Block(operator.sources, operator.where, (), None, (), False), joined)
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        """What its steps read: streams by their aliases, and the rows of another unit."""
+        own = tuple(alias for alias, _ in self.scans if alias not in self.delta.prejoined)
+        return own if self.partial_join is None else (PARTIAL_JOIN, *own)
+
+    @property
+    def block(self) -> Block:
+        return self.delta.block
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.delta.scans
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.delta.tables
+
+    @property
+    def slides(self) -> frozenset[int]:
+        return self.delta.slides
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.delta.equalities
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.delta.reach(alias)
+
+    # ---- the rows of the operator
+
+    def term_sql(self, order: Sequence[str], views: TermViews) -> str:
+        """SQL of one term: the times of tuples and the columns that queries need."""
+        columns = sorted(self.subscribers.operator.columns, key=str)
+        items = [f"{qualified_column(c)} AS {_flat_column(c)}" for c in columns]
+        items += [f"{alias}.{TIME} AS {_time_column(alias)}" for alias, _ in self.scans]
+        return self.delta.select_sql(items, order, views)
+
+    # ---- what queries want of them
+
+    def delta_sql(self, terms: Sequence[str]) -> str:
+        """SQL of the rows told, from the terms; it reads the view of constants."""
+        rows = "\nUNION ALL\n".join(terms)
+        shapes = self.subscribers.shapes
+        variants = list(dict.fromkeys(shape.slides for shape in shapes))
+        entries = [f"{self._entry_sql(v)} AS _entry{at}" for at, v in enumerate(variants)]
+        rows = f"SELECT *, {', '.join(entries)} FROM ({rows}) CROSS JOIN {CONSTANTS}"
+        numbered = [(at, variants.index(shape.slides), shape) for at, shape in enumerate(shapes)]
+        cells = [f"{self._cell_sql(at, v, shape)} AS _cell{at}" for at, v, shape in numbered]
+        rows = f"SELECT *, {', '.join(cells)} FROM ({rows})"
+        searches = [
+            f"{search_sql(f'cells{at}', f'_cell{at}', len(shape.table.cells))} AS _place{at}"
+            for at, _, shape in numbered
+        ]
+        rows = f"SELECT *, {', '.join(searches)} FROM ({rows})"
+        if len(shapes) == 1:
+            selected = [
+                f"_entry0 AS _tau, 0 AS {SHAPE_COLUMN}, _place0 - 1 AS {ROW_CLASS_COLUMN}",
+                *self._items(),
+            ]
+            return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(0)}"
+        chosen = [
+            f"IF({is_served_sql(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
+            for at, v, _ in numbered
+        ]
+        selected = [
+            f"_m.tau AS _tau, _m.shape AS {SHAPE_COLUMN}, _m.class AS {ROW_CLASS_COLUMN}",
+            *self._items(),
+        ]
+        chosen_text = f"explode(array_compact(array({', '.join(chosen)})))"
+        return f"SELECT {', '.join(selected)} FROM (SELECT *, {chosen_text} AS _m FROM ({rows}))"
+
+    def _items(self) -> list[str]:
+        return [
+            f"{expression_sql(e, _flat_column)} AS c{i}"
+            for i, e in enumerate(self.subscribers.items)
+        ]
+
+    def _windows(self, slides: Sequence[int | None]) -> list[tuple[str, Range]]:
+        """Windows that slide like that; of what size does not matter here."""
+        return [
+            (alias, Range(0, slide)) for (alias, _), slide in zip(self.scans, slides, strict=True)
+        ]
+
+    def _entry_sql(self, slides: Sequence[int | None]) -> str:
+        windows = self._windows(slides)
+        every = slides_of(window for _, window in windows)
+        return greatest_sql(
+            [entry_instant_sql(_time_column(a), window, every) for a, window in windows]
+        )
+
+    def _cell_sql(self, at: int, variant: int, shape: Shape) -> str:
+        """SQL of the cell that a row is in, of all that the axes of a shape make."""
+        windows = dict(self._windows(shape.slides))
+
+        def naming(column: Column) -> str:
+            if column.relation != AGE:
+                return _flat_column(column)
+            slide = windows[column.name].slide
+            entry = f"_entry{variant}"
+            since = entry if slide is None else last_multiple_sql(entry, slide)
+            return f"({since} - {_time_column(column.name)})"
+
+        return cell_sql(at, [expression_sql(term, naming) for term in shape.terms], shape.table)
+
+    @cached_property
+    def constants(self) -> pa.Table:
+        """The arrays of all shapes, in one row."""
+        return constants_table(enumerate(shape.table for shape in self.subscribers.shapes))
+
+
+def constants_table(tables: Iterable[tuple[int, ShapeTable[str]]]) -> pa.Table:
+    """The constants of numbered tables as arrays, in one row."""
+    import pyarrow as pa  # who compiles to check a query need not wait for it
+
+    columns = {"_": pa.array([0], pa.int32())}
+    for at, table in tables:
+        for n, axis in enumerate(table.axes):
+            columns[f"cuts{at}_{n}"] = _cuts_array(axis)
+        cells = pa.array(table.cells, pa.int64())
+        columns[f"cells{at}"] = pa.array([cells], pa.list_(pa.int64()))
+    return pa.table(columns)
+
+
+def _cuts_array(axis: Axis) -> pa.Array:
+    import pyarrow as pa
+
+    type_ = arrow_type(axis.type) if not axis.type.is_floating else pa.float64()
+    values = pa.array([value_at(axis.type, cut).value for cut in axis.cuts], type_)
+    return pa.array([values], pa.list_(type_))
+
+
+def cell_sql(at: int, values: Sequence[str], table: ShapeTable[str]) -> str:
+    """SQL of the cell in which a row with those values is, of all that the axes of a table make."""
+    number = "0L"
+    for n, (value, axis) in enumerate(zip(values, table.axes, strict=True)):
+        cuts = f"cuts{at}_{n}"
+        interval = f"IF({value} IS NULL, 0, 1 + {search_sql(cuts, value, len(axis.cuts))})"
+        number = f"({number} * (size({cuts}) + 2) + {interval})"
+    return number
+
+
+def search_sql(array: str, value: str, length: int) -> str:
+    """SQL of how many values of a sorted array of about that length are not above a value."""
+    steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
+    if not steps:
+        return "0"
+    return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
+
+
+def is_served_sql(at: int) -> str:
+    """SQL: a query wants the cell of a row."""
+    return f"get(cells{at}, _place{at} - 1) = _cell{at}"
+
+
+def _flat_column(column: Column) -> str:
+    return quote_identifier(f"{column.relation}.{column.name}")
+
+
+def _time_column(alias: str) -> str:
+    return quote_identifier(f"{alias} {TIME}")

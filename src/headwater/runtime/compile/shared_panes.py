@@ -1,0 +1,370 @@
+"""Grouped queries that share their panes.
+
+Over a lone stream a pane holds the tuples between two multiples of the granule, or at one: with it,
+for every window that is made of granules, all of them come and go together. Over a join the windows
+are the same for all, and panes are as for one query. Each telling reads the panes as its own; those that
+differ only in the constants of their conditions are one statement, in which a table of these constants
+says which telling sees which pane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product, zip_longest
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from headwater.algebra.canonical import Block, Group
+from headwater.algebra.canonical.block import GROUP, call_text
+from headwater.algebra.conditions.domain import BOTTOM, Domain, value_at
+from headwater.algebra.conditions.predicate import ANYTHING
+from headwater.algebra.expressions import Column, Expr, conjunction
+from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.types import INT, Value
+from headwater.algebra.windows import Range
+from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
+from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
+from headwater.runtime.compile.delta_join import DeltaJoin, TermViews
+from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial_aggregate
+from headwater.runtime.compile.shared_join import (
+    CONSTANTS,
+    cell_sql,
+    constants_table,
+    is_served_sql,
+    search_sql,
+)
+from headwater.runtime.compile.windows import last_multiple_sql, next_multiple_sql, with_views
+from headwater.runtime.spark.sql import expression_sql, quote_identifier, spark_type
+from headwater.runtime.storage.columns import TIME, arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ALL_PANES = "all_panes"
+"""The view of the panes that are shared."""
+
+BOUNDS, EVALUATION_NUMBER = "bounds", "_telling"
+"""The views of what the tellings of a family see, by the number of the first; and their own numbers."""
+
+MAX_BOXES = 64
+"""A telling whose conditions combine more stretches is a branch of its own."""
+
+
+@dataclass(frozen=True)
+class SharedPanes:
+    """The plan of a unit that serves several grouped queries."""
+
+    subscribers: GroupSubscribers
+
+    @cached_property
+    def panes(self) -> Panes:
+        """What is kept, as the panes of a query that would tell all of it."""
+        operator = self.subscribers.operator
+        sources = operator.sources
+        if self._is_single_stream:
+            sources = tuple(
+                replace(source, window=Range(self.subscribers.reach))
+                for source in sources
+                if isinstance(source, Scan)
+            )
+        group = Group(self.subscribers.keys, operator.calls, ANYTHING)
+        return Panes(Block(sources, operator.where, (), group, (), False), Output.RSTREAM)
+
+    @property
+    def _is_single_stream(self) -> bool:
+        """Whether there is one stream, of which windows may differ."""
+        return len(self.subscribers.operator.sources) == 1
+
+    @property
+    def block(self) -> Block:
+        return self.panes.block
+
+    @property
+    def delta(self) -> DeltaJoin:
+        return self.panes.delta
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.panes.scans
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.panes.tables
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.panes.equalities
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.panes.reach(alias)
+
+    @property
+    def slides(self) -> frozenset[int]:
+        return self.subscribers.slides
+
+    @property
+    def keeps_panes(self) -> bool:
+        return True
+
+    @property
+    def emits_without_panes(self) -> bool:
+        """Whether something may be told though there is no pane: a count of nothing."""
+        return any(not evaluation.keys for evaluation in self._representatives)
+
+    @cached_property
+    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+        """The sets of slides by which tellings are evaluated, and whether one of them tells something
+        at every instant, however empty its window is."""
+        plans = [Panes(evaluation.block, evaluation.output) for evaluation in self._representatives]
+        return {
+            slides: any(plan.emits_at_every_instant for plan in plans if plan.slides == slides)
+            for slides in dict.fromkeys(plan.slides for plan in plans)
+        }
+
+    @property
+    def _representatives(self) -> list[GroupEvaluation]:
+        """One telling of each family: in what is not about constants, the others are like it."""
+        return [family.first for family in self.families]
+
+    @property
+    def max_instants_per_step(self) -> int:
+        """How many instants one step may tell."""
+        plans = [Panes(evaluation.block, evaluation.output) for evaluation in self._representatives]
+        return min(plan.max_instants_per_step for plan in plans)
+
+    # ---- absorbing
+
+    def term_sql(self, order: Sequence[str], views: TermViews) -> str:
+        """SQL of the rows that one term of the delta join brings."""
+        if not self._is_single_stream:
+            return self.panes.term_sql(order, views)
+        time, granule = f"{order[0]}.{TIME}", self.subscribers.granule
+        begins = next_multiple_sql(time, granule) if granule > 1 else time
+        ended = last_multiple_sql(time, granule) if granule > 1 else time
+        spans = [f"{begins} AS {FROM}", f"{ended} + {self.subscribers.reach}L AS {TO}"]
+        return self.delta.select_sql([*spans, *self.panes.item_sql()], order, views)
+
+    def delta_sql(self, terms: Sequence[str]) -> str:
+        return self.panes.delta_sql(terms)
+
+    def compaction_sql(self, before: int) -> str:
+        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes."""
+        return self.panes.compaction_sql(before, clipped=not self._is_single_stream)
+
+    # ---- telling
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The tellings, grouped where they differ only in the constants of their conditions."""
+        groups: dict[Hashable, list[tuple[int, GroupEvaluation]]] = {}
+        for number, evaluation in enumerate(self.subscribers.evaluations):
+            # Where nothing can be seen there is no row of bounds, and a count of it is 0 all the same.
+            is_separate = evaluation.terms or not 0 < _count_boxes(evaluation) <= MAX_BOXES
+            key = number if is_separate else (evaluation.family, evaluation.column_positions)
+            groups.setdefault(key, []).append((number, evaluation))
+        return tuple(Family(tuple(group)) for group in groups.values())
+
+    def result_sql(self, family: Family, before: int | None, instants: Sequence[int]) -> str:
+        """SQL of what the tellings of a family emit at their instants: `_tau`, shape, class, c0, c1, ..
+
+        It reads the views of all panes, of the constants and of the bounds, and `instants(t, next)`.
+        """
+        evaluation, plan = family.first, family.plan
+        panes = self._panes_view_sql(family)
+        if family.has_several and not evaluation.keys:
+            panes += f"\nUNION ALL {_empty_panes_sql(family, before, instants)}"
+        rows = with_views({"panes": panes}, plan.result_sql(before, instants))
+        positions = {slot: n for n, slot in enumerate(evaluation.column_positions)}
+        items = [
+            f"c{positions[n]} AS c{n}"
+            if n in positions
+            else f"CAST(NULL AS {spark_type(type_)}) AS c{n}"
+            for n, type_ in enumerate(self.subscribers.column_types)
+        ]
+        if family.has_several:
+            selected = [
+                f"_tau, c{len(evaluation.column_positions)} AS {SHAPE_COLUMN}, 0L AS {ROW_CLASS_COLUMN}",
+                *items,
+            ]
+            return f"SELECT {', '.join(selected)} FROM ({rows})"
+        at = family.number
+        if not evaluation.terms:
+            selected = [f"_tau, {at} AS {SHAPE_COLUMN}, 0L AS {ROW_CLASS_COLUMN}", *items]
+            return f"SELECT {', '.join(selected)} FROM ({rows})"
+        values = [f"c{len(evaluation.column_positions) + n}" for n in range(len(evaluation.terms))]
+        rows = f"SELECT *, {cell_sql(at, values, evaluation.table)} AS _cell{at} FROM ({rows}) CROSS JOIN {CONSTANTS}"
+        position_sql = search_sql(f"cells{at}", f"_cell{at}", len(evaluation.table.cells))
+        rows = f"SELECT *, {position_sql} AS _place{at} FROM ({rows})"
+        selected = [
+            f"_tau, {at} AS {SHAPE_COLUMN}, CAST(_place{at} - 1 AS BIGINT) AS {ROW_CLASS_COLUMN}",
+            *items,
+        ]
+        return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at)}"
+
+    def _panes_view_sql(self, family: Family) -> str:
+        """SQL of the shared panes as the tellings of a family see them."""
+        evaluation = family.first
+        plan = Panes(evaluation.block, evaluation.output)
+        begins, ends = self._visible_span(evaluation)
+        columns = [f"{begins} AS {FROM}", f"{ends} AS {TO}", COUNT]
+        columns += [
+            f"k{self.subscribers.key_position(key)} AS k{n}" for n, key in enumerate(plan.keys)
+        ]
+        if family.has_several:
+            columns.append(f"{EVALUATION_NUMBER} AS k{len(plan.keys)}")
+        shared = {call_text(call): n for n, call in enumerate(self.subscribers.operator.calls)}
+        for n, call in enumerate(plan.calls):
+            own, stored = (
+                partial_aggregate(call, n),
+                partial_aggregate(call, shared[call_text(call)]),
+            )
+            assert own is not None and stored is not None
+            pairs = zip(own.columns, stored.columns, strict=True)
+            columns += [f"{theirs.name} AS {mine.name}" for mine, theirs in pairs]
+        seen = self._bounds_join_sql(family) if family.has_several else self._filter_sql(evaluation)
+        return f"SELECT * FROM (SELECT {', '.join(columns)} FROM {ALL_PANES}{seen}) WHERE {FROM} < {TO}"
+
+    def _filter_sql(self, evaluation: GroupEvaluation) -> str:
+        """SQL of the condition on the panes that one telling sees."""
+        condition_expr = conjunction(
+            condition
+            for bound in evaluation.filters
+            if (condition := bound.domain.as_expr(self._key_column(bound.term))) is not None
+        )
+        return (
+            ""
+            if condition_expr is None
+            else f" WHERE {expression_sql(condition_expr, lambda c: quote_identifier(c.name))}"
+        )
+
+    def _bounds_join_sql(self, family: Family) -> str:
+        """SQL of the join that gives each telling of a family the panes it sees."""
+        tests = []
+        for n, bound in enumerate(family.first.filters):
+            key = self._key_column(bound.term).name
+            if all(evaluation.filters[n].domain.is_point for _, evaluation in family.evaluations):
+                tests.append(f"{key} = low{n}")
+                continue
+            within = f"(low{n} IS NULL OR {key} >= low{n}) AND (high{n} IS NULL OR {key} < high{n})"
+            tests.append(f"IF({key} IS NULL, null{n}, NOT null{n} AND {within})")
+        return f" JOIN {BOUNDS}{family.number} ON {' AND '.join(tests)}"
+
+    def _key_column(self, term: Expr) -> Column:
+        return Column("", f"k{self.subscribers.key_position(term)}", term.type)
+
+    def _visible_span(self, evaluation: GroupEvaluation) -> tuple[str, str]:
+        """From when until when a telling sees a pane."""
+        if not self._is_single_stream:
+            return FROM, TO
+        (scan,) = (s for s in evaluation.block.sources if isinstance(s, Scan))
+        window = scan.window
+        assert isinstance(window, Range) and window.size is not None
+        ended = f"({TO} - {self.subscribers.reach}L + {window.size}L)"
+        if window.slide is None:
+            return FROM, f"({ended} + 1L)"
+        ends = f"({last_multiple_sql(ended, window.slide)} + {window.slide}L)"
+        return next_multiple_sql(FROM, window.slide), ends
+
+    @cached_property
+    def constants(self) -> pa.Table:
+        """The arrays of the tellings whose rows they distinguish, in one row."""
+        numbered = enumerate(self.subscribers.evaluations)
+        return constants_table(
+            (at, evaluation.table) for at, evaluation in numbered if evaluation.terms
+        )
+
+
+@dataclass(frozen=True)
+class Family:
+    """Tellings by their numbers: one, or several that differ in the constants of their filters alone."""
+
+    evaluations: tuple[tuple[int, GroupEvaluation], ...]
+
+    @property
+    def number(self) -> int:
+        return self.evaluations[0][0]
+
+    @property
+    def first(self) -> GroupEvaluation:
+        return self.evaluations[0][1]
+
+    @property
+    def has_several(self) -> bool:
+        return len(self.evaluations) > 1
+
+    @cached_property
+    def plan(self) -> Panes:
+        """How they are evaluated: where they are many, with their number as another key and item."""
+        block = self.first.block
+        if self.has_several:
+            number = Column("", EVALUATION_NUMBER, INT)
+            if block.group is None:
+                block = replace(block, items=(*block.items, number))
+            else:
+                shown = Column(GROUP, f"k{len(block.group.keys)}", INT)
+                group = replace(block.group, keys=(*block.group.keys, number))
+                block = replace(block, group=group, items=(*block.items, shown))
+        return Panes(block, self.first.output)
+
+    @cached_property
+    def bounds(self) -> pa.Table:
+        """What each telling sees of the terms of its filters: one row for each combination of stretches."""
+        import pyarrow as pa
+
+        numbers: list[int] = []
+        boxes: list[tuple[_DomainInterval, ...]] = []
+        for at, evaluation in self.evaluations:
+            for box in product(*(_domain_intervals(bound.domain) for bound in evaluation.filters)):
+                numbers.append(at)
+                boxes.append(box)
+        columns: dict[str, pa.Array] = {EVALUATION_NUMBER: pa.array(numbers, pa.int32())}
+        for n, bound in enumerate(self.first.filters):
+            type_ = bound.domain.type
+            column_type = arrow_type(type_) if not type_.is_floating else pa.float64()
+            columns[f"low{n}"] = pa.array([box[n].low for box in boxes], column_type)
+            columns[f"high{n}"] = pa.array([box[n].high for box in boxes], column_type)
+            columns[f"null{n}"] = pa.array([box[n].is_null for box in boxes], pa.bool_())
+        return pa.table(columns)
+
+
+def _count_boxes(evaluation: GroupEvaluation) -> int:
+    return prod(len(_domain_intervals(bound.domain)) for bound in evaluation.filters)
+
+
+class _DomainInterval(NamedTuple):
+    """The first value of a stretch and the first after it, None where it has no end; or NULL alone."""
+
+    low: Value
+    high: Value
+    is_null: bool = False
+
+
+def _domain_intervals(domain: Domain) -> list[_DomainInterval]:
+    """What a domain is made of."""
+    intervals = [_DomainInterval(None, None, True)] if domain.null else []
+    values = [None if cut == BOTTOM else value_at(domain.type, cut).value for cut in domain.cuts]
+    intervals += [
+        _DomainInterval(low, high)
+        for low, high in zip_longest(values[::2], values[1::2], fillvalue=None)
+    ]
+    if domain.is_point and domain.point is not None:
+        return [intervals[0]._replace(low=domain.point.value)]
+    return intervals
+
+
+def _empty_panes_sql(family: Family, before: int | None, instants: Sequence[int]) -> str:
+    """SQL of a pane without tuples for each telling, which is there at all instants and at the one before
+    them: what has no keys emits a row also where it sees no other."""
+    parts = "".join(f", NULL AS {part.name}" for part in family.plan._pane_columns)
+    first = instants[0] if before is None else before
+    numbers = f"SELECT DISTINCT {EVALUATION_NUMBER} FROM {BOUNDS}{family.number}"
+    return (
+        f"SELECT {first}L AS {FROM}, {instants[-1] + 1}L AS {TO}, 1L AS {COUNT}, {EVALUATION_NUMBER} AS k0{parts} "
+        f"FROM ({numbers})"
+    )

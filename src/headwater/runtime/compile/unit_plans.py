@@ -1,0 +1,211 @@
+"""The queries of a unit as its plan sees them, and the files that say which rows are whose.
+
+A unit that serves one query runs it as it is. When others come to share it, its plan is made of all
+their forms, and every result row names a shape and a class. What these numbers mean is written in a
+file of its own whenever the queries change: a *version* of the members, which later segments name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.algebra.catalog import Namespace
+from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Project, Scan, TableScan, walk_relations
+from headwater.cql import CreateQuery, parse, unparse
+from headwater.reuse import (
+    Operator,
+    QuerySignature,
+    SharingKind,
+    relax,
+    signature_of,
+)
+from headwater.reuse.definition import operator_definition, operator_from_definition
+from headwater.reuse.group_subscribers import GroupSubscribers
+from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.operator import serving_operator
+from headwater.reuse.signature import source_name
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
+from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.compile import Plan, SharedJoin, SharedPanes, compile_query
+from headwater.runtime.compile.shared_join import PartialJoin
+from headwater.runtime.lifecycle import input_streams, plannable_queries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headwater.runtime.storage import segment_files
+
+log = logging.getLogger("headwater")
+
+
+@dataclass
+class UnitPlanner:
+    """Makes the plans of units, and remembers the forms of their queries by digest."""
+
+    definitions: Definitions
+    _signatures: dict[str, QuerySignature] = field(default_factory=dict)
+
+    def signature(self, query: QueryRow) -> QuerySignature:
+        return self.signatures([query])[0]
+
+    def signatures(self, queries: Sequence[QueryRow]) -> tuple[QuerySignature, ...]:
+        """The forms of queries, in order, each under its result key in the place of its digest; what
+        they name is looked up once for all."""
+        names = self.definitions.namespace
+        for query in queries:
+            if query.digest not in self._signatures:
+                self._signatures[query.digest] = signature_of(_parse_canonical(query, names))
+        return tuple(
+            replace(self._signatures[query.digest], digest=query.result_key) for query in queries
+        )
+
+    def forget_all_but(self, digests: Collection[str]) -> None:
+        """Keep nothing in memory of queries that are gone."""
+        for digest in set(self._signatures) - set(digests):
+            del self._signatures[digest]
+
+    def canonical(self, query: QueryRow) -> CanonicalQuery:
+        return _parse_canonical(query, self.definitions.namespace)
+
+    def plan(
+        self,
+        unit: UnitRow,
+        queries: Sequence[QueryRow],
+        once_shared: bool,
+        before: Plan | None,
+        partial_query: QueryRow | None = None,
+    ) -> Plan:
+        """The plan that serves some queries of a unit, which has its definition; `asked` is what it has
+        another unit join for it."""
+        by_key = {query.result_key: query for query in queries}
+        alone = set(by_key) == {unit.digest} and not once_shared and partial_query is None
+        first = next(iter(by_key.values()))
+        if alone or self.signature(first).kind is SharingKind.EXACT:
+            return compile_query(self.canonical(first))
+        signatures = self.signatures([by_key[key] for key in sorted(by_key)])
+        if signatures[0].kind is SharingKind.GROUP:
+            return SharedPanes(
+                GroupSubscribers(self._serving_operator(unit, signatures, before), signatures)
+            )
+        operator = self._serving_operator(unit, signatures, before)
+        return SharedJoin(
+            JoinSubscribers(operator, signatures),
+            None if partial_query is None else self.partial_join(operator, partial_query),
+        )
+
+    # ---- the operator of a unit
+
+    def ensure_definition(self, catalog: Catalog, unit: UnitRow) -> UnitRow:
+        """A unit with its definition: the operator that it runs, as text.
+
+        It is the least that serves the unit's queries. When one of them comes, the definition is
+        relaxed with it; when one leaves it is void, and whoever asks first makes it anew from those
+        that are left. Others may change the unit meanwhile: then the unit is returned as it is after that.
+        """
+        while not unit.definition and unit.state != "dropped":
+            queries = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
+            text = self._least_definition(queries) if queries else unit.definition
+            if text and catalog.define_unit(unit.id, unit.version, text):
+                return replace(unit, definition=text)
+            current = catalog.unit(unit.id)
+            assert current is not None
+            unit = current
+        return unit
+
+    def operator(self, unit: UnitRow) -> Operator | None:
+        """What a unit that has its definition runs; None if its queries are all equal and share whole.
+
+        This is what is explained, what a new query is compared with, what counts for admission, and what
+        is compiled.
+        """
+        return operator_from_definition(self.definitions.query(unit.definition))
+
+    def _least_definition(self, queries: Sequence[QueryRow]) -> str:
+        """The definition of a unit with these queries."""
+        signatures = self.signatures(sorted(queries, key=lambda query: query.result_key))
+        if signatures[0].kind is SharingKind.EXACT:
+            return unparse(self.canonical(queries[0]).query)
+        return operator_definition(serving_operator(signatures), signatures[0].output)
+
+    def _serving_operator(
+        self, unit: UnitRow, signatures: Sequence[QuerySignature], before: Plan | None
+    ) -> Operator:
+        """The operator of a unit, which serves all its queries; if it should not, it is relaxed, as no
+        row may be missing whatever the catalog says. A unit without a definition is tried with some
+        of its queries alone."""
+        if not unit.definition:
+            return serving_operator(signatures)
+        operator = self.operator(unit)
+        assert operator is not None
+        previous = before.subscribers if isinstance(before, SharedJoin | SharedPanes) else None
+        served = (
+            set() if previous is None or previous.operator != operator else {*previous.signatures}
+        )
+        enough = reduce(
+            relax, (signature for signature in signatures if signature not in served), operator
+        )
+        if enough != operator:
+            log.warning("unit %s: its definition does not serve all its queries", unit.id)
+        return enough
+
+    def partial_join(self, operator: Operator, partial_query: QueryRow) -> PartialJoin:
+        """The sources of an operator that another unit joins, by the names they have here."""
+        (statement,) = parse(partial_query.definition, self.definitions.namespace)
+        assert isinstance(statement, CreateQuery)
+        root = statement.query.root
+        assert isinstance(root, Project)
+        local_aliases = {source_name(source): source.alias for source in operator.sources}
+        sources = [node for node in walk_relations(root) if isinstance(node, Scan | TableScan)]
+        alias = {source.alias: local_aliases[source_name(source)] for source in sources}
+        at = dict(canonicalize(statement.query).columns)
+        columns = {item.name: item.expr for item in root.items if isinstance(item.expr, Column)}
+        return PartialJoin(
+            partial_query.unit_id,
+            partial_query.name,
+            tuple(replace(c, relation=alias[c.relation]) for c in columns.values()),
+            tuple(at[name] for name in columns),
+            {alias[s.alias]: s.time for s in sources if isinstance(s, Scan)},
+        )
+
+
+def _parse_canonical(query: QueryRow, names: Namespace) -> CanonicalQuery:
+    (statement,) = parse(query.definition, names)
+    assert isinstance(statement, CreateQuery)
+    return canonicalize(statement.query)
+
+
+def write_subscribers(
+    subscribers: JoinSubscribers | GroupSubscribers, folder: Path
+) -> segment_files.WrittenFile:
+    """A version of members as a file."""
+    import pyarrow as pa  # who places queries need not wait for it
+
+    from headwater.runtime.storage import segment_files
+
+    def lists(values: Iterable[Sequence[int]]) -> pa.Array:
+        return pa.array([list(value) for value in values], pa.list_(pa.int64()))
+
+    by_digest = subscribers.subscribers
+    table = pa.table(
+        {
+            "digest": pa.array(by_digest, pa.string()),
+            "shape": pa.array([subscriber.shape for subscriber in by_digest.values()], pa.int32()),
+            "first": lists(
+                [low for low, _ in subscriber.row_classes] for subscriber in by_digest.values()
+            ),
+            "last": lists(
+                [high for _, high in subscriber.row_classes] for subscriber in by_digest.values()
+            ),
+            "items": lists(subscriber.item_columns for subscriber in by_digest.values()),
+        }
+    )
+    written = segment_files.write_arrow(table, folder, ("shape", "shape"))
+    assert written is not None
+    return written

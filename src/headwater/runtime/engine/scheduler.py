@@ -1,0 +1,104 @@
+"""Which unit steps next: what is pending for each, priced by what was measured, ranked by a policy.
+
+A step takes in all that is pending, so what competes are batches. The expected seconds of a step are a
+fixed part and one for each row, fitted to the last steps; the rows it will tell are those for each row
+taken in. For the policies a batch is a tuple that costs so many seconds and has so many results, and
+whose ideal time is that of a step with a single row. The queries of a shared unit all step with it and
+add nothing to its cost, so the priority-defining tree holds all of them, and counts a row once for each
+query that it is told to. A unit that was never measured is taken to be as the others are on average.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from headwater.runtime.catalog import Catalog, UnitRow
+from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
+from headwater.runtime.metrics.step_estimates import StepEstimate, average_estimate
+from headwater.schedule import Candidate, Choice, Policy, choose
+
+SCHEDULE = "schedule"
+"""The owner of the profile that has the last choice."""
+
+
+@dataclass
+class Scheduler:
+    """Chooses units of one catalog, and remembers who was chosen when, and why the last one was."""
+
+    catalog: Catalog
+    last_choice: Choice | None = None
+    clock: Callable[[], float] = time.time
+    _served_at: dict[str, float] = field(default_factory=dict)
+
+    def choose(
+        self,
+        policy: Policy,
+        max_wait: float,
+        backlogs: Mapping[str, Backlog],
+        estimates: Mapping[str, StepEstimate | None],
+    ) -> str:
+        """The unit that steps next, of some with something pending."""
+        default = average_estimate(backlog for backlog in estimates.values() if backlog is not None)
+        now = self.clock()
+        candidates = [
+            self._candidate(unit, backlog, estimates.get(unit) or default, now)
+            for unit, backlog in backlogs.items()
+        ]
+        self.last_choice = choose(policy, candidates, now, max_wait)
+        self._served_at[self.last_choice.name] = now
+        return self.last_choice.name
+
+    def _candidate(self, unit: str, backlog: Backlog, step: StepEstimate, now: float) -> Candidate:
+        """A unit as a candidate; what came when the clock was ahead has come just now."""
+        served = min(self._served_at.get(unit, 0.0), now)
+        since = min(backlog.since, now)
+        batch = step.as_batch(backlog.rows)
+        return Candidate(unit, since, (batch,), backlog.rows, query=unit, last_served=served)
+
+    def forget_all_but(self, units: Set[str]) -> None:
+        """Keep nothing in memory of other units."""
+        self._served_at = {unit: at for unit, at in self._served_at.items() if unit in units}
+
+
+@dataclass
+class Turns:
+    """The units of one round: each gets a turn, and those with something pending compete for more.
+
+    One that had a turn and did nothing gets another only when more has come for it.
+    """
+
+    scheduler: Scheduler
+    policy: Policy
+    max_wait: float
+    rows: Mapping[str, UnitRow]
+    estimate: Callable[[str], StepEstimate | None]
+    _idle_backlogs: dict[str, Backlog | None] = field(default_factory=dict)
+
+    def choose(self, units: Set[str]) -> str | None:
+        """Which of the units steps next; None if there is nothing for them to do.
+
+        Those with nothing pending go first: most of them do nothing, which takes no time, and who
+        has come to an instant has something to tell.
+        """
+        rows = [self.rows[unit] for unit in self.rows if unit in units]
+        backlogs = unit_backlogs(self.scheduler.catalog, rows)
+        for row in rows:
+            if row.id not in backlogs and row.id not in self._idle_backlogs:
+                self._idle_backlogs[row.id] = None
+                return row.id
+        competing = {
+            u: backlog for u, backlog in backlogs.items() if self._idle_backlogs.get(u) != backlog
+        }
+        if not competing:
+            return None
+        estimates = {unit: self.estimate(unit) for unit in self.rows}
+        unit = self.scheduler.choose(self.policy, self.max_wait, competing, estimates)
+        self._idle_backlogs[unit] = backlogs[unit]
+        return unit
+
+    def note_worked(self, unit: str) -> None:
+        """Note that a turn was of use."""
+        if self._idle_backlogs.get(unit) is not None:
+            del self._idle_backlogs[unit]

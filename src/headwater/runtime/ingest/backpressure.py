@@ -1,0 +1,34 @@
+"""How fast streams may take in: not too far ahead of the units that read them.
+
+A stream waits while the slowest running unit that reads it has more than so many rows left to take
+in. A unit that is paused, parked or finished holds up nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.runtime.catalog import Catalog, stream_log
+
+
+@dataclass(frozen=True)
+class ReaderBacklog:
+    """A unit and how many rows of a stream it has not taken in."""
+
+    unit: str
+    rows: int
+
+
+def slowest_reader(catalog: Catalog, stream: str) -> ReaderBacklog | None:
+    """The running unit that is furthest behind in a stream; None if no running unit reads it."""
+    log = stream_log(stream)
+    running = [u.id for u in catalog.units() if u.state == "running" and log in u.inputs]
+    if not running:
+        return None
+    positions = catalog.reader_positions(log)
+    reached = {unit: int((positions.get(unit) or {"seq": 0})["seq"]) for unit in running}
+    unit = min(running, key=lambda one: reached[one])
+    return ReaderBacklog(unit, sum(s.rows for s in catalog.segments(log, reached[unit])))
+
+
+# ---- files

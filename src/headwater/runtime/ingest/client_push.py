@@ -1,0 +1,203 @@
+"""Tuples pushed by a client, made durable as a segment of their stream at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from headwater.algebra.catalog import Stream
+from headwater.algebra.times import TIMESTAMP_UNITS, from_days, to_days, to_micros
+from headwater.algebra.types import DATE, STRING, TIMESTAMP, Type, Value
+from headwater.errors import AlgebraError, CommitConflict, InputError, suggest
+from headwater.reference.records import value_from_json, value_from_text
+from headwater.runtime.catalog import (
+    BatchRejects,
+    Catalog,
+    Cursors,
+    FileChanges,
+    Lease,
+    RejectedRecord,
+    StreamRow,
+    stream_log,
+)
+from headwater.runtime.ingest.share_alarms import ShareAlarm, recent_counts, share_alarms
+from headwater.runtime.ingest.time_bounds import LATE, EventTimeBounds
+from headwater.runtime.metrics.rates import arrival_statistics
+from headwater.runtime.settings import Settings, effective_settings
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.append import (
+    build_arrow_table,
+    build_segment,
+    event_time,
+    stream_folder,
+)
+from headwater.runtime.storage.columns import TIME
+
+logger = logging.getLogger("headwater")
+
+Record = Mapping[str, object] | Sequence[object]
+
+
+def push(
+    catalog: Catalog,
+    state_dir: Path,
+    stream: Stream,
+    records: Iterable[Record],
+    timestamp_unit: str | None = None,
+    clock: Callable[[], float] = time.time,
+) -> int:
+    """Append records to a stream; those that are late or too far from the clock are counted and left
+    out, wrong ones raise InputError.
+
+    Values are Python's, or texts as in files. A number is a time if it is said what it counts since
+    the epoch (s, ms, us or ns), and a date if it counts days.
+    Any number of threads and processes may push to one stream: who is overtaken begins again.
+    Raises InputError too if the stream has ended.
+    """
+    if timestamp_unit is not None and timestamp_unit not in TIMESTAMP_UNITS:
+        hint = suggest(timestamp_unit, TIMESTAMP_UNITS)
+        raise InputError(f"there is no timestamp_unit {timestamp_unit}; {hint}")
+    rows = [_convert_record(stream, record, timestamp_unit) for record in records]
+    while True:
+        try:
+            return _try_push(catalog, state_dir, stream, rows, clock())
+        except CommitConflict:
+            continue
+
+
+def _try_push(
+    catalog: Catalog, state_dir: Path, stream: Stream, rows: Sequence[tuple[Value, ...]], now: float
+) -> int:
+    owner = f"ingest:{stream.name.lower()}"
+    pushed = catalog.cursor(owner, "pushed")
+    stream_row = catalog.stream(stream.name)
+    assert stream_row is not None
+    if stream_row.ended:
+        raise InputError(f"stream {stream.name} has ended: nothing can be added to it")
+    bounds = EventTimeBounds.of(stream, stream_row.watermark, now)
+    checked = [(bounds.rejection_reason(event_time(stream, row)), row) for row in rows]
+    accepted = [row for reason, row in checked if reason is None]
+    rejected = tuple(
+        RejectedRecord(reason, str(row), "pushed") for reason, row in checked if reason is not None
+    )
+    late = sum(record.reason == LATE for record in rejected)
+    first = int(pushed or 0)
+    written = segment_files.write_arrow(
+        build_arrow_table(stream, accepted, first),
+        stream_folder(state_dir, stream_row.name),
+        (TIME, TIME),
+    )
+    try:
+        append_to_stream(
+            catalog,
+            None,
+            stream_row,
+            written,
+            {(owner, "pushed"): first + len(accepted)},
+            BatchRejects(stream_row.name, len(rejected) - late, late, rejected),
+            expected_cursors={(owner, "pushed"): pushed},
+        )
+    except CommitConflict:
+        if written is not None:
+            segment_files.remove(written.path)
+        raise
+    return len(accepted)
+
+
+def append_to_stream(
+    catalog: Catalog,
+    lease: Lease | None,
+    stream: StreamRow,
+    written: segment_files.WrittenFile | None,
+    cursors: Cursors,
+    rejects: BatchRejects,
+    expected_cursors: Cursors | None = None,
+    settings: Settings | None = None,
+    files: FileChanges | None = None,
+) -> None:
+    """Register a stream's new segment, the position behind it and what was refused, at once.
+
+    If that makes too large a share of what comes late or refused, an event says so with it.
+    """
+    segments = []
+    progress = None
+    log, now = stream_log(stream.name), time.time()
+    statistics = catalog.statistics(log)
+    counts = recent_counts(statistics, 0 if written is None else written.rows, rejects, now)
+    alarms: list[ShareAlarm] = []
+    values = dict(counts)
+    if len(counts) > 1:  # something was late or refused
+        settings = settings or effective_settings(Settings(), catalog.options(), {})
+        alarms, raised = share_alarms(statistics, counts, settings, rejects)
+        values |= raised
+    if written is not None:
+        values |= arrival_statistics(statistics, written.rows, written.bytes, now)
+        largest = written.largest_time
+        if stream.max_event_time is not None:
+            largest = max(largest, stream.max_event_time)
+        progress = (stream.name, largest)
+        mark = stream.watermark_at(largest)
+        segments = [build_segment(log, written, mark)]
+    catalog.commit(
+        lease,
+        segments=segments,
+        cursors=cursors,
+        statistics={(log, name): value for name, value in values.items()},
+        stream_progress=progress,
+        rejects=[rejects] if rejects.malformed or rejects.late else [],
+        expected_cursors=expected_cursors,
+        events=[(alarm.kind, stream.name, alarm.detail) for alarm in alarms],
+        files=files,
+    )
+    for alarm in alarms:
+        logger.warning("stream %s: %s", stream.spelled, alarm.sentence)
+
+
+def _convert_record(stream: Stream, record: Record, unit: str | None) -> tuple[Value, ...]:
+    if isinstance(record, Mapping):
+        by_name = {str(key).lower(): value for key, value in record.items()}
+        for key in record:
+            if stream.schema.get(str(key)) is None:
+                raise InputError(
+                    f"{stream.name} has no column {key}; {suggest(str(key), stream.schema.names)}"
+                )
+        values = [by_name.get(f.name.lower()) for f in stream.schema]
+    else:
+        values = list(record)
+        if len(values) != len(stream.schema.fields):
+            raise InputError(
+                f"{stream.name} has {len(stream.schema.fields)} columns, not {len(values)}"
+            )
+    row = []
+    for column, value in zip(stream.schema, values, strict=True):
+        if value is None and not column.nullable:
+            raise InputError(f"{stream.name}.{column.name} is NULL")
+        row.append(_convert_value(column.type, value, f"{stream.name}.{column.name}", unit))
+    return tuple(row)
+
+
+def _convert_value(type_: Type, value: object, where: str, unit: str | None) -> Value:
+    try:
+        match value:
+            case None:
+                return None
+            case datetime() if type_ == TIMESTAMP:
+                return to_micros(value)
+            case date() if type_ == DATE:
+                return to_days(value)
+            case int() if type_ == DATE and not isinstance(value, bool):
+                return to_days(from_days(value))
+            case _ if type_ == STRING:
+                return str(value)
+            case str():
+                return value_from_text(value, type_, unit)
+            case float():
+                return value_from_json(Decimal(repr(value)), type_, unit)
+            case _:
+                return value_from_json(value, type_, unit)
+    except (AlgebraError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: {error}") from error

@@ -1,0 +1,106 @@
+"""Whether all is well with a state, and if not, why: what `headwater health` and `status` say.
+
+All of it is read from the catalog, so it can be asked whether or not an engine runs, and from anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.runtime.catalog import Catalog, EventRow, stream_log
+from headwater.runtime.catalog.deployment import alive_sites, current_deployment
+from headwater.runtime.inspect.status import Observer, Overview
+from headwater.runtime.leases import lease_holders
+
+RECENT_SECONDS = 600.0
+"""What happened to streams and files within so many seconds counts as going on."""
+
+RECENT_EVENTS = {
+    "stream unread": "stream {subject} cannot be read: {error}",
+    "file set aside": "a file of stream {subject} was set aside: {path}: {error}",
+    "late-share": "an unusual share of stream {subject} is late{share}",
+    "reject-share": "an unusual share of stream {subject} is rejected{share}",
+}
+"""Kinds of events that count while they are recent, and the sentence for each."""
+
+SHARE_EVENTS = ("late-share", "reject-share")
+"""Kinds that are statistics of a stream's log too: 1 while the share is unusual."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Who runs the state, and what is wrong: things that have stopped or fail (`failing`), and what
+    should be looked at (`warnings`), a sentence each."""
+
+    engine: tuple[str, ...]
+    failing: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        stopped = () if self.engine else ("no engine runs this state: headwater run starts one",)
+        return (*stopped, *self.failing, *self.warnings)
+
+    @property
+    def status(self) -> int:
+        """0 if all is well, 1 if something is wrong, 2 if nothing runs."""
+        return 2 if not self.engine else 1 if self.reasons else 0
+
+
+def check_health(
+    catalog: Catalog, overview: Overview | None = None, now: float | None = None
+) -> Health:
+    """How a state is doing."""
+    at = time.time() if now is None else now
+    overview = overview or Observer(catalog).overview()
+    return Health(
+        tuple(sorted(lease_holders(catalog.leases(), at))),
+        tuple(_failing(catalog, overview)),
+        tuple(_warnings(catalog, at)),
+    )
+
+
+def _failing(catalog: Catalog, overview: Overview) -> Iterator[str]:
+    for view in overview.units:
+        of = f"unit {view.row.id} ({_format_names(view.queries)})"
+        if view.row.state == "parked":
+            again = f"; headwater resume {view.queries[0]} tries again" if view.queries else ""
+            yield f"{of} is parked: {view.row.error}{again}"
+        elif view.row.error:
+            yield f"{of} failed {view.row.retries} times and is tried again: {view.row.error}"
+    for query in overview.queries:
+        if query.row.state == "parked":
+            name = query.row.spelled
+            yield f"query {name} is parked: {query.row.error}; headwater resume {name} tries again"
+        if query.sink_error:
+            yield f"the sink of query {query.row.spelled} fails: {query.sink_error}"
+    sites = current_deployment(catalog)
+    if sites is not None:
+        alive = alive_sites(catalog)
+        for site in sites.network.sites:
+            if site.name not in alive:
+                yield f"site {site.name} is away"
+
+
+def _warnings(catalog: Catalog, now: float) -> Iterator[str]:
+    """The last of each kind about each subject; an unusual share for as long as it is one."""
+    last: dict[tuple[str, str], EventRow] = {}
+    for kind in RECENT_EVENTS:
+        for event in catalog.events(kind=kind, since=now - RECENT_SECONDS, limit=1_000):
+            last[kind, event.subject] = event
+    logs = {stream_log(row.name): row.name for row in catalog.streams()}
+    for kind in SHARE_EVENTS:
+        for log, raised in catalog.statistic_by_owner(logs, kind).items():
+            for event in catalog.events(kind=kind, subject=logs[log], limit=1) if raised else ():
+                last[kind, logs[log]] = event
+    for (kind, subject), event in last.items():
+        values = {"error": "", "path": "", **(event.detail or {}), "subject": subject}
+        share = values.get("share")
+        values["share"] = f": {share:.1%}" if isinstance(share, float) else ""
+        yield RECENT_EVENTS[kind].format(**values)
+
+
+def _format_names(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,175 @@
+"""The leases of one process: taken when needed, kept alive in the background, given back at the end.
+
+A lease may be lost at any time, to another process that waited for its end. That is noticed by the
+commit, which is refused; so nothing here has to be exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from threading import Event, Lock, Thread
+
+from headwater.errors import CatalogError, LeaseLost
+from headwater.runtime.catalog import MAX_LEASE_SECONDS, Catalog, Lease, is_in_future
+
+log = logging.getLogger("headwater")
+
+
+def process_name() -> str:
+    """The name under which this process holds leases."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_dead_process(holder: str) -> bool:
+    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
+    host, _, pid = holder.rpartition(":")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def run_periodically(action: Callable[[], object], every: float, name: str) -> Iterator[None]:
+    """Do something every so many seconds in the background, until the block ends."""
+    done = Event()
+
+    def work() -> None:
+        while not done.wait(every):
+            action()
+
+    thread = Thread(target=work, daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class ProcessLeases:
+    """What one holder has claimed; may be shared by threads. A claim is used for half of its time,
+    then asked for again: by the clock of the process, which nobody can set."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        holder: str,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._catalog = catalog
+        self._holder = holder
+        self._seconds = seconds
+        self._clock = clock
+        self._held: dict[str, tuple[Lease, float]] = {}
+        self._contended: dict[str, str] = {}
+        self._lock = Lock()
+
+    def acquire(self, name: str) -> Lease | None:
+        """The lease of that name, held already or taken now; None while another holds it."""
+        with self._lock:
+            current, fresh_until = self._held.get(name, (None, 0.0))
+            if current is not None and fresh_until > self._clock():
+                return current
+        requested_at = self._clock()
+        lease = self._catalog.acquire(name, self._holder, self._seconds)
+        if lease is None and self._free_if_dead(name):
+            lease = self._catalog.acquire(name, self._holder, self._seconds)
+        with self._lock:
+            if lease is None:
+                self._held.pop(name, None)
+                self._contended.setdefault(name, "another process")
+            else:
+                self._held[name] = lease, requested_at + self._seconds / 2
+                self._contended.pop(name, None)
+        return lease
+
+    def _free_if_dead(self, name: str) -> bool:
+        """Free the lease of a process that died; whether it was one."""
+        for lease in self._catalog.leases():
+            if lease.name == name:
+                with self._lock:
+                    self._contended[name] = lease.holder
+                return is_dead_process(lease.holder) and self._catalog.release(lease)
+        return True
+
+    def release_where(self, predicate: Callable[[str], bool]) -> None:
+        """Give back the leases whose names are of things that are gone."""
+        with self._lock:
+            leases = [self._held.pop(name)[0] for name in list(self._held) if predicate(name)]
+        for lease in leases:
+            self._catalog.release(lease)
+
+    def mark_lost(self, name: str) -> None:
+        """Do not trust a lease any more under which a commit was refused."""
+        with self._lock:
+            self._held.pop(name, None)
+            self._contended.setdefault(name, "another process")
+
+    def pop_contended(self) -> dict[str, str]:
+        """What was refused since the last call because another holds it, and who that is."""
+        with self._lock:
+            contended, self._contended = self._contended, {}
+            return contended
+
+    def keep_alive(self) -> AbstractContextManager[None]:
+        """Renew what is held until the block ends, as a step may take longer than a lease lasts."""
+        return run_periodically(self._renew_all, self._seconds / 4, "leases")
+
+    def _renew_all(self) -> None:
+        with self._lock:
+            due = [lease for lease, _ in self._held.values()]
+        for lease in due:
+            self._renew(lease)
+
+    def _renew(self, lease: Lease) -> None:
+        requested_at = self._clock()
+        try:
+            renewed = self._catalog.renew(lease, self._seconds)
+        except LeaseLost:
+            if self._holds(lease):
+                self.mark_lost(lease.name)
+        except CatalogError as error:
+            log.debug("%s cannot be renewed now: %s", lease.name, error)
+        else:
+            with self._lock:
+                if self._holds(lease):
+                    self._held[lease.name] = renewed, requested_at + self._seconds / 2
+
+    def _holds(self, lease: Lease) -> bool:
+        current, _ = self._held.get(lease.name, (None, 0.0))
+        return current is not None and current.token == lease.token
+
+    def release_all(self) -> None:
+        """Give back all leases, so that another process may go on at once."""
+        with self._lock:
+            leases, self._held = [lease for lease, _ in self._held.values()], {}
+        for lease in leases:
+            with suppress(CatalogError):
+                self._catalog.release(lease)
+
+
+def lease_holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, float]:
+    """The processes that run the streams and units now, and the seconds until their claims end;
+    those that are known to be dead are left out."""
+    at = time.time() if now is None else now
+    seconds_left: dict[str, float] = {}
+    for lease in leases:
+        if is_in_future(lease.expires_at, at, MAX_LEASE_SECONDS) and not is_dead_process(
+            lease.holder
+        ):
+            seconds_left[lease.holder] = max(
+                seconds_left.get(lease.holder, 0.0), lease.expires_at - at
+            )
+    return seconds_left

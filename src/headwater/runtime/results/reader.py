@@ -1,0 +1,124 @@
+"""Reading a query's results: rows of its unit's log between its start and end, as it named them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.algebra.expressions import Column
+from headwater.algebra.types import Type, Value
+from headwater.reference import Result
+from headwater.reuse.row_classes import (
+    ROW_CLASS_COLUMN,
+    SHAPE_COLUMN,
+    SOLE_SUBSCRIBER,
+    Subscriber,
+    item_column,
+)
+from headwater.runtime.catalog import Catalog, QueryRow, Segment
+from headwater.runtime.results.subscribers import SEQ, subscriber_of, unread_segments
+from headwater.runtime.storage import segment_files
+
+ResultRow = dict[str, Value]
+
+
+def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
+    """The results after a sequence number, columns as the query names them, then `_tau`; and the
+    number to go on from. While the end of a query is not known, there are none."""
+    batches = list(read_by_segment(catalog, query, after))
+    tables = [table for table, _ in batches if table.num_rows]
+    end = batches[-1][1] if batches else after
+    return (
+        segment_files.drop_empty_batches(pa.concat_tables(tables)) if tables else pa.table({}),
+        end,
+    )
+
+
+def read_by_segment(
+    catalog: Catalog, query: QueryRow, after: int
+) -> Iterator[tuple[pa.Table, int]]:
+    """The results after a sequence number, segment by segment, each with the number to go on from.
+
+    Nobody waits for readers: a segment that was merged with others, or has expired, since it was
+    looked up is looked up again.
+    """
+    missing = None
+    while True:
+        query, segments = unread_segments(catalog, query, after)
+        if not segments:
+            return
+        for segment in segments:
+            try:
+                table = read_segment(catalog, query, segment, after)
+            except FileNotFoundError:
+                if segment.id == missing:
+                    raise
+                missing = segment.id
+                break
+            after = segment.seq
+            yield table, after
+
+
+def rows(table: pa.Table) -> Iterator[ResultRow]:
+    """The rows of a table of results, one dict each."""
+    for batch in table.to_batches():
+        yield from batch.to_pylist()
+
+
+def typed_results(table: pa.Table, columns: Sequence[Column]) -> list[Result]:
+    """The rows of a table of results as the algebra has them, in the order of the table."""
+    if not table.num_rows:
+        return []
+    tau = table["_tau"].cast(pa.int64()).to_pylist()
+    values = [_column_values(table[column.name], column.type) for column in columns]
+    return [Result(t, row) for t, row in zip(tau, zip(*values, strict=True), strict=True)]
+
+
+def _column_values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
+    if type_.is_decimal:
+        column = column.cast(pa.decimal128(type_.precision, type_.scale))
+    elif type_.name in ("TIMESTAMP", "INTERVAL"):
+        column = column.cast(pa.int64())
+    elif type_.name == "DATE":
+        column = column.cast(pa.int32())
+    return list(column.to_pylist())
+
+
+def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int = 0) -> pa.Table:
+    """The rows of a segment of the unit's log that are results of the query, without those that came
+    with a segment up to a number."""
+    subscriber = subscriber_of(catalog, query, segment) if segment.rows else None
+    if subscriber is None:
+        return pa.table({})
+    table = segment_files.read_arrow(segment)
+    if segment.first_seq <= after:
+        table = table.filter(pc.greater(table[SEQ], after))
+    tau = table["_tau"]
+    mask = subscriber_mask(table, subscriber)
+    if query.start_at is not None:
+        after = pc.greater(tau, query.start_at)
+        mask = after if mask is None else pc.and_(mask, after)
+    if query.end_at is not None:
+        before = pc.less_equal(tau, query.end_at)
+        mask = before if mask is None else pc.and_(mask, before)
+    if mask is not None:
+        table = table.filter(mask)
+    columns = {name: table[f"c{item_column(subscriber, at)}"] for name, at, *_ in query.columns}
+    tau = table["_tau"].cast(pa.timestamp("us", tz="UTC"))
+    return pa.table({**columns, "_tau": tau})
+
+
+def subscriber_mask(table: pa.Table, subscriber: Subscriber) -> pa.ChunkedArray | None:
+    """Which rows of a table are a member's; None if all."""
+    if subscriber == SOLE_SUBSCRIBER:
+        return None
+    mask = pc.not_equal(table[SHAPE_COLUMN], table[SHAPE_COLUMN])
+    for low, high in subscriber.row_classes:
+        in_range = pc.and_(
+            pc.greater_equal(table[ROW_CLASS_COLUMN], low),
+            pc.less_equal(table[ROW_CLASS_COLUMN], high),
+        )
+        mask = pc.or_(mask, in_range)
+    return pc.and_(mask, pc.equal(table[SHAPE_COLUMN], subscriber.shape))

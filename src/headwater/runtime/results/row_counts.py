@@ -1,0 +1,97 @@
+"""How many rows of a file of results are whose."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow.compute as pc
+
+from headwater.errors import DamagedFile
+from headwater.reuse.row_classes import (
+    ROW_CLASS_COLUMN,
+    SHAPE_COLUMN,
+    SOLE_SUBSCRIBER,
+    Subscriber,
+)
+from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.integrity import StoredFile
+
+log = logging.getLogger("headwater")
+
+ROW_CLASS_BITS = 40
+"""There are fewer classes than two to the power of so many."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The rows of a segment, and where it is shared those of each class, in order of class."""
+
+    rows: int
+    row_classes: tuple[tuple[int, int], ...] = ()
+    counts: tuple[int, ...] = ()
+
+    def count_for(self, subscriber: Subscriber) -> int:
+        """How many of them are a member's."""
+        if subscriber == SOLE_SUBSCRIBER:
+            return self.rows
+        classes, until = self._by_shape.get(subscriber.shape, ([], [0]))
+        return sum(
+            until[bisect_right(classes, high)] - until[bisect_left(classes, low)]
+            for low, high in subscriber.row_classes
+        )
+
+    @cached_property
+    def _by_shape(self) -> dict[int, tuple[list[int], list[int]]]:
+        """The classes of each shape in order, and how many rows are of those before each."""
+        by_shape: dict[int, tuple[list[int], list[int]]] = {}
+        for (shape, row_class), count in zip(self.row_classes, self.counts, strict=True):
+            classes, until = by_shape.setdefault(shape, ([], [0]))
+            classes.append(row_class)
+            until.append(until[-1] + count)
+        return by_shape
+
+
+def sum_counts(parts: Iterable[RowCounts]) -> RowCounts:
+    """The rows of several segments of shared results."""
+    rows, counts = 0, Counter[tuple[int, int]]()
+    for part in parts:
+        rows += part.rows
+        counts.update(dict(zip(part.row_classes, part.counts, strict=True)))
+    classes = tuple(sorted(counts))
+    return RowCounts(rows, classes, tuple(counts[row_class] for row_class in classes))
+
+
+def count_rows(file: StoredFile, start: int | None, end: int | None, shared: bool) -> RowCounts:
+    """The rows of a file of results after a start and up to an end; none if it is gone, or damaged,
+    which is said: what is shown of other queries is still right."""
+    try:
+        table = segment_files.read_arrow(
+            file, ["_tau", *([SHAPE_COLUMN, ROW_CLASS_COLUMN] if shared else [])]
+        )
+    except OSError:  # removed while we looked
+        return RowCounts(0)
+    except DamagedFile as error:
+        log.warning("%s; its rows are not counted", error)
+        return RowCounts(0)
+    tau = table["_tau"]
+    mask = pc.is_valid(tau)
+    if start is not None:
+        mask = pc.and_(mask, pc.greater(tau, start))
+    if end is not None:
+        mask = pc.and_(mask, pc.less_equal(tau, end))
+    table = table.filter(mask)
+    if not shared:
+        return RowCounts(table.num_rows)
+    # As one number: grouping by two columns would load Pandas.
+    shapes = pc.shift_left(table[SHAPE_COLUMN].cast("int64"), ROW_CLASS_BITS)
+    counted = pc.value_counts(pc.add(shapes, table[ROW_CLASS_COLUMN].cast("int64"))).to_pylist()
+    sorted_counts = sorted((entry["values"], entry["counts"]) for entry in counted)
+    classes = tuple(
+        (value >> ROW_CLASS_BITS, value & (1 << ROW_CLASS_BITS) - 1) for value, _ in sorted_counts
+    )
+    return RowCounts(table.num_rows, classes, tuple(count for _, count in sorted_counts))

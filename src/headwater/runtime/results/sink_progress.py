@@ -1,0 +1,69 @@
+"""How far the sinks of queries have come, read from the catalog alone.
+
+A sink has two cursors: the last segment of the unit's log that was sent, and the last failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.runtime.catalog import Catalog, QueryRow, unit_log
+
+FAILURE = "failure"
+
+
+def sink_owner(query: str) -> str:
+    """Whose cursors and lease those of a query's sink are."""
+    return f"sink:{query}"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The last sequence number of a query's log that was sent, and what went wrong since."""
+
+    query: QueryRow
+    seq: int = 0
+    failure: Mapping[str, Any] = field(default_factory=dict)
+
+    def cursors_after_sending(self, seq: int) -> dict[tuple[str, str], Any]:
+        """The cursors after a delivery up to a number."""
+        owner = sink_owner(self.query.name)
+        position = {"seq": seq, "accepted": self.query.accepted_at}
+        cursors: dict[tuple[str, str], Any] = {(owner, unit_log(self.query.unit_id)): position}
+        if self.failure:
+            cursors[owner, FAILURE] = {}
+        return cursors
+
+    def cursors_after_failure(
+        self, message: str, retries: int, not_before: float
+    ) -> dict[tuple[str, str], Any]:
+        """The cursors after a delivery that failed, not to be tried again before a moment."""
+        failure = {"error": message, "retries": retries, "not_before": not_before}
+        return {(sink_owner(self.query.name), FAILURE): failure}
+
+
+def read_delivery(catalog: Catalog, query: QueryRow) -> Delivery:
+    """How far the sink of a query has come; what a dropped query of that name left does not count."""
+    cursors = catalog.cursors(sink_owner(query.name))
+    position = cursors.get(unit_log(query.unit_id)) or {}
+    seq = int(position["seq"]) if position.get("accepted") == query.accepted_at else 0
+    return Delivery(query, seq, cursors.get(FAILURE) or {})
+
+
+def pending_deliveries(catalog: Catalog) -> list[Delivery]:
+    """The queries that are not paused and have results that their sinks have not got; while the end
+    of a query is not known, it has none."""
+    queries = [
+        query
+        for query in catalog.queries(with_sink=True)
+        if query.state != "paused" and not query.has_unknown_end
+    ]
+    ends = catalog.log_ends() if queries else {}
+    deliveries = [
+        read_delivery(catalog, query) for query in queries if unit_log(query.unit_id) in ends
+    ]
+    return [
+        pending for pending in deliveries if pending.seq < ends[unit_log(pending.query.unit_id)].seq
+    ]

@@ -1,0 +1,323 @@
+"""Segment files: written by a step, found by their footers, read without Spark where Python asks.
+
+A file is complete before the catalog hears of it, and never changes after; a checksum of its bytes goes
+with it, and whoever reads it compares (`integrity`). Small results come to the
+driver as Arrow and are written there, which saves most of the time of a small Spark write; large ones
+are written by Spark's own tasks into a folder of part files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.errors import DamagedFile
+from headwater.runtime.durability import (
+    OWNER_FILE,
+    OWNER_FOLDER,
+    make_folder,
+    owner_only_opener,
+    write_file,
+)
+from headwater.runtime.storage.integrity import (
+    RESTORE_ADVICE,
+    StoredFile,
+    compute_digest,
+    compute_file_digest,
+    part_files,
+    read_verified,
+    verify_file,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+UNKNOWN_RANGE = (-(2**63), 2**63 - 1)
+
+GROUP_BYTES = 64_000_000
+"""A group of rows of a large file has about so many bytes before it is packed."""
+
+SINGLE_THREAD_BYTES = 8 * 2**20
+"""Bytes of a file up to which one thread decodes it."""
+
+SMALL_ROWS = 100_000
+"""A step with so few rows of input is collected and written by the driver."""
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file, and what its footers say of it."""
+
+    path: str
+    rows: int
+    bytes: int
+    least_time: int
+    largest_time: int
+    digest: int
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the largest value of each column of integers that has any."""
+
+
+TimeColumns = tuple[str, str]
+"""The columns with the least and the largest times of rows: often the same one."""
+
+
+def write(
+    frame: DataFrame,
+    folder: Path,
+    times: TimeColumns,
+    small: bool,
+    lap: Callable[[str], None] = lambda part: None,
+) -> WrittenFile | None:
+    """The rows of a frame as a new file below the folder; None if there are no rows.
+
+    `lap` is called when the rows are there; where tasks write them, that is when they are written.
+    """
+    make_folder(folder)
+    if small:
+        table = frame.toArrow()
+        lap("run")
+        return write_arrow(table, folder, times)
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    with _remove_on_failure(path):
+        frame.write.parquet(str(path))
+        lap("run")
+        _restrict_folder(path)
+        written = describe(path, times)
+    if written is None:
+        remove(str(path))
+    return written
+
+
+def _restrict_folder(folder: Path) -> None:
+    """Take from others the permissions that Spark gave them, and remove the checksum files that
+    Hadoop puts beside parts: the catalog has a checksum, and with damage to such a file Hadoop
+    refuses a part that is whole."""
+    folder.chmod(OWNER_FOLDER)
+    for path in folder.iterdir():
+        if path.name.endswith(".crc"):
+            path.unlink()
+        else:
+            path.chmod(OWNER_FILE)
+
+
+@contextmanager
+def _remove_on_failure(path: Path) -> Iterator[None]:
+    """What was written in part is removed at once: the failure may be a disk that is full."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):
+            remove(str(path))
+        raise
+
+
+def write_arrow(
+    table: pa.Table, folder: Path, times: TimeColumns, group_rows: int | None = None
+) -> WrittenFile | None:
+    """The rows of a table as a new file below the folder; None if there are none."""
+    if not table.num_rows:
+        return None
+    make_folder(folder)
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    content = pa.BufferOutputStream()
+    pq.write_table(
+        table, content, compression="snappy", row_group_size=group_rows, write_page_checksum=True
+    )
+    data = content.getvalue()
+    with _remove_on_failure(path):
+        write_file(path, data)
+    digest = compute_digest([data])
+    return _build_written_file(
+        path, table.num_rows, data.size, digest, _column_ranges(table), times
+    )
+
+
+def write_tables(
+    tables: Iterable[pa.Table], folder: Path, times: TimeColumns
+) -> WrittenFile | None:
+    """The rows of tables as a new file below the folder; None if there are none.
+
+    They pass through in groups of rows, so there may be more of them than memory.
+    """
+    groups = _row_groups(tables)
+    first = next(groups, None)
+    if first is None:
+        return None
+    second = next(groups, None)
+    if second is None:
+        return write_arrow(first, folder, times)
+    make_folder(folder)
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    with (
+        _remove_on_failure(path),
+        open(path, "xb", opener=owner_only_opener) as file,
+        pq.ParquetWriter(
+            file, first.schema, compression="snappy", write_page_checksum=True
+        ) as writer,
+    ):
+        for group in chain([first, second], groups):
+            writer.write_table(group)
+    return describe(path, times)
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables that are large enough to be groups of rows in a file."""
+    pending: list[pa.Table] = []
+    for table in tables:
+        pending.append(table)
+        if sum(chunk.nbytes for chunk in pending) > GROUP_BYTES:
+            yield pa.concat_tables(pending)
+            pending = []
+    if any(table.num_rows for table in pending):
+        yield pa.concat_tables(pending)
+
+
+def describe(path: Path, times: TimeColumns) -> WrittenFile | None:
+    """What the footers of a file, or of a folder of part files, say; None if there are no rows."""
+    rows = size = 0
+    spans: dict[str, tuple[int, int]] = {}
+    for part in part_files(path):
+        footer = pq.read_metadata(part)
+        rows += footer.num_rows
+        size += part.stat().st_size
+        for at in range(footer.num_row_groups):
+            _widen_ranges(spans, footer.row_group(at))
+    return (
+        _build_written_file(path, rows, size, compute_file_digest(path), spans, times)
+        if rows
+        else None
+    )
+
+
+def _build_written_file(
+    path: Path,
+    rows: int,
+    size: int,
+    digest: int,
+    spans: Mapping[str, tuple[int, int]],
+    times: TimeColumns,
+) -> WrittenFile:
+    ranges = {
+        n: span for n, span in spans.items() if span != UNKNOWN_RANGE and not n.startswith("_")
+    }
+    least, largest = spans[times[0]][0], spans[times[1]][1]
+    return WrittenFile(str(path), rows, size, least, largest, digest, ranges)
+
+
+def _column_ranges(table: pa.Table) -> dict[str, tuple[int, int]]:
+    spans = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count < len(column):
+            extremes = pc.min_max(column).as_py()
+            spans[name] = (extremes["min"], extremes["max"])
+    return spans
+
+
+def _widen_ranges(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData) -> None:
+    """Take in the spans of a row group; a column whose footer does not tell has none."""
+    for at in range(group.num_columns):
+        column, name = group.column(at), group.column(at).path_in_schema
+        statistics = column.statistics
+        if statistics is not None and statistics.has_min_max and type(statistics.min) is int:
+            least, largest = spans.get(name, (statistics.min, statistics.max))
+            spans[name] = (min(least, statistics.min), max(largest, statistics.max))
+        elif statistics is None or statistics.null_count != column.num_values:
+            spans[name] = UNKNOWN_RANGE
+
+
+def read_arrow(file: StoredFile, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a segment; raises DamagedFile if its file is not what was written."""
+    contents = read_verified(file)
+    try:
+        return pa.concat_tables([_decode(part, columns) for part in contents])
+    except (pa.ArrowException, OSError) as error:  # of a release that kept no checksums
+        raise DamagedFile(
+            f"the file {file.path} cannot be read ({error}); {RESTORE_ADVICE}"
+        ) from error
+
+
+def _decode(contents: bytes, columns: list[str] | None) -> pa.Table:
+    """The rows of a Parquet file in memory.
+
+    A small one is decoded by this thread alone: a process that ends at once, as a command does, may
+    otherwise be aborted because a thread of Arrow has only just begun.
+    """
+    file = pq.ParquetFile(pa.BufferReader(contents), pre_buffer=False)
+    return file.read(columns=columns, use_threads=len(contents) > SINGLE_THREAD_BYTES)
+
+
+def drop_empty_batches(table: pa.Table) -> pa.Table:
+    """The same table without empty batches, which PySpark takes for its end."""
+    filled = [batch for batch in table.to_batches() if batch.num_rows]
+    return pa.Table.from_batches(filled, table.schema)
+
+
+def link_file(file: StoredFile, folder: Path) -> str:
+    """The same as `copied`, without a byte written where the file system can do that."""
+    return copy_file(file, folder, _link_or_copy)
+
+
+def _link_or_copy(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def copy_file(
+    file: StoredFile,
+    folder: Path,
+    copy: Callable[[str | Path, str | Path], object] = shutil.copyfile,
+) -> str:
+    """A copy of a segment's file or folder below another folder, complete before it has its name;
+    raises DamagedFile rather than copy damage."""
+    make_folder(folder)
+    source, target = Path(verify_file(file)), folder / f"{uuid.uuid4().hex}.parquet"
+    temporary = folder / f".{target.name}"
+    with _remove_on_failure(temporary):
+        if source.is_dir():
+            shutil.copytree(source, temporary, copy_function=copy)
+        else:
+            copy(source, temporary)
+        temporary.rename(target)
+    return str(target)
+
+
+def remove(path: str) -> None:
+    """Delete a segment's file or folder; nothing happens if it is gone."""
+    target = Path(path)
+    if target.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+    else:
+        target.unlink(missing_ok=True)
+
+
+def find_orphans(root: Path, referenced: Iterable[str], older_than: float) -> Iterator[Path]:
+    """Files below the root that no segment names and that were last touched before a moment."""
+    registered = {Path(path).resolve() for path in referenced if path}
+    if not root.is_dir():
+        return
+    for entry in sorted(root.glob("*/*/*")):
+        if entry.resolve() not in registered and _last_modified(entry) < older_than:
+            yield entry
+
+
+def _last_modified(path: Path) -> float:
+    """When a file, or anything in a folder, was last written; infinity if it is gone."""
+    try:
+        inside = path.rglob("*") if path.is_dir() else ()
+        return float(max(entry.stat().st_mtime for entry in (path, *inside)))
+    except FileNotFoundError:
+        return float("inf")

@@ -1,0 +1,89 @@
+"""The directory of a state, and whether its segments are in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+from headwater.errors import CatalogError, RuntimeFailure, is_url, remote_state_message
+from headwater.runtime.catalog import Catalog
+from headwater.runtime.catalog.database import CATALOG_FILE
+from headwater.runtime.catalog.deployment import current_deployment
+from headwater.runtime.durability import OWNER_FILE, OWNER_FOLDER, make_folder
+
+log = logging.getLogger("headwater")
+
+
+def ensure_state_dir(state_dir: Path) -> Path:
+    """The whole path of a state directory, which is made if need be; raises RuntimeFailure."""
+    if is_url(state_dir):
+        raise RuntimeFailure(remote_state_message(state_dir))
+    try:
+        make_folder(state_dir.absolute().parent, 0o777)
+        make_folder(state_dir.absolute())
+        make_private(state_dir)
+        return state_dir.resolve()
+    except OSError as error:
+        raise RuntimeFailure(
+            f"the state directory {state_dir} cannot be made: {error.strerror}; "
+            "name another one, or give this user permission to write there"
+        ) from error
+
+
+def make_private(state_dir: Path) -> None:
+    """Take from others the permission to read a state, which earlier releases gave them, and say so.
+
+    A folder that holds more than a state is left as it is, but for what is the state's in it.
+    """
+    entries = list(state_dir.iterdir())
+    ours = [entry for entry in entries if _belongs_to_state(entry)]
+    exposed = [
+        path
+        for path in (*ours, *([state_dir] if len(ours) == len(entries) else ()))
+        if _is_open_to_others(path)
+    ]
+    for path in exposed:
+        path.chmod(OWNER_FOLDER if path.is_dir() else OWNER_FILE)
+    if exposed:
+        log.warning(
+            "%s could be read by other users of this machine; now its owner alone can", state_dir
+        )
+
+
+def _belongs_to_state(path: Path) -> bool:
+    """Whether something in a state directory is the state's: its catalog, logs, segments, stores."""
+    if path.is_dir():
+        return path.name == "log" or (path / "log").is_dir()
+    return path.name.startswith((CATALOG_FILE, "engine.log", "spark.log", "site-", "costs.toml"))
+
+
+def _is_open_to_others(path: Path) -> bool:
+    """Whether others may do anything with a file or folder that this user can change."""
+    status = path.lstat()
+    own = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return own and status.st_uid == os.geteuid() and bool(stat.S_IMODE(status.st_mode) & 0o077)
+
+
+def check_state_dir(catalog: Catalog, state_dir: Path) -> None:
+    """Raises CatalogError if all segments are in some other directory, and in no store of a site.
+
+    They are known by whole paths where the catalog is not in the state directory, or is of a
+    release that knew no others.
+    """
+    paths = catalog.all_paths()
+    sites = current_deployment(catalog)
+    stores = [] if sites is None else [worker.store for worker in sites.workers if worker.store]
+    roots = [state_dir.resolve(), *(state_dir.resolve() / store for store in stores)]
+    if not paths or any(Path(path).is_relative_to(root) for path in paths for root in roots):
+        return
+    log = next((p for p in Path(min(paths)).parents if p.name == "log"), Path(min(paths)))
+    if "://" in catalog.name:
+        raise CatalogError(
+            f"the segments of {catalog.name} are in {log.parent}, not in {state_dir}: "
+            f"name that directory with --state"
+        )
+    raise CatalogError(
+        f"{state_dir} was moved: its segments are in {log.parent}; move it back there"
+    )

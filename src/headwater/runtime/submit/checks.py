@@ -1,0 +1,69 @@
+"""What can be known of a statement by itself: one check for `headwater check`, `submit` and `run`.
+
+What depends on a state (whether a name is taken, whether a path is allowed) is checked where the
+statements are carried out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.cql import Statement, parse
+from headwater.cql.statements import CreateQuery, CreateStream, CreateTable, SetOption
+from headwater.cql.tokens import split_statements
+from headwater.errors import CqlError, CqlErrors, HeadwaterError
+from headwater.runtime.compile import compile_query
+from headwater.runtime.connectors.options import check_sink, check_source, check_table
+from headwater.runtime.settings import Settings
+from headwater.runtime.settings import parse_setting as check_option
+
+
+def check_statement(statement: Statement) -> CanonicalQuery | None:
+    """The canonical form of a query that is created; raises HeadwaterError if the statement could
+    not be carried out in any state."""
+    match statement:
+        case CreateStream():
+            check_source(statement.source, statement.stream)
+        case CreateTable():
+            check_table(statement.source)
+        case CreateQuery():
+            check_sink(statement.sink)
+            return _check_compilable(statement)
+        case SetOption(name, value):
+            check_option(name, getattr(Settings(), name, 1) if value is None else value)
+    return None
+
+
+def check_script(text: str) -> tuple[Statement, ...]:
+    """The statements of a text; raises CqlErrors with all that is wrong, each with its place."""
+    statements = parse(text)
+    problems: list[CqlError] = []
+    for statement, tokens in zip(statements, split_statements(text), strict=True):
+        try:
+            check_statement(statement)
+        except HeadwaterError as problem:
+            problems.append(_locate_problem(problem, text, tokens))
+    if problems:
+        raise CqlErrors(problems)
+    return statements
+
+
+def _check_compilable(statement: CreateQuery) -> CanonicalQuery:
+    try:
+        canonical = canonicalize(statement.query)
+        compile_query(canonical)
+        return canonical
+    except HeadwaterError as error:
+        raise HeadwaterError(f"query {statement.name}: {error}") from error
+
+
+def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:
+    """The refusal at the first of its words that the statement has too, or where that begins."""
+    message, _, hint = str(problem).partition("; ")
+    written = {token.text.lower(): token for token in reversed(tokens[1:])}
+    words = (word.lower() for word in re.findall(r"[\w-]+", message))
+    at = next((written[word] for word in words if word in written), tokens[0])
+    return CqlError(message, text, at.start, at.end - at.start + 1, hint)

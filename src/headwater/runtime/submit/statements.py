@@ -1,0 +1,448 @@
+"""Statements carried out on a catalog: declaring, submitting, dropping, pausing.
+
+Nothing here needs Spark, so any process that reaches the catalog may submit to a running engine.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.algebra.catalog import Stream
+from headwater.algebra.nodes import Query, Scan, walk_relations
+from headwater.cql import Statement, unparse
+from headwater.cql.statements import (
+    Connector,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DropQuery,
+    DropStream,
+    DropTable,
+    EndStream,
+    PauseQuery,
+    RestartStream,
+    ResumeQuery,
+    RewindStream,
+    SetOption,
+    Start,
+)
+from headwater.errors import CommitConflict, HeadwaterError
+from headwater.reuse import QuerySignature, SharingKind, signature_of
+from headwater.reuse.decide import SharingChoice
+from headwater.reuse.definition import operator_definition
+from headwater.reuse.operator import looks_back
+from headwater.reuse.signature import leaves_of, source_name
+from headwater.runtime.catalog import (
+    Catalog,
+    Json,
+    NewPartialJoin,
+    NewQuery,
+    NewUnit,
+    QueryRow,
+    UnitRow,
+    describe_connector,
+    partial_join_name,
+    stream_log,
+    table_input,
+    unit_log,
+)
+from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.catalog.deployment import current_deployment
+from headwater.runtime.compile import Plan, compile_query
+from headwater.runtime.lifecycle import (
+    equal_running_queries,
+    restart_stream,
+    update_unit_state,
+    upstream_units,
+)
+from headwater.runtime.settings import Settings, parse_setting
+from headwater.runtime.submit.unit_index import (
+    FOREVER_AGO,
+    PartialJoinChoice,
+    UnitIndex,
+    relaxed_definition,
+    unit_index,
+)
+
+MAX_TRIES = 100
+"""How often a query is placed anew because its unit went on meanwhile."""
+
+
+def apply_statement(
+    catalog: Catalog,
+    definitions: Definitions,
+    statement: Statement,
+    canonical: CanonicalQuery | None = None,
+) -> str:
+    """Do what a statement says; returns one sentence about it. The canonical form of a query is
+    made unless it is given. Raises HeadwaterError."""
+    match statement:
+        case CreateStream():
+            stream = statement.stream
+            catalog.declare_stream(
+                stream.name,
+                unparse(statement),
+                lateness=stream.lateness,
+                keep=stream.keep,
+                source=describe_source(statement),
+            )
+            return f"stream {stream.name} declared"
+        case CreateTable():
+            text, source = unparse(statement), describe_source(statement)
+            catalog.declare_table(statement.table.name, text, source=source)
+            return f"table {statement.table.name} declared"
+        case CreateQuery():
+            row = submit(catalog, definitions, statement, canonical)
+            with catalog.snapshot():
+                others, number = catalog.other_queries(row, 3)
+                where = _site_phrase(catalog, row.unit_id)
+            also = f", shared with {', '.join(others)}" if others else ""
+            more = f" and {number - len(others):,} more" if number > len(others) else ""
+            return f"query {row.spelled} runs in unit {row.unit_id}{where}{also}{more}"
+        case DropQuery():
+            drop_query(catalog, statement.name)
+            return f"query {statement.name} dropped"
+        case DropStream():
+            catalog.drop_stream(statement.name)
+            return f"stream {statement.name} dropped"
+        case DropTable():
+            catalog.drop_table(statement.name)
+            return f"table {statement.name} dropped"
+        case PauseQuery():
+            pause_query(catalog, statement.name)
+            return f"query {statement.name} paused"
+        case ResumeQuery():
+            resume_query(catalog, statement.name)
+            return f"query {statement.name} runs again"
+        case EndStream():
+            catalog.end_stream(statement.name)
+            return f"stream {statement.name} has ended"
+        case RewindStream():
+            from headwater.runtime.submit.rewind import rewind
+
+            return rewind(catalog, definitions, statement)
+        case RestartStream():
+            restart_stream(catalog, statement.name)
+            return f"stream {statement.name} reads on from what its source has now"
+        case SetOption():
+            return _set_option(catalog, statement)
+    raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
+
+
+def _site_phrase(catalog: Catalog, unit_id: str) -> str:
+    """The site of a unit and what it is estimated to take there; nothing if there are no sites."""
+    cpu = catalog.statistic(unit_id, "estimated_cpu")
+    site = None if cpu is None else catalog.assignment().owners.get(unit_log(unit_id))
+    if site is None or cpu is None:
+        return ""
+    return f" at site {site}, which takes {cpu.value:.2g} of a core there"
+
+
+def _set_option(catalog: Catalog, statement: SetOption) -> str:
+    if statement.value is None:
+        catalog.set_option(statement.name, None)
+        return f"{statement.name} is as it was, {getattr(Settings(), statement.name)}"
+    value = parse_setting(statement.name, statement.value)
+    catalog.set_option(statement.name, str(value))
+    return f"{statement.name} = {value}"
+
+
+def submit(
+    catalog: Catalog,
+    definitions: Definitions,
+    statement: CreateQuery,
+    canonical: CanonicalQuery | None = None,
+    definition: str | None = None,
+) -> QueryRow:
+    """Accept a query: into the unit that answers it already, or one of its own. It is kept by its
+    definition, which is the statement unless it is given."""
+    canonical = canonical or canonicalize(statement.query)
+    query = NewQuery(
+        name=statement.name,
+        definition=definition or unparse(statement),
+        digest=canonical.digest,
+        lifetime=statement.lifetime,
+        keep=statement.keep,
+        columns=_stored_columns(statement.query, canonical),
+        sink=_stored_sink(statement.sink),
+    )
+    plan, signature = compile_query(canonical), signature_of(canonical)
+    for _ in range(MAX_TRIES):
+        with suppress(CommitConflict):
+            unit_index(catalog, definitions).refresh()
+            with catalog.snapshot():
+                starting = _with_start_and_end(catalog, plan, statement.start, query)
+                assignment = _choose_unit(catalog, definitions, signature, starting)
+            if isinstance(assignment, UnitAssignment):
+                return _submit_to_unit(catalog, definitions, signature, starting, assignment)
+            return _submit_to_new_unit(
+                catalog, definitions, canonical, signature, starting, assignment
+            )
+    raise HeadwaterError(f"{statement.name} was overtaken {MAX_TRIES} times by its unit; try again")
+
+
+def _stored_columns(query: Query, canonical: CanonicalQuery) -> Json:
+    """The columns of a query as the catalog keeps them: name, place among the items, and type."""
+    types = (str(column.type) for column in query.columns)
+    return [[name, at, of] for (name, at), of in zip(canonical.columns, types, strict=True)]
+
+
+@dataclass(frozen=True)
+class UnitAssignment:
+    """The unit that a query joins as it was seen, why, whether it has to begin earlier, and the name of
+    a query with the same results; without one, it must not have told results of the query's time."""
+
+    unit_id: str
+    choice: SharingChoice | str
+    unit: UnitRow
+    earlier_start: int | None
+    equal_to: str | None
+    is_unemitted: bool
+
+
+def _choose_unit(
+    catalog: Catalog, definitions: Definitions, signature: QuerySignature, query: NewQuery
+) -> UnitAssignment | SharingChoice | None:
+    """The unit that a query joins; or why it gets one of its own, if there was anything to choose."""
+    index = unit_index(catalog, definitions)
+    choice = index.choose(signature, query.start_at)
+    unit_id = choice.name if isinstance(choice, SharingChoice) else choice
+    if choice is None or unit_id is None:
+        assert not isinstance(choice, str)
+        return choice
+    earlier = _earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
+    equal_to = _equal_query(catalog, unit_id, signature.digest)
+    untold = signature.kind is SharingKind.GROUP and equal_to is None
+    return UnitAssignment(unit_id, choice, index.unit(unit_id), earlier, equal_to, untold)
+
+
+def _equal_query(catalog: Catalog, unit_id: str, digest: str) -> str | None:
+    """The first query of a unit that has the same results, if it still writes them."""
+    unit = catalog.unit(unit_id)
+    equal = [] if unit is None else equal_running_queries(catalog, unit, digest)
+    first = min(equal, key=lambda query: query.start_at or FOREVER_AGO, default=None)
+    return None if first is None else first.name
+
+
+def _submit_to_new_unit(
+    catalog: Catalog,
+    definitions: Definitions,
+    canonical: CanonicalQuery,
+    signature: QuerySignature,
+    query: NewQuery,
+    choice: SharingChoice | None,
+) -> QueryRow:
+    """A query in a unit of its own, which may read what another one joins already."""
+    index = unit_index(catalog, definitions)
+    operator = None if choice is None else operator_definition(choice.operator, signature.output)
+    unit = NewUnit(canonical.digest, operator or unparse(canonical.query), _unit_inputs(canonical))
+    partial_choice = None
+    if choice is not None and looks_back(signature, _streams(definitions)):
+        partial_choice = index.find_partial_join(signature, query.start_at, choice.standalone_load)
+    if partial_choice is not None:
+        unit = replace(unit, inputs=_remaining_inputs(partial_choice, signature))
+    newest: float | None = index.newest
+    if (sites := current_deployment(catalog)) is not None:
+        from headwater.runtime.sites.planner import SitePlanner
+
+        site_planner = SitePlanner(catalog, definitions, sites)
+        if partial_choice is not None and (
+            relaxed := relaxed_definition(partial_choice.choice, partial_choice.signature)
+        ):
+            site_planner.admit_relaxed(query.name, str(partial_choice.choice.name), relaxed)
+        site_planner.admit(query.name, unit)
+        newest = None  # what was planned for it stands, whoever came meanwhile
+    partial_join = (
+        None if partial_choice is None else _new_partial_join(catalog, index, partial_choice, unit)
+    )
+    row = catalog.accept_query(
+        replace(query, placement_note=_assignment_note(unit.id, choice)),
+        unit,
+        _start_cursor(unit.id, query.start_at),
+        newest_unit=newest if partial_join is None else None,
+        partial_join=partial_join,
+    )
+    if partial_join is not None:
+        assert partial_choice is not None
+        index.record_assignment(
+            partial_join.unit_id, partial_choice.choice, partial_join.definition
+        )
+    index.record_assignment(unit.id, choice)
+    return row
+
+
+def _submit_to_unit(
+    catalog: Catalog,
+    definitions: Definitions,
+    signature: QuerySignature,
+    query: NewQuery,
+    assignment: UnitAssignment,
+) -> QueryRow:
+    """A query as one more of a unit that is there."""
+    unit_id, choice = assignment.unit_id, assignment.choice
+    relaxed = relaxed_definition(choice, signature) if isinstance(choice, SharingChoice) else None
+    if relaxed is not None and (sites := current_deployment(catalog)) is not None:
+        from headwater.runtime.sites.planner import SitePlanner
+
+        SitePlanner(catalog, definitions, sites).admit_relaxed(query.name, unit_id, relaxed)
+    row = catalog.accept_query(
+        replace(
+            query, placement_note=_assignment_note(unit_id, choice), equal_to=assignment.equal_to
+        ),
+        unit_id,
+        _start_cursor(unit_id, assignment.earlier_start),
+        relaxed,
+        assignment.is_unemitted,
+        None if relaxed is None else assignment.unit.version,
+        seen_definition=None if relaxed is not None else assignment.unit.definition,
+    )
+    unit_index(catalog, definitions).record_assignment(unit_id, choice, relaxed)
+    return row
+
+
+def _remaining_inputs(
+    partial_choice: PartialJoinChoice, signature: QuerySignature
+) -> tuple[str, ...]:
+    """What is left to read for a query of which another unit joins a part: its rows, and the rest."""
+    assert partial_choice.choice.name is not None
+    joined = {source_name(source) for source in leaves_of(partial_choice.signature.content)}
+    rest = [s for s in leaves_of(signature.content) if source_name(s) not in joined]
+    logs = [stream_log(s.stream) if isinstance(s, Scan) else table_input(s.table) for s in rest]
+    return (unit_log(partial_choice.choice.name), *dict.fromkeys(logs))
+
+
+def _new_partial_join(
+    catalog: Catalog, index: UnitIndex, partial_choice: PartialJoinChoice, unit: NewUnit
+) -> NewPartialJoin:
+    """What a new unit has another one join of what it needs."""
+    assert partial_choice.choice.name is not None
+    name, upstream = partial_join_name(unit.id), partial_choice.choice.name
+    query = NewQuery(
+        name=name,
+        definition=unparse(CreateQuery(name, partial_choice.query)),
+        digest=partial_choice.canonical.digest,
+        columns=_stored_columns(partial_choice.query, partial_choice.canonical),
+        start_at=partial_choice.start,
+        equal_to=_equal_query(catalog, upstream, partial_choice.canonical.digest),
+    )
+    return NewPartialJoin(
+        query,
+        upstream,
+        index.unit(upstream).version,
+        relaxed_definition(partial_choice.choice, partial_choice.signature),
+        _start_cursor(
+            upstream, _earlier_start(catalog.cursor(upstream, "start"), partial_choice.start)
+        ),
+    )
+
+
+def _streams(definitions: Definitions) -> dict[str, Stream]:
+    return {name: declared.stream for name, declared in definitions.streams.items()}
+
+
+def _start_cursor(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:
+    return {} if start is None else {(unit_id, "start"): start}
+
+
+def _earlier_start(unit_start: int | None, start: int | None) -> int | None:
+    """The start of a unit, if it has to be another."""
+    if unit_start is None or (start is not None and start >= unit_start):
+        return None
+    return FOREVER_AGO if start is None else start
+
+
+def _assignment_note(unit_id: str, choice: SharingChoice | str | None) -> Json:
+    """Why a query is where it is, for those who ask."""
+    if not isinstance(choice, SharingChoice):
+        return None
+    return {
+        "unit": unit_id,
+        "relation": "new" if choice.containment is None else choice.containment.value,
+        "relaxed": list(choice.changes),
+        "added": choice.added_load,
+        "alone": choice.standalone_load,
+    }
+
+
+def drop_query(catalog: Catalog, name: str) -> list[str]:
+    """Drop a query; returns the units that went with it. Raises CatalogError if there is none."""
+    query = catalog.query(name)
+    dropped_units = catalog.drop_query(name)
+    if query is not None and query.unit_id not in dropped_units:
+        update_unit_state(catalog, query.unit_id)
+    return dropped_units
+
+
+def pause_query(catalog: Catalog, name: str) -> None:
+    """Pause a query; its unit rests when all of its queries do, and keeps its place."""
+    catalog.set_query_state(name, "paused")
+    _update_unit_of(catalog, name)
+
+
+def resume_query(catalog: Catalog, name: str) -> None:
+    """Let a query run again, and its unit from where it was, also one that was parked: then with all
+    that was parked with it, in its unit, in those that it reads, and in those that read it."""
+    before = catalog.query(name)
+    catalog.set_query_state(name, "running")
+    unit = None if before is None else catalog.unit(before.unit_id)
+    if before is None or unit is None:
+        return
+    if unit.state == "parked":
+        reading = [row for row in catalog.units() if unit_log(unit.id) in row.inputs]
+        for affected in (*upstream_units(catalog, unit), unit, *reading):
+            for query in catalog.subscribers(affected.id):
+                if query.state == "parked":
+                    catalog.set_query_state(query.name, "running")
+            update_unit_state(catalog, affected.id)
+    update_unit_state(catalog, unit.id)
+
+
+def _update_unit_of(catalog: Catalog, name: str) -> None:
+    row = catalog.query(name)
+    if row is not None:
+        update_unit_state(catalog, row.unit_id)
+
+
+def _with_start_and_end(
+    catalog: Catalog, plan: Plan, start: Start | None, query: NewQuery
+) -> NewQuery:
+    """A query with its start, and if it has a lifetime its end, in event time."""
+    begin = _start_time(catalog, plan, start)
+    end = None if query.lifetime is None or begin is None else begin + query.lifetime
+    return replace(query, start_at=begin, end_at=end)
+
+
+def _start_time(catalog: Catalog, plan: Plan, start: Start | None) -> int | None:
+    """The query's start in event time; None for all of the input."""
+    if start is not None and start.kind == "EARLIEST":
+        return None
+    if start is not None and start.micros is not None:
+        return start.micros
+    names = {scan.stream.lower() for _, scan in plan.scans}
+    marks = [row.watermark for row in catalog.streams(names)]
+    watermarks = [mark for mark in marks if mark is not None]
+    return min(watermarks) if watermarks and len(watermarks) == len(names) else None
+
+
+def _unit_inputs(canonical: CanonicalQuery) -> tuple[str, ...]:
+    inputs = []
+    for node in walk_relations(canonical.query.root):
+        if isinstance(node, Scan):
+            inputs.append(stream_log(node.stream))
+        elif hasattr(node, "table"):
+            inputs.append(table_input(node.table))
+    return tuple(dict.fromkeys(inputs))
+
+
+def describe_source(statement: CreateStream | CreateTable) -> str:
+    """Where a stream or table reads from, in a few words."""
+    source = statement.source
+    return "client" if source is None else describe_connector(source.kind, dict(source.options))
+
+
+def _stored_sink(sink: Connector | None) -> object:
+    if sink is None or sink.kind == "none":
+        return None
+    return {"kind": sink.kind, "options": dict(sink.options)}

@@ -1,0 +1,284 @@
+"""Which unit a new query joins, or that it gets one of its own.
+
+The running units are known by a lattice of their operators, kept up with the catalog: they are read
+again when others have changed them, and what is placed from here is put in its place at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.algebra.nodes import Output, Query
+from headwater.algebra.windows import Range
+from headwater.cql import CreateQuery, parse
+from headwater.reuse import (
+    Containment,
+    Lattice,
+    QuerySignature,
+    SharingKind,
+    classify_containment,
+    minimal_operator,
+    partial_join_queries,
+    signature_of,
+)
+from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
+from headwater.reuse.definition import operator_block, operator_definition
+from headwater.reuse.operator import looks_back
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
+from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
+
+
+@dataclass
+class UnitIndex:
+    """The units of a catalog as a new query sees them."""
+
+    catalog: Catalog
+    definitions: Definitions
+    lattice: Lattice = field(default_factory=Lattice)
+    _units: dict[str, UnitRow] = field(default_factory=dict)
+    _exact_units: dict[str, set[str]] = field(default_factory=dict)
+    _unit_planner: UnitPlanner | None = None
+    _version_sum: int = 0
+    _newest: float = 0.0
+
+    def refresh(self) -> None:
+        """Read again the units that have changed."""
+        if self.catalog.units_fingerprint() == self._mark():
+            return
+        rows = {row.id: row for row in self.catalog.units()}
+        for removed in set(self._units) - set(rows):
+            self._forget(removed)
+        for row in rows.values():
+            previous = self._units.get(row.id)
+            if previous is None or previous.definition != row.definition:
+                row = self._load(row)
+            if row.state != "dropped":
+                self._remember(row)
+
+    @property
+    def unit_planner(self) -> UnitPlanner:
+        if self._unit_planner is None:
+            self._unit_planner = UnitPlanner(self.definitions)
+        return self._unit_planner
+
+    @property
+    def newest(self) -> float:
+        """When the newest unit was made of which `choose` knew."""
+        return self._newest
+
+    def unit(self, unit_id: str) -> UnitRow:
+        """A unit of which `choose` has spoken, as it knew it."""
+        return self._units[unit_id]
+
+    def record_assignment(
+        self, unit_id: str, choice: SharingChoice | str | None, relaxed: str | None = None
+    ) -> None:
+        """A query went to that unit, by that choice, and relaxed it so."""
+        previous = self._units.get(unit_id)
+        row = self.catalog.unit(unit_id) if previous is None else _next_version(previous, relaxed)
+        if row is None:
+            return
+        if isinstance(choice, SharingChoice):
+            self.lattice.insert(unit_id, choice.operator)
+        else:
+            self._exact_units.setdefault(row.digest, set()).add(unit_id)
+        self._remember(row)
+
+    def _mark(self) -> tuple[int, int, float]:
+        """What the catalog's mark is if it has the units that are known here."""
+        return len(self._units), self._version_sum, self._newest
+
+    def _remember(self, row: UnitRow) -> None:
+        previous = self._units.get(row.id)
+        self._version_sum += row.version - (0 if previous is None else previous.version)
+        self._newest = max(self._newest, row.created_at)
+        self._units[row.id] = row
+
+    def _load(self, row: UnitRow) -> UnitRow:
+        """Learn the operator of a unit; returns the unit with its definition."""
+        self._forget(row.id)
+        row = self.unit_planner.ensure_definition(self.catalog, row)
+        if row.state == "dropped":
+            return row
+        operator = self.unit_planner.operator(row)
+        if operator is None:
+            self._exact_units.setdefault(row.digest, set()).add(row.id)
+        else:
+            self.lattice.insert(row.id, operator)
+        return row
+
+    def _forget(self, unit_id: str) -> None:
+        row = self._units.pop(unit_id, None)
+        if unit_id in self.lattice:
+            self.lattice.remove(unit_id)
+        if row is not None:
+            self._version_sum -= row.version
+            self._exact_units.get(row.digest, set()).discard(unit_id)
+            if row.created_at == self._newest:
+                self._newest = max((r.created_at for r in self._units.values()), default=0.0)
+
+    def choose(self, signature: QuerySignature, start: int | None) -> SharingChoice | str | None:
+        """Where a query with that start goes: the unit that tells it already, or the best choice of
+        those that could; None for a new unit of a query that shares with its equals alone.
+
+        Units are taken as they were when they were last read; who accepts the query finds out if they
+        are others by then.
+        """
+        if signature.kind is SharingKind.EXACT:
+            for unit_id in sorted(self._exact_units.get(signature.digest, ())):
+                if self._can_join(unit_id, signature, start):
+                    return unit_id
+            return None
+        running = (
+            (unit_id, self.lattice.operator(unit_id))
+            for unit_id in self.lattice.nearest(signature)
+            if self._can_join(unit_id, signature, start)
+        )
+        return choose_operator(signature, running, self._prices(signature))
+
+    def find_partial_join(
+        self, signature: QuerySignature, start: int | None, alone: float
+    ) -> PartialJoinChoice | None:
+        """A unit that joins some of a query's sources, or can when relaxed, for less than the query
+        would cost alone; its results are read from then on, by a unit for the rest."""
+        if signature.kind is not SharingKind.JOIN:
+            return None
+        for query, names in self.lattice.partial_joins(signature):
+            canonical = canonicalize(query)
+            part_signature = signature_of(canonical)
+            since = None if start is None else start - _window_reach(part_signature)
+            running = [
+                (unit_id, self.lattice.operator(unit_id))
+                for unit_id in names
+                if self._can_join(unit_id, part_signature, since)
+                and not _reads_partial_join(self._units[unit_id])
+            ]
+            choice = choose_operator(part_signature, running, self._prices(part_signature))
+            rest = self._prices(signature).step_seconds
+            if choice.name is not None and choice.added_load + rest <= alone:
+                return PartialJoinChoice(query, canonical, part_signature, choice, since)
+        return None
+
+    def _can_join(self, unit_id: str, signature: QuerySignature, start: int | None) -> bool:
+        """Whether a query of that start can join a unit: what it would have had alone is, or can
+        still be made, among the unit's results."""
+        unit = self.catalog.unit(unit_id)
+        if unit is None or unit.state in ("dropped", "parked"):
+            return False
+        if unit.state != "running" and is_stopped_for_good(self.catalog, unit):
+            return False
+        if _reads_partial_join(unit) and not self._serves_with_partial_join(unit_id, signature):
+            return False
+        unit_start = self.catalog.cursor(unit_id, "start")
+        equal_queries = equal_running_queries(self.catalog, unit, signature.digest)
+        if signature.kind is SharingKind.EXACT:
+            lasting = unit_start == start or self._looks_back(signature)
+            return bool(equal_queries) and _starts_by(unit_start, start) and lasting
+        if equal_queries:
+            first_start = min(_start_or_forever_ago(query) for query in equal_queries)
+            if (FOREVER_AGO if start is None else start) < first_start:
+                return False
+            if signature.kind is SharingKind.GROUP:
+                return unit_start == start or self._looks_back(signature)
+        if signature.kind is SharingKind.GROUP:
+            emitted_instant = self.catalog.cursor(unit_id, "instant")
+            is_unemitted = emitted_instant is None or (
+                start is not None and emitted_instant <= start
+            )
+            lasting = self._looks_back(signature) and self._unit_looks_back(unit_id)
+            return (
+                is_unemitted and _starts_by(unit_start, start) and (lasting or unit_start == start)
+            )
+        return unit_start == start or (
+            self._looks_back(signature) and self._unit_looks_back(unit_id)
+        )
+
+    def _serves_with_partial_join(self, unit_id: str, signature: QuerySignature) -> bool:
+        """Whether what a unit has another one join serves a query too."""
+        partial_query = self.catalog.query(partial_join_name(unit_id))
+        if partial_query is None:
+            return False
+        (statement,) = parse(partial_query.definition, self.definitions.namespace)
+        assert isinstance(statement, CreateQuery)
+        running = minimal_operator(signature_of(canonicalize(statement.query)))
+        parts = (signature_of(canonicalize(part)) for part in partial_join_queries(signature))
+        relations = (classify_containment(part, running) for part in parts)
+        return any(
+            found_relation in (Containment.EQUAL, Containment.CONTAINED)
+            for found_relation in relations
+        )
+
+    def _unit_looks_back(self, unit_id: str) -> bool:
+        operator = self.lattice.operator(unit_id)
+        signature = QuerySignature(
+            "", operator.kind, operator.sharing_key, Output.ISTREAM, operator_block(operator)
+        )
+        return self._looks_back(signature)
+
+    def _looks_back(self, signature: QuerySignature) -> bool:
+        streams = {name: d.stream for name, d in self.definitions.streams.items()}
+        return looks_back(signature, streams)
+
+    def _prices(self, signature: QuerySignature) -> SharingCosts:
+        names = {scan.stream.lower() for scan in signature.scans}
+        rates = self.catalog.statistic_by_owner([stream_log(name) for name in names], "rows_rate")
+        return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
+
+
+FOREVER_AGO = -(2**62)
+
+
+@dataclass(frozen=True)
+class PartialJoinChoice:
+    """A join of some of a query's sources, and the unit that is chosen to tell it."""
+
+    query: Query
+    canonical: CanonicalQuery
+    signature: QuerySignature
+    choice: SharingChoice
+    start: int | None
+
+
+def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
+    """A unit that a query more has joined."""
+    return replace(unit, version=unit.version + 1, definition=definition or unit.definition)
+
+
+def _reads_partial_join(unit: UnitRow) -> bool:
+    """Whether a unit reads another's rows: these cover what it was made for, and no more."""
+    return any(name.startswith("unit:") for name in unit.inputs)
+
+
+def _window_reach(signature: QuerySignature) -> int:
+    """How long before a result the rows of a part may have been told."""
+    windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
+    return max((w.size or 0) + (w.slide or 0) for w in windows)
+
+
+def _start_or_forever_ago(query: QueryRow) -> int:
+    return FOREVER_AGO if query.start_at is None else query.start_at
+
+
+def _starts_by(unit_start: int | None, start: int | None) -> bool:
+    """Whether a unit tells all after a start."""
+    return unit_start is None or (start is not None and unit_start <= start)
+
+
+_indexes: WeakKeyDictionary[Catalog, UnitIndex] = WeakKeyDictionary()
+
+
+def unit_index(catalog: Catalog, definitions: Definitions) -> UnitIndex:
+    """The units of a catalog, remembered as long as it is open."""
+    if catalog not in _indexes:
+        _indexes[catalog] = UnitIndex(catalog, definitions)
+    return _indexes[catalog]
+
+
+def relaxed_definition(choice: SharingChoice, signature: QuerySignature) -> str | None:
+    """The definition of the unit that a query joins, if it has to be another."""
+    is_wider = choice.containment is Containment.OVERLAPPING
+    return operator_definition(choice.operator, signature.output) if is_wider else None
