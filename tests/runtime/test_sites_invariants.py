@@ -266,6 +266,10 @@ class Model:
         self.built = 0
 
     def do(self, rng: random.Random) -> None:
+        for (
+            name
+        ) in self.there:  # as living sites do every few seconds, however slow this machine is
+            self.headwater.catalog.touch_site(name)
         what = rng.choice(["add"] * 5 + ["drop", "lose", "return", "rate"])
         if what == "add":
             self._add(rng)

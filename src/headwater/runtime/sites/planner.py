@@ -142,7 +142,8 @@ class SitePlanner:
     # ---- how it is
 
     def alive_sites(self) -> set[str]:
-        """The sites that are there; all of them if none has ever come."""
+        """The sites that are alive; all of them while none is, so that queries can be submitted before
+        the sites start."""
         return alive_sites(self.catalog) or {site.name for site in self.deployment.network.sites}
 
     def system(
