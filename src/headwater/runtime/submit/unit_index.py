@@ -6,11 +6,13 @@ again when others have changed them, and what is placed from here is put in its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.canonical import CanonicalQuery, canonicalize
-from headwater.algebra.nodes import Output, Query
+from headwater.algebra.catalog import Stream
+from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import (
@@ -24,8 +26,12 @@ from headwater.reuse import (
     signature_of,
 )
 from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
-from headwater.reuse.definition import operator_block, operator_definition
-from headwater.reuse.operator import looks_back
+from headwater.reuse.definition import operator_definition
+from headwater.reuse.operator import (
+    depends_on_previous_event,
+    looks_back,
+    reaches_within_history,
+)
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
@@ -182,20 +188,19 @@ class UnitIndex:
             first_start = min(_start_or_forever_ago(query) for query in equal_queries)
             if (FOREVER_AGO if start is None else start) < first_start:
                 return False
-            if signature.kind is SharingKind.GROUP:
-                return unit_start == start or self._looks_back(signature)
+        independent = unit_start == start or self._is_independent_of_start(signature, start)
         if signature.kind is SharingKind.GROUP:
+            if equal_queries:
+                return independent
             emitted_instant = self.catalog.cursor(unit_id, "instant")
             is_unemitted = emitted_instant is None or (
                 start is not None and emitted_instant <= start
             )
-            lasting = self._looks_back(signature) and self._unit_looks_back(unit_id)
-            return (
-                is_unemitted and _starts_by(unit_start, start) and (lasting or unit_start == start)
-            )
-        return unit_start == start or (
-            self._looks_back(signature) and self._unit_looks_back(unit_id)
-        )
+            return is_unemitted and _starts_by(unit_start, start) and independent
+        if not independent:
+            return False
+        # The unit begins earlier for the new query: that must change nothing for the others.
+        return _starts_by(unit_start, start) or self._subscribers_look_back(unit)
 
     def _serves_with_partial_join(self, unit_id: str, signature: QuerySignature) -> bool:
         """Whether what a unit has another one join serves a query too."""
@@ -212,21 +217,52 @@ class UnitIndex:
             for found_relation in relations
         )
 
-    def _unit_looks_back(self, unit_id: str) -> bool:
-        operator = self.lattice.operator(unit_id)
-        signature = QuerySignature(
-            "", operator.kind, operator.sharing_key, Output.ISTREAM, operator_block(operator)
-        )
-        return self._looks_back(signature)
+    def _subscribers_look_back(self, unit: UnitRow) -> bool:
+        """Whether each query of a unit has the same results if the unit begins earlier. The operator
+        cannot say: its windows cover those of the queries, but hide how these slide."""
+        signatures = self.unit_planner.signatures(self.catalog.subscribers(unit.id))
+        return all(map(self._looks_back, signatures))
 
     def _looks_back(self, signature: QuerySignature) -> bool:
-        streams = {name: d.stream for name, d in self.definitions.streams.items()}
-        return looks_back(signature, streams)
+        return looks_back(signature, self._streams())
+
+    def _is_independent_of_start(self, signature: QuerySignature, start: int | None) -> bool:
+        """Whether a query of that start has the same results in a unit that begins earlier."""
+        if not depends_on_previous_event(signature):
+            return self._looks_back(signature)
+        streams = self._streams()
+        if start is None or not reaches_within_history(signature, streams):
+            return False
+        return self._has_event(signature, start - _history_to_spare(signature, streams), start)
+
+    def _has_event(self, signature: QuerySignature, least: int, largest: int) -> bool:
+        """Whether some stream of a query is known to have an event between two times: then that is
+        the last event before the start, or a later one is, for whoever reads the streams."""
+        names = {scan.stream.lower() for scan in signature.scans}
+        return any(
+            time is not None and least <= time <= largest
+            for name in names
+            for segment in self.catalog.segments(stream_log(name))
+            for time in (segment.largest_time, segment.least_time)
+        )
+
+    def _streams(self) -> dict[str, Stream]:
+        return {name: declared.stream for name, declared in self.definitions.streams.items()}
 
     def _prices(self, signature: QuerySignature) -> SharingCosts:
         names = {scan.stream.lower() for scan in signature.scans}
         rates = self.catalog.statistic_by_owner([stream_log(name) for name in names], "rows_rate")
         return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
+
+
+def _history_to_spare(signature: QuerySignature, streams: Mapping[str, Stream]) -> int:
+    """How long before its start an event may be, so that windows at the event's time, too, reach no
+    further back than the histories of their streams."""
+    return min(
+        streams[scan.stream.lower()].keep - scan.window.size
+        for scan in signature.scans
+        if isinstance(scan.window, Range) and scan.window.size is not None
+    )
 
 
 FOREVER_AGO = -(2**62)
