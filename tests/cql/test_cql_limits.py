@@ -88,6 +88,7 @@ def test_texts_as_deep_as_people_write_are_read(sort: str) -> None:
     parse(DEEP[sort](40), NAMES)
 
 
+@pytest.mark.long
 def test_flat_texts_may_be_long() -> None:
     many = range(3_000)
     texts = [

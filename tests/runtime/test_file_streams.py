@@ -298,6 +298,7 @@ def test_a_file_that_goes_before_it_is_read(tmp_path: Path) -> None:
 # ---- positions
 
 
+@pytest.mark.long
 def test_a_position_does_not_grow_with_files(tmp_path: Path) -> None:
     inbox = tmp_path / "in"
     sizes = set()
@@ -315,6 +316,7 @@ def test_a_position_does_not_grow_with_files(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 def test_files_that_are_gone_for_long_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -346,6 +346,7 @@ def test_what_cut_off_a_unit_once(tmp_path: Path, seed: int) -> None:
     happens(tmp_path, seed, steps=30)
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32))
 @settings(deadline=None, max_examples=5)
 def test_whatever_happens_every_unit_can_work(

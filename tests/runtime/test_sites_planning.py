@@ -391,6 +391,7 @@ class Model:
         assert broken <= {"cpu", "link", "bandwidth in", "bandwidth out"}  # beyond, but not dropped
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32))
 @settings(deadline=None, max_examples=15)
 def test_whatever_happens_nobody_is_dropped(

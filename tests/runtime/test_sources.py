@@ -150,6 +150,7 @@ def test_socket_reconnects_and_gives_again_what_was_not_kept(spark: Any, tmp_pat
         assert (refused.record, refused.place) == ('{"item": 3, "bid', "line 21 received")
 
 
+@pytest.mark.long
 def test_a_server_waits_while_its_lines_are_not_taken() -> None:
     """The buffer holds one line more than it may at most; nothing is lost or moved."""
     text = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(5_000))

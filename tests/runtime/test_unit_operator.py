@@ -134,6 +134,7 @@ def come_and_go(tmp_path: Path, seed: int, steps: int) -> None:
         agrees(other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_who_comes_and_goes_leaves_one_operator(tmp_path: Path, seed: int) -> None:
     come_and_go(tmp_path, seed, 20)
@@ -145,6 +146,7 @@ def test_who_comes_and_goes_leaves_one_operator_in_the_long_run(tmp_path: Path, 
     come_and_go(tmp_path, seed, 60)
 
 
+@pytest.mark.long
 def test_several_who_submit_and_drop_at_once(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with open_state(path) as first:
