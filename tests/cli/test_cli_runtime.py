@@ -640,6 +640,7 @@ def test_a_catalog_of_a_newer_release(run: Run, made: Made, command: str) -> Non
     assert "upgrade Headwater, or use another catalog" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ["pyspark", "sqlalchemy"])
 def test_a_package_that_is_missing_is_named(made: Made, package: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None; from headwater.cli import main; main()"

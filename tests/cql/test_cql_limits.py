@@ -61,7 +61,7 @@ DEEP = {
 }
 
 
-@pytest.mark.parametrize("depth", [200, 2_000, 6_000])
+@pytest.mark.parametrize("depth", [200, 2_000, pytest.param(6_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sort", DEEP)
 def test_deep_texts_are_refused_soon(sort: str, depth: int) -> None:
     text = DEEP[sort](depth)
