@@ -307,7 +307,7 @@ def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path
         settle(headwater)
         assert taken_in(headwater) == 3
         (event,) = [e for e in headwater.catalog.events() if e.kind == "stream unread"]
-        assert "8 offsets that it has now none was read" in event.detail["error"]
+        assert "none of the 8 offsets of the new one was read" in event.detail["error"]
         headwater.execute("RESTART STREAM bids")
         settle(headwater)
         assert taken_in(headwater) == len(data)

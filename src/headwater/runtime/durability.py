@@ -1,8 +1,8 @@
 """Durability: files and their names are on the disk before anything refers to them.
 
 Writing a file puts it into the page cache; a crash of the machine loses it, or leaves it with a
-length and no content. The catalog calls `make_durable` before each commit that names files, once for
-all of them.
+length and no content. The catalog calls `make_durable` before each commit that names files, once
+for all of them.
 """
 
 from __future__ import annotations

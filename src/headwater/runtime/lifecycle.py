@@ -1,9 +1,9 @@
 """The lifecycle of queries: when one finishes, when it runs again, and what its unit still needs.
 
-A query is finished when its unit has emitted all rows it can ever have: its lifetime is over, or its
-inputs have ended. Everything is decided from the catalog, so all processes reach the same decision.
-A finished query keeps its results; one that finished because its inputs ended runs again when one of
-them is reopened.
+A query is finished when its unit has emitted all rows it can ever have: its lifetime is over, or
+its inputs have ended. Everything is decided from the catalog, so all processes reach the same
+decision. A finished query keeps its results; one that finished because its inputs ended runs again
+when one of them is reopened.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def emitted_until(
 
 
 def settle_ends(catalog: Catalog) -> None:
-    """Record the end of each query whose lifetime counts from its first data, once that is certain."""
+    """Record the end of queries whose lifetime counts from their first data, once known."""
     first: dict[str, int | None] = {}
     ends: dict[str, int] = {}
     for query in catalog.queries_with_unknown_end():
@@ -126,10 +126,10 @@ def finish_queries(
 ) -> list[str]:
     """Finish the queries of a unit that have all their rows; returns their names.
 
-    `serves` are the result keys of the queries that its last step computed. `streams` are its inputs
-    as they were before that step: what arrived during it is not in its results. `last_instant` is
-    the last one it has evaluated (FOREVER for a unit that emits a result as soon as its tuples have
-    arrived), and `idle` says that the step had nothing to do.
+    `serves` are the result keys of the queries that its last step computed. `streams` are its
+    inputs as they were before that step: what arrived during it is not in its results.
+    `last_instant` is the last one it has evaluated (FOREVER for a unit that emits a result as soon
+    as its tuples have arrived), and `idle` says that the step had nothing to do.
     """
     running_count, with_lifetime = catalog.running_counts(unit.id)
     if not running_count:
@@ -191,7 +191,8 @@ def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
     """Reopen a stream that ended by idleness, and run the queries again that its end finished.
 
     What was emitted on the strength of the end is not taken back: instants that were evaluated,
-    queries whose lifetime is over. Tuples that are not after the last of these are late from now on.
+    queries whose lifetime is over. Tuples that are not after the last of these are late from now
+    on.
     """
     closed: list[int] = []
     for unit in catalog.units():
@@ -229,8 +230,8 @@ def plannable_queries(
 ) -> tuple[QueryRow, ...]:
     """The queries that the plan of a unit has to cover: all that may still get rows.
 
-    A query that finished because an input ended that may be reopened is among them, so that the unit
-    keeps what it needs.
+    A query that finished because an input ended that may be reopened is among them, so that the
+    unit keeps what it needs.
     """
     return tuple(q for q in queries if not is_final(q, streams)) or tuple(queries)
 

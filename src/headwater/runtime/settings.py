@@ -27,8 +27,8 @@ class Settings:
     """How much one step may do, and when the next is tried."""
 
     rows_per_step: int = 500_000
-    """Input rows of a step of a unit or of a batch of files; a single larger segment or file is still
-    read whole."""
+    """Input rows of a step of a unit or of a batch of files; a single larger segment or file is
+    still read whole."""
     instants_per_step: int = 2_000
     """Instants that one step evaluates at most."""
     pane_compaction_threshold: int = 12
@@ -38,7 +38,7 @@ class Settings:
     max_concurrency: int = 4
     """Units that step, or streams that ingest, concurrently."""
     max_backlog_rows: int = 5_000_000
-    """Rows that a stream may be ahead of the slowest running unit that reads it; beyond, it waits."""
+    """Rows that a stream may be ahead of its slowest running reader; beyond, it waits."""
     retries: int = 5
     """Consecutive failures after which a unit is parked."""
     backoff: float = 1.0
@@ -48,8 +48,8 @@ class Settings:
     scheduler: str = "bsd-early"
     """The policy that chooses which unit steps next."""
     max_wait_seconds: float = 60.0
-    """Seconds after which a unit with pending input steps before all that have waited less, whatever
-    the policy."""
+    """Seconds after which a unit with pending input steps before all that have waited less,
+    whatever the policy."""
     optimise: str = "throughput"
     """How the order of joins is chosen: throughput, greedy or written."""
     results_keep: float = 0.0

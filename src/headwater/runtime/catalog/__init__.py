@@ -168,7 +168,7 @@ class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
             return int(connection.execute(_CHANGE_COUNT).scalar_one())
 
     def problems(self) -> list[str]:
-        """What SQLite's integrity check reports; empty on PostgreSQL, which checks its own files."""
+        """What SQLite's integrity check reports; empty on PostgreSQL."""
         if self._database.path is None:
             return []
         with self._database.read() as connection:
@@ -183,7 +183,7 @@ class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
         return self._database.snapshot()
 
     def wait_for_change(self, seen: int, timeout: float, poll: float = 0.05) -> int:
-        """Wait until `change_count()` differs from `seen` or the timeout expires; returns the count."""
+        """Wait until `change_count()` differs from `seen` or time is up; returns the count."""
         deadline = time.monotonic() + timeout
         while (now := self.change_count()) == seen and time.monotonic() < deadline:
             time.sleep(min(poll, max(0.0, deadline - time.monotonic())))

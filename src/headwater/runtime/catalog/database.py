@@ -96,8 +96,8 @@ class Database:
             self._write_engine: Engine = engine.execution_options(immediate=True)
         else:
             event.listen(engine, "connect", self._prepare_postgresql)
-            # PostgreSQL's default, READ COMMITTED, sees a new state with every statement; reads here
-            # consist of several statements that must agree.
+            # PostgreSQL's default, READ COMMITTED, sees a new state with every statement; reads
+            # here consist of several statements that must agree.
             self._read_engine = engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
@@ -205,7 +205,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the catalog: that of this thread's snapshot, if any."""
+        """A transaction that sees one state of the catalog: the thread's snapshot, if any."""
         shared: Connection | None = getattr(self._local, "snapshot", None)
         if shared is not None:
             yield shared
@@ -322,8 +322,8 @@ def _file_url(path: Path) -> sa.URL:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    # By default sqlite3 begins a transaction only before the first write, so a read would not be one
-    # snapshot; BEGIN is issued by _begin_sqlite instead.
+    # By default sqlite3 begins a transaction only before the first write, so a read would not be
+    # one snapshot; BEGIN is issued by _begin_sqlite instead.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
     # In WAL mode NORMAL may lose the last commits in a power cut, but the files that those commits

@@ -144,7 +144,7 @@ class Declarations(CatalogBase):
         return self._select_row(TableRow, sa.select(schema.tables).where(same))
 
     def refresh_table(self, name: str, fingerprint: str) -> int:
-        """The version of a table whose content has this fingerprint: a new one if the content changed.
+        """The version of a table with this fingerprint: a new one if the content changed.
 
         Raises CatalogError if there is no such table.
         """
@@ -171,7 +171,7 @@ class Declarations(CatalogBase):
             return int(version)
 
     def drop_table(self, name: str) -> None:
-        """Remove a table; raises CatalogError if it does not exist, or if a query still reads it."""
+        """Remove a table; raises CatalogError if there is none, or a query still reads it."""
         with self._database.write() as transaction:
             _check_not_read(transaction, name, table_input(name))
             _delete(transaction, schema.tables, "table", name)

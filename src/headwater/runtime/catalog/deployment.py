@@ -19,7 +19,7 @@ def current_deployment(catalog: Catalog) -> Deployment | None:
 
 
 def deploy(catalog: Catalog, deployment: Deployment) -> None:
-    """Record the deployment that runs a state from now on; sites that it does not name are removed."""
+    """Record the deployment that runs a state; sites that it does not name are removed."""
     catalog.set_profile(DEPLOYMENT, deployment.as_data())
     names = [site.name for site in deployment.network.sites]
     recorded = {site.name for site in catalog.sites()}

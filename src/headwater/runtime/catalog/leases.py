@@ -34,8 +34,8 @@ class Leases(CatalogBase):
     def acquire(self, name: str, holder: str, ttl: float) -> Lease | None:
         """Take a lease, with a token one larger than the last; None while another holds it.
 
-        The current holder gets a new lease and its old one is fenced off, so a process that restarts
-        under the same name need not wait.
+        The current holder gets a new lease and its old one is fenced off, so a process that
+        restarts under the same name need not wait.
         """
         if not holder:
             raise CatalogError("a lease needs a holder")

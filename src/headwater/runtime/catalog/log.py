@@ -139,7 +139,8 @@ class Logs(CatalogBase):
         # Before the transaction, as syncing may take long and other writers would wait for it.
         sync_files(s.path for s in segments if s.on_disk)
         with self._database.write() as transaction:
-            # Inside the transaction: the lease cannot change hands between this check and the commit.
+            # Inside the transaction: the lease cannot change hands between this check and the
+            # commit.
             check_lease(transaction, lease)
             _check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
@@ -182,8 +183,9 @@ class Logs(CatalogBase):
     ) -> None:
         """Replace some segments of a stream by what is left of them, appended to its log.
 
-        The largest event time of the stream and the watermark become the given ones, also where they
-        were larger. Raises LeaseLost, and CommitConflict if the stream got more segments meanwhile.
+        The largest event time of the stream and the watermark become the given ones, also where
+        they were larger. Raises LeaseLost, and CommitConflict if the stream got more segments
+        meanwhile.
         """
         log, logs, watermark = remainder.log, schema.logs, remainder.watermark
         with self._database.write() as transaction:
@@ -247,7 +249,7 @@ class Logs(CatalogBase):
         return self._select_rows(self._build_segment, statement)
 
     def fragmented_logs(self, kind: str, min_segments: int) -> dict[str, int]:
-        """The logs of a kind (such as `unit`) with at least `min_segments` segments, and how many."""
+        """The logs of a kind (say `unit`) with at least `min_segments` segments, and how many."""
         live = sa.and_(_S.c.compacted_into.is_(None), _S.c.log.startswith(f"{kind}:"))
         number = sa.func.count()
         statement = (
@@ -388,7 +390,7 @@ class Logs(CatalogBase):
         return [replace(segment, path=self._absolute_path(segment.path)) for segment in segments]
 
     def _with_relative_path(self, new: NewSegment) -> NewSegment:
-        """The segment with its path as stored; raises CatalogError if its file must exist and does not.
+        """The segment with its path as stored; raises CatalogError if its file was removed.
 
         This runs inside the transaction: `remove_unreferenced` cannot remove the file any more.
         """
@@ -472,7 +474,7 @@ def check_unit_version(connection: Connection, unit_id: str, version: int) -> No
 
 
 def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
-    """Raise CatalogError if a compacted segment crosses an end of the span and has lost its pieces."""
+    """Raise CatalogError if a compacted segment across an end of the span has lost its pieces."""
     split = connection.execute(_SPLIT_SEGMENTS, span).first()
     if split is not None:
         raise CatalogError(
@@ -599,7 +601,7 @@ def _larger_of(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[An
 
 
 def _advance_stream(connection: Connection, stream: str, event_time: int) -> None:
-    """Raise the largest event time of a stream; it never falls, and is final once the stream ended."""
+    """Raise the largest event time of a stream; it never falls, nor rises after the end."""
     table = schema.streams
     ended = sa.select(table.c.ended).where(table.c.name == stream.lower())
     if connection.scalar(ended):

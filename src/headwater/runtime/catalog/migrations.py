@@ -167,13 +167,13 @@ _FILES: Migration = (
 )
 
 _CLEARED_DEFINITIONS: Migration = ("UPDATE units SET definition = ''",)
-"""Earlier releases left a definition as it was when queries left a unit: derive all of them again."""
+"""Earlier releases did not clear a definition when queries left a unit: derive all again."""
 
 _QUERY_RETENTION: Migration = ("ALTER TABLE queries ADD COLUMN keep BIGINT",)
 
 _COLUMN_TYPES: Migration = ()
-"""From this version on the columns of queries have a type. There is no SQL to run; the higher version
-keeps earlier releases, which do not expect a type, from opening the catalog."""
+"""From this version on the columns of queries have a type. There is no SQL to run; the higher
+version keeps earlier releases, which do not expect a type, from opening the catalog."""
 
 _SOURCES: Migration = (
     "ALTER TABLE streams ADD COLUMN source TEXT",

@@ -1,8 +1,9 @@
 """Queries, and the units that compute them.
 
 A query is a subscriber of the unit that computes it; equal queries share one. A unit lives as long
-as it has a subscriber, or another unit reads its log. What was dropped stays as a row in that state,
-so that a worker in the middle of a step notices, until it is purged or its name is used again.
+as it has a subscriber, or another unit reads its log. What was dropped stays as a row in that
+state, so that a worker in the middle of a step notices, until it is purged or its name is used
+again.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ class Queries(CatalogBase):
         accepted together with a new unit that reads it.
 
         The decision for a unit was made outside this transaction, so what it relied on is checked
-        here. CommitConflict is raised if the unit was dropped; if its version is not `version`; if its
-        definition is not `seen_definition`; if a unit was created after `newest_unit`; if the query
-        that this one is `equal_to` has left; or, with `require_unemitted`, if the unit has evaluated
-        an instant after the start of the query. Raises CatalogError if the name is taken, or if an
-        input or the unit does not exist.
+        here. CommitConflict is raised if the unit was dropped; if its version is not `version`; if
+        its definition is not `seen_definition`; if a unit was created after `newest_unit`; if the
+        query that this one is `equal_to` has left; or, with `require_unemitted`, if the unit has
+        evaluated an instant after the start of the query. Raises CatalogError if the name is taken,
+        or if an input or the unit does not exist.
         """
         with self._database.write() as transaction:
             _check_name_free(transaction, query.name)
@@ -323,7 +324,7 @@ class Queries(CatalogBase):
     def served_queries(
         self, unit_id: str, limit: int, excluding: str = ""
     ) -> tuple[list[str], int]:
-        """The first `limit` queries of users in a unit but one, as spelled, and how many there are."""
+        """The first `limit` queries of users in a unit, as spelled, and how many there are."""
         of_unit = {"unit_id": unit_id, "name": excluding}
         with self._database.read() as connection:
             names = list(connection.scalars(_OTHER_QUERIES, of_unit | {"most": limit}))
@@ -376,7 +377,7 @@ def _select_from(table: sa.Table, dropped: bool) -> sa.Select[Any]:
 
 
 def _check_state(state: str, states: tuple[str, ...]) -> None:
-    """Raise CatalogError unless the state can be set; dropping does more, and has its own method."""
+    """Raise CatalogError unless the state can be set; dropping has its own method."""
     possible = [allowed for allowed in states if allowed != "dropped"]
     if state not in possible:
         raise CatalogError(f"{state} is not a state to set; {suggest(state, possible)}")
@@ -561,7 +562,7 @@ def _check_unemitted(transaction: Transaction, unit_id: str, start: int | None) 
 
 
 def _leave_unit(transaction: Transaction, query: QueryRow) -> None:
-    """Record that a query has left its unit; the operator can shrink unless an equal query needs it."""
+    """Record that a query has left its unit; unless an equal one stays, its operator may narrow."""
     same = {"unit_id": query.unit_id, "digest": query.digest}
     equal = select_rows(transaction.connection, QueryRow, _SUBSCRIBERS_WITH_DIGEST, same)
     still_needed = any(other.state not in ("finished", "dropped") for other in equal)

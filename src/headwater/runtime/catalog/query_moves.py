@@ -143,7 +143,7 @@ def _copy_partial_join(transaction: Transaction, unit: UnitRow, new: str) -> Non
 
 
 def _transfer_queries(transaction: Transaction, old: str, new: str, names: Sequence[str]) -> None:
-    """Reassign queries to a new unit, with the cursors of their sinks and of units that read them."""
+    """Reassign queries to a new unit, with the cursors of their sinks and reading units."""
     connection = transaction.connection
     for name in names:
         membership = sa.and_(_M.c.unit_id == old, _M.c.query == name)

@@ -24,7 +24,7 @@ Statistics: TypeAlias = Mapping[tuple[str, str], float]
 """(owner, name) to value."""
 
 FOREVER = 2**62
-"""A time in microseconds after all event times, with room for spans to be added without overflow."""
+"""A time in microseconds after all event times; adding a span to it does not overflow."""
 
 FileState = Literal["read", "changed", "aside"]
 QueryState = Literal["running", "paused", "parked", "finished", "dropped"]
@@ -112,9 +112,9 @@ def describe_connector(kind: str, options: Mapping[str, Any]) -> str:
 class StreamRow:
     """A declared stream and its progress.
 
-    An ended stream that `reopens` does so when its source has more. What was emitted on the strength
-    of its end is not taken back: tuples of times up to `closed_until` are late. `source` describes
-    what it reads from; None if an earlier release declared it.
+    An ended stream that `reopens` does so when its source has more. What was emitted on the
+    strength of its end is not taken back: tuples of times up to `closed_until` are late. `source`
+    describes what it reads from; None if an earlier release declared it.
     """
 
     name: str
@@ -179,8 +179,8 @@ class NewUnit:
 class UnitRow:
     """A unit, with the error and the backoff of its last failure.
 
-    `definition` is the text of its operator; empty after queries have left it, until the operator is
-    next needed and derived from those that remain.
+    `definition` is the text of its operator; empty after queries have left it, until the operator
+    is next needed and derived from those that remain.
     """
 
     id: str
@@ -218,7 +218,7 @@ class NewQuery:
 
 @dataclass(frozen=True)
 class NewPartialJoin:
-    """A partial join that a new unit reads: a hidden query, and the unit to join at its seen version."""
+    """A partial join that a new unit reads: a hidden query, and the unit that it joins."""
 
     query: NewQuery
     unit_id: str
@@ -393,7 +393,7 @@ class FileChanges:
 
 
 class RejectedRecord(NamedTuple):
-    """A rejected record: the reason, its location in the source, and the column that did not fit."""
+    """A rejected record: the reason, its location in the source, and the unfit column."""
 
     reason: str
     record: str
@@ -440,8 +440,8 @@ class Lease:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What each site does: `owners` has the site of each unit and each ingested stream, by the names
-    of their leases; `routes` the site from which a log is copied, by log and target site."""
+    """What each site does: `owners` has the site of each unit and each ingested stream, by the
+    names of their leases; `routes` the site from which a log is copied, by log and target site."""
 
     owners: Mapping[str, str] = field(default_factory=dict)
     routes: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Sites of a catalog: which exist, what is assigned to each, and the copies of logs that they hold.
 
-A copy of a log is a log of its own with the sequence numbers of the original, so a reader can switch
-between them without changing its position.
+A copy of a log is a log of its own with the sequence numbers of the original, so a reader can
+switch between them without changing its position.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Sites(Logs):
 
         A heartbeat from the future was written before that clock was set back, and does not count.
         """
-        # A write transaction, as only those have the time of the clock that heartbeats are written by.
+        # A write transaction, as only those have the time of the clock that heartbeats are written
+        # by.
         with self._database.write(quiet=True) as transaction:
             now = transaction.now
             recent = schema.sites.c.seen_at.between(now - seconds, now + seconds)
@@ -123,8 +124,9 @@ class Sites(Logs):
     ) -> None:
         """Register copied files under the sequence numbers of their originals.
 
-        The copy is then complete up to `up_to`, apart from what was removed from the original. Raises
-        LeaseLost, and CatalogError if the log was dropped or has some of the numbers already.
+        The copy is then complete up to `up_to`, apart from what was removed from the original.
+        Raises LeaseLost, and CatalogError if the log was dropped or has some of the numbers
+        already.
         """
         logs = schema.logs
         sync_files(path for _, path in copies if path)
@@ -138,8 +140,8 @@ class Sites(Logs):
                 values: dict[str, Any] = {name: getattr(segment, name) for name in _COPIED_FIELDS}
                 new = self._with_relative_path(NewSegment(**values | {"log": log, "path": path}))
                 insert_segment(transaction, new, segment.first_seq, segment.seq, segment.pieces)
-            # The original may end in segments that retention has removed: there is nothing to copy of
-            # them, but the copy must reach as far.
+            # The original may end in segments that retention has removed: there is nothing to copy
+            # of them, but the copy must reach as far.
             end = sa.update(logs).where(logs.c.log == log, logs.c.next_seq <= up_to)
             transaction.connection.execute(end.values(next_seq=up_to + 1))
             write_statistics(transaction, statistics or {})

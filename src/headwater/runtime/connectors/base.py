@@ -1,8 +1,8 @@
 """The protocol of sources: what is new since a position, as Arrow tables.
 
-A source keeps no record of progress itself. Its position is JSON that the catalog stores in the same
-transaction that registers the segment of the batch, so a batch is ingested exactly once. Every table
-has the stream's columns and `_arrival` (the position in the source's own order).
+A source keeps no record of progress itself. Its position is JSON that the catalog stores in the
+same transaction that registers the segment of the batch, so a batch is ingested exactly once. Every
+table has the stream's columns and `_arrival` (the position in the source's own order).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Source(Protocol):
 
     @property
     def expects_more(self) -> bool:
-        """Whether more is certain to come without anyone's doing, so that a pause is not the end."""
+        """Whether more is certain to come by itself, so that a pause is not the end."""
 
     def poll(self, spark: SparkSession, position: Position, /) -> Batch | None:
         """The tuples since the position; None if there are none. Raises InputError."""

@@ -1,7 +1,7 @@
 """Files of a folder as a stream, and files as a table: JSON lines, CSV with a header, Parquet.
 
-Files are read by the driver (`record_parser`), not by Spark: so no name is taken for a pattern, and a
-record means the same here and in the reference evaluator.
+Files are read by the driver (`record_parser`), not by Spark: so no name is taken for a pattern, and
+a record means the same here and in the reference evaluator.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from headwater.runtime.storage.columns import ARRIVAL
 from headwater.runtime.storage.segment_files import drop_empty_batches
 
 MAX_BATCH_BYTES = 32_000_000
-"""Files that together have at most this many bytes in memory are one batch; a larger file is a batch
-by itself, and is read chunk by chunk."""
+"""Files that together have at most this many bytes in memory are one batch; a larger file is a
+batch by itself, and is read chunk by chunk."""
 
 LINE_BITS = 40
 """The low bits of an arrival number are the line, the high bits the number of the file."""
@@ -68,8 +68,8 @@ class FolderScan:
 class FileSource:
     """The files of a folder (or one file), each read whole and once, oldest first.
 
-    The position is only how many were read. Which ones is in the catalog, a row each, and passed in as
-    `seen`: a position with all names would be rewritten by every commit.
+    The position is only how many were read. Which ones is in the catalog, a row each, and passed in
+    as `seen`: a position with all names would be rewritten by every commit.
     """
 
     options: FileOptions
@@ -136,7 +136,7 @@ class FileSource:
         return marked_files, loaded
 
     def scan_folder(self) -> FolderScan:
-        """Compare the folder with the files seen so far; raises InputError if the folder is gone."""
+        """Compare the folder with the files seen so far; raises InputError if it is gone."""
         present = list_files(self.options.path)
         folder = Path(self.options.path).resolve()
         # A folder that disappears is more likely unmounted than done, so the stream must not end.
@@ -290,7 +290,7 @@ def _build_chunk(chunk: ParsedChunk, name: str, number: int) -> TupleChunk:
 
 
 def table_fingerprint(source: Connector) -> str:
-    """A digest that identifies the content of a table: names, sizes and modification times of files."""
+    """A digest of the content of a table: names, sizes and modification times of its files."""
     versions = []
     for name in list_files(file_options(source).path):
         with suppress(FileNotFoundError):  # removed meanwhile; reading the table reports it

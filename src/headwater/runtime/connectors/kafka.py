@@ -88,8 +88,8 @@ class KafkaSource:
     ) -> dict[int, int]:
         """How many offsets of each partition can be read now.
 
-        A reader of committed messages stops at the first open transaction: behind it Spark would wait
-        for messages until its timeout.
+        A reader of committed messages stops at the first open transaction: behind it Spark would
+        wait for messages until its timeout.
         """
         committed = self.options.isolation == "read_committed"
         ends = {n: span.stable if committed else span.end for n, span in spans.items()}
@@ -106,7 +106,8 @@ class KafkaSource:
         except InputError as error:
             now = time.monotonic()
             self._last_error = error
-            # A cluster that takes long to fail is asked less often, as other streams wait meanwhile.
+            # A cluster that takes long to fail is asked less often, as other streams wait
+            # meanwhile.
             self._retry_at = now + max(RETRY_SECONDS, RETRY_FACTOR * (now - started))
             raise
         self._last_error = None
@@ -187,7 +188,8 @@ class KafkaSource:
                 "assign": json.dumps({topic: sorted(ranges)}),
                 "startingOffsets": json.dumps({topic: {n: a for n, (a, _) in ranges.items()}}),
                 "endingOffsets": json.dumps({topic: {n: b for n, (_, b) in ranges.items()}}),
-                # Short timeouts: the defaults of minutes would block the ingestion of other streams.
+                # Short timeouts: the defaults of minutes would block the ingestion of other
+                # streams.
                 "kafkaConsumer.pollTimeoutMs": "10000",
                 "kafka.fetch.max.wait.ms": FETCH_WAIT_MS,
                 "fetchOffset.numRetries": "1",

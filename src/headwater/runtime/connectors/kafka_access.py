@@ -1,8 +1,8 @@
 """Access to a Kafka cluster: TLS, a login, and where the secrets for both are.
 
 A statement names the file or the environment variable that holds a secret, never the secret itself.
-It is read again whenever a client is created, so a changed password needs no restart, and it is passed
-on only to Kafka's client.
+It is read again whenever a client is created, so a changed password needs no restart, and it is
+passed on only to Kafka's client.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ KEYSTORE_TYPES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
 MAX_FILE_BYTES = 1 << 20
 
 SECRET_VARIABLE_PREFIX = "HEADWATER_SECRET_"
-"""Only variables with this prefix can be named. Otherwise anyone who may submit a statement could have
-any variable of the engine sent to a server of their own."""
+"""Only variables with this prefix can be named. Otherwise anyone who may submit a statement could
+have any variable of the engine sent to a server of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)

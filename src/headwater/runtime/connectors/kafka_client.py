@@ -106,7 +106,7 @@ def _check_no_tls(connection: socket.socket, server: str) -> None:
 
 
 def _check_tls(connection: socket.socket, server: str) -> None:
-    """Raise InputError if a server does not speak TLS, which Kafka's own client does not say clearly.
+    """Raise InputError if a server does not speak TLS, which Kafka's client does not say.
 
     No data is sent, so verifying the certificate is left to the client.
     """
@@ -132,7 +132,7 @@ def topic_state(spark: SparkSession, cluster: Cluster) -> TopicState:
 
 
 def topic_id(spark: SparkSession, cluster: Cluster) -> str | None:
-    """The id of a topic, None if brokers do not support ids; raises InputError like `topic_state`."""
+    """The id of a topic, None if brokers do not support ids; raises InputError."""
     return _with_admin(
         spark,
         cluster,
@@ -189,7 +189,8 @@ def _fetch_topic_state(jvm: Any, admin: Any, topic: str) -> TopicState:
         return {n: response.get(topic_partition(topic, n)).offset() for n in numbers}
 
     spec = clients.OffsetSpec
-    # In this order: offsets only grow, so a later request never returns an end before the beginning.
+    # In this order: offsets only grow, so a later request never returns an end before the
+    # beginning.
     first = offsets(spec.earliest(), levels.READ_UNCOMMITTED)
     stable = offsets(spec.latest(), levels.READ_COMMITTED)
     end = offsets(spec.latest(), levels.READ_UNCOMMITTED)

@@ -1,8 +1,8 @@
 """Parsing JSON lines, CSV and Parquet into Arrow tables, chunk by chunk, in the driver.
 
 A regular block of text is parsed by Arrow. If anything in it is unusual, the block is split into
-smaller ones, and the smallest are parsed record by record by `reference.records`, which defines what a
-record means. So the fast path may decline any block, but must never read one differently.
+smaller ones, and the smallest are parsed record by record by `reference.records`, which defines
+what a record means. So the fast path may decline any block, but must never read one differently.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _UNSUPPORTED_SUFFIXES = (".snappy", ".deflate", ".zip", ".7z", ".br")
 
 
 class MalformedRecord(NamedTuple):
-    """A malformed record: the line where it begins, the column that does not fit if any, and why."""
+    """A malformed record: the line where it begins, the unfit column if any, and why."""
 
     line: int
     column: str
@@ -289,7 +289,7 @@ class _JsonFormat:
     schema: Schema
     unit: str | None
     _has_unknown_keys: bool = False
-    """Whether there were keys that are not columns; then all keys are checked for unusual spelling."""
+    """Whether there were keys that are not columns; then the spelling of all is checked."""
 
     def find_record_end(self, data: bytes, final: bool) -> tuple[int, bool]:
         return (len(data) if final else data.rfind(b"\n") + 1), True
@@ -365,7 +365,7 @@ def _most_brackets(block: bytes) -> int:
 
 
 def _json_schema(schema: Schema, unit: str | None) -> pa.Schema:
-    """The types that Arrow reads: timestamps as texts, to check how they are written, or numbers."""
+    """The types that Arrow reads: timestamps as texts, to check their format, or numbers."""
     times = pa.string() if unit is None else pa.int64()
     as_read = {"FLOAT": pa.float64(), "DATE": pa.string(), "TIMESTAMP": times}
     fields = [pa.field(f.name, as_read.get(f.type.name, arrow_type(f.type))) for f in schema]

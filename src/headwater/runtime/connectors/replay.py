@@ -1,8 +1,8 @@
 """Replay of finished files as a source, at a multiple of the original speed.
 
-An event-time clock runs from the first tuple on; a tuple is due when the clock has reached the largest
-event time up to it, so the order of arrival is kept. The position holds the rows done and the clock,
-which stops while nothing runs.
+An event-time clock runs from the first tuple on; a tuple is due when the clock has reached the
+largest event time up to it, so the order of arrival is kept. The position holds the rows done and
+the clock, which stops while nothing runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Lines from a TCP server as a source, buffered until they are ingested.
 
 A background thread connects, and reconnects when the server goes away. When the buffer is full it
-stops reading, so that the server has to wait. A socket cannot be read twice: lines that were received
-but not committed are lost with the process. While the process lives, an uncommitted batch is returned
-again.
+stops reading, so that the server has to wait. A socket cannot be read twice: lines that were
+received but not committed are lost with the process. While the process lives, an uncommitted batch
+is returned again.
 """
 
 from __future__ import annotations

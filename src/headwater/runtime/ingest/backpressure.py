@@ -1,7 +1,7 @@
 """Backpressure: how far a stream may be ahead of the units that read it.
 
-A stream waits while the slowest running unit that reads it has more unread rows than a limit. A unit
-that is paused, parked or finished holds up no stream.
+A stream waits while the slowest running unit that reads it has more unread rows than a limit. A
+unit that is paused, parked or finished holds up no stream.
 """
 
 from __future__ import annotations

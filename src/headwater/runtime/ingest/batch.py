@@ -1,4 +1,4 @@
-"""One batch of a source: its accepted tuples become a segment file, the others are rejected or late."""
+"""One batch of a source: accepted tuples become a segment file, the others rejects."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def ingest_batch(
 ) -> tuple[segment_files.WrittenFile | None, BatchRejects]:
     """Write the accepted tuples of a batch; returns the file, if there are any, and the rejects."""
     tally = _RejectTally(batch.locate)
-    # Tuples pass through one chunk at a time, so a batch may be larger than the memory; the tally is
-    # complete only after the file is written.
+    # Tuples pass through one chunk at a time, so a batch may be larger than the memory; the tally
+    # is complete only after the file is written.
     written = segment_files.write_tables(
         _accepted_tuples(batch, stream, bounds, tally), folder, TIME_COLUMNS
     )

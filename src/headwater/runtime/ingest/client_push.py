@@ -1,7 +1,7 @@
 """Tuples pushed by a client, committed immediately as a segment of their stream.
 
-Pushing needs neither a lease nor Spark: concurrent pushes are kept apart by the cursor that counts the
-pushed tuples, and the one that loses the race tries again.
+Pushing needs neither a lease nor Spark: concurrent pushes are kept apart by the cursor that counts
+the pushed tuples, and the one that loses the race tries again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def push(
 ) -> int:
     """Append records to a stream; returns how many were accepted.
 
-    Late records, and those too far from the clock, are counted and left out. Values are Python's, or
-    texts as in files. A number is a timestamp if `timestamp_unit` (s, ms, us or ns since the epoch) is
-    given, and a date if it counts days. Any number of threads and processes may push to one stream.
-    Raises InputError for a record that does not fit, and if the stream has ended.
+    Late records, and those too far from the clock, are counted and left out. Values are Python's,
+    or texts as in files. A number is a timestamp if `timestamp_unit` (s, ms, us or ns since the
+    epoch) is given, and a date if it counts days. Any number of threads and processes may push to
+    one stream. Raises InputError for a record that does not fit, and if the stream has ended.
     """
     if timestamp_unit is not None and timestamp_unit not in TIMESTAMP_UNITS:
         hint = suggest(timestamp_unit, TIMESTAMP_UNITS)

@@ -139,8 +139,8 @@ class Ingestion:
     def reopen_streams(self) -> None:
         """Reopen the streams that ended by idleness and have more.
 
-        A unit that reads them must not step meanwhile, as it would still see the end; so the leases of
-        all readers are held.
+        A unit that reads them must not step meanwhile, as it would still see the end; so the leases
+        of all readers are held.
         """
         for row in self.local_streams():
             if not (row.ended and row.reopens and self._has_more(row.name)):

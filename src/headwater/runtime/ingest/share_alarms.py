@@ -35,7 +35,7 @@ class ShareAlarm:
 def recent_counts(
     statistics: Mapping[str, Statistic], rows: int, rejects: BatchRejects, now: float
 ) -> dict[str, float]:
-    """The decayed counts of recent, late and rejected tuples, including a batch that arrives now."""
+    """The decayed counts of recent, late and rejected tuples, including a new batch."""
     counts = {
         RECENT_ROWS: rows + rejects.late + rejects.malformed,
         RECENT_LATE: rejects.late,

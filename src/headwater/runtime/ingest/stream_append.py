@@ -1,7 +1,7 @@
 """Appending a batch to the log of a stream: the one transaction with which ingestion ends.
 
-Sources and pushes by clients both end here, so segments, positions, rejects, statistics and alarms of a
-stream are always committed together.
+Sources and pushes by clients both end here, so segments, positions, rejects, statistics and alarms
+of a stream are always committed together.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class EventTimeBounds:
     """The event times that a batch may have: behind the watermark they are late, too far from the
     clock they are rejected.
 
-    The clock is read once per batch, at ingestion. Whether a tuple was accepted is recorded in the log
-    and never decided again, so results do not depend on the clock.
+    The clock is read once per batch, at ingestion. Whether a tuple was accepted is recorded in the
+    log and never decided again, so results do not depend on the clock.
     """
 
     watermark: int | None

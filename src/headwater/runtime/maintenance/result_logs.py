@@ -1,8 +1,9 @@
 """Maintenance of unit logs: results are compacted, and removed when their retention is over.
 
 Readers that must see every row (a sink, a unit that reads another's rows, a copy at another site)
-have cursors, and nothing beyond the smallest of them is touched. Other readers have none: a compacted
-segment keeps the original sequence number of each row, so that a reader in its middle can continue.
+have cursors, and nothing beyond the smallest of them is touched. Other readers have none: a
+compacted segment keeps the original sequence number of each row, so that a reader in its middle can
+continue.
 
 Compaction is by tiers: eight neighbours of about the same number of steps become one. So a row is
 rewritten once for each power of eight, and a million steps leave some dozens of segments.

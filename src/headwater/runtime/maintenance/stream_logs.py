@@ -1,9 +1,9 @@
 """Maintenance of stream logs: retention, compaction, and the sweep of orphaned files.
 
 A segment of a stream is removed when no unit can need it again and it is older than the stream's
-history (KEEP). Small neighbours are compacted into one. Files that no segment names, left by a killed
-process, are swept when they are too old to belong to a step in progress. For the logs of units see
-`result_logs`.
+history (KEEP). Small neighbours are compacted into one. Files that no segment names, left by a
+killed process, are swept when they are too old to belong to a step in progress. For the logs of
+units see `result_logs`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MIN_COMPACTED_SEGMENTS = 8
 """Fewer neighbours than this are not compacted."""
 
 COMPACTED_GROUP_ROWS = 25_000
-"""Rows per row group of a compacted segment. They are sorted by join key, so readers skip groups."""
+"""Rows per row group of a compacted segment; sorted by join key, so readers skip groups."""
 
 GRACE_SECONDS = 600.0
 """Age below which an orphan is not swept, as a step may be about to commit it."""
@@ -179,8 +179,8 @@ def remove_expired(
             retained.stream, catalog.segments(retained.log), own_readers
         )
         if removed_segments:
-            # First the catalog, then the files: a crash in between leaves orphans for the sweep, while
-            # the other order would leave segments without files.
+            # First the catalog, then the files: a crash in between leaves orphans for the sweep,
+            # while the other order would leave segments without files.
             forgotten = catalog.remove_segments([s.id for s in removed_segments], lease)
             at_point("retain: forgotten")
             for old in forgotten:

@@ -33,8 +33,8 @@ class StepEstimate:
 def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
     """The estimate from the statistics of a unit; None if it has not stepped yet.
 
-    It is the least-squares line through recent steps. Its slope is bounded: more rows never take less
-    time, and at least a tenth of the time is fixed, as a step without rows takes time too.
+    It is the least-squares line through recent steps. Its slope is bounded: more rows never take
+    less time, and at least a tenth of the time is fixed, as a step without rows takes time too.
     """
     seconds, rows = values.get("step_seconds"), values.get("step_rows_in")
     if seconds is None or rows is None:

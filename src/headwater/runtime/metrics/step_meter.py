@@ -1,7 +1,7 @@
 """Measuring steps: rows and seconds of every step, and of sampled steps those of each operator.
 
-Values are smoothed, so that the newest steps count most, and committed with the step. The numbers of
-operators come from Spark's metrics of the executed plan. Reading them takes about a tenth of a
+Values are smoothed, so that the newest steps count most, and committed with the step. The numbers
+of operators come from Spark's metrics of the executed plan. Reading them takes about a tenth of a
 second, so only the first step of a run and every twentieth after it are sampled.
 """
 
@@ -210,8 +210,8 @@ class StepMeter:
 def with_executed_plan(frame: DataFrame, collected: bool) -> tuple[DataFrame, Any]:
     """A frame with the same rows, and the plan whose metrics will describe their computation.
 
-    A frame that is collected runs the plan it has. For one that is written Spark makes another plan,
-    which it does not expose; so the frame to write is made of the output of this plan.
+    A frame that is collected runs the plan it has. For one that is written Spark makes another
+    plan, which it does not expose; so the frame to write is made of the output of this plan.
     """
     execution = frame._jdf.queryExecution()
     if collected:

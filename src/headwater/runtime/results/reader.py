@@ -1,4 +1,4 @@
-"""Reading a query's results: its rows of the unit's log, with the columns as the query names them."""
+"""Reading a query's results: its rows of the unit's log, with its own column names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, i
 def read_by_segment(
     catalog: Catalog, query: QueryRow, after: int
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The results after a sequence number, segment by segment, each with the number to continue from.
+    """The results after a sequence number by segment, each with the number to continue from.
 
     Maintenance does not wait for readers: a segment that was compacted or has expired since it was
     looked up is looked up again.

@@ -33,7 +33,7 @@ ROW_CLASS_BITS = 40
 
 @dataclass(frozen=True)
 class RowCounts:
-    """The number of rows of a segment and, for a shared unit, of each (shape, row class), in order."""
+    """The number of rows of a segment and, if shared, of each (shape, row class), in order."""
 
     rows: int
     row_classes: tuple[tuple[int, int], ...] = ()
@@ -73,8 +73,8 @@ def sum_counts(parts: Iterable[RowCounts]) -> RowCounts:
 def count_rows(file: StoredFile, start: int | None, end: int | None, shared: bool) -> RowCounts:
     """Count the rows of a result file after a start and up to an end.
 
-    A file that was removed counts as empty, and so does a damaged one, with a warning: what is shown
-    of other queries is still right.
+    A file that was removed counts as empty, and so does a damaged one, with a warning: what is
+    shown of other queries is still right.
     """
     try:
         table = segment_files.read_arrow(

@@ -28,8 +28,8 @@ the largest `_tau`."""
 SEGMENTS_PER_READ = 100
 
 SUBSCRIBERS = "members"
-"""The cursor of a unit with its newest version of subscribers, and the key under which a segment names
-the version it was written with."""
+"""The cursor of a unit with its newest version of subscribers, and the key under which a segment
+names the version it was written with."""
 
 
 def read_subscribers(version: Segment) -> Mapping[str, Subscriber]:
@@ -53,7 +53,7 @@ MAX_FOUNDERS, MAX_VERSIONS = 1_000, 256
 
 @dataclass
 class _UnitCache:
-    """Facts about a catalog's units that never change: versions of subscribers, founding queries."""
+    """Immutable facts about a catalog's units: versions of subscribers, founding queries."""
 
     versions: dict[tuple[str, int], Mapping[str, Subscriber]] = field(default_factory=dict)
     founders: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,8 @@ def _remember(cache: dict[K, V], key: K, value: V, max_entries: int) -> None:
 def subscriber_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Subscriber | None:
     """Which rows of a segment belong to a query; None if none do.
 
-    A segment without a version has the rows of the query that the unit was created for, and no others.
+    A segment without a version has the rows of the query that the unit was created for, and no
+    others.
     """
     version = (segment.keys or {}).get(SUBSCRIBERS)
     if version is not None:
@@ -134,7 +135,7 @@ def _current_query(catalog: Catalog, query: QueryRow) -> QueryRow:
 
 
 def expired_position(catalog: Catalog, query: QueryRow) -> dict[str, int] | None:
-    """The last sequence number (`seq`) and the largest `_tau` of a query's expired results, or None."""
+    """The last sequence number (`seq`) and largest `_tau` of expired results, or None."""
     position: dict[str, int] | None = catalog.cursor(RETENTION, unit_log(query.unit_id))
     if position is None or (query.start_at is not None and position["tau"] <= query.start_at):
         return None

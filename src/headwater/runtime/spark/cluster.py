@@ -91,7 +91,7 @@ def _master_addresses(master: str) -> list[tuple[str, int]]:
 
 
 def check_settings(settings: Mapping[str, str], fixed: Collection[str]) -> None:
-    """Raise RuntimeFailure for settings that a user must not choose; `fixed` are Headwater's own."""
+    """Raise RuntimeFailure for settings that a user must not choose, such as `fixed` ones."""
     for key in settings:
         if not key.startswith("spark."):
             raise RuntimeFailure(f"{key} is not a Spark setting: their names begin with spark.")
@@ -109,8 +109,8 @@ def check_settings(settings: Mapping[str, str], fixed: Collection[str]) -> None:
 def cluster_settings(master: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """The settings that a session needs beside the user's: the driver's address and authentication.
 
-    The driver listens only on the address that leads to the master. If the user gave an address that
-    is not one of this machine's (of a router, say), it listens on all.
+    The driver listens only on the address that leads to the master. If the user gave an address
+    that is not one of this machine's (of a router, say), it listens on all.
     """
     if is_local(master):
         return {DRIVER_HOST: LOOPBACK, DRIVER_BIND: LOOPBACK}

@@ -1,9 +1,9 @@
 """Java libraries that do not come with PySpark, fetched from Maven Central when first needed.
 
-The Kafka connector must be present when a Spark session starts, so it is fetched before, with the Ivy
-that Spark includes, into a cache folder. `python -m headwater.runtime.spark.jars connector` fetches it
-ahead of time; `broker` is the Kafka server that the tests start. A library is used only if its SHA-256
-is the one in `jars.sha256`, wherever it came from.
+The Kafka connector must be present when a Spark session starts, so it is fetched before, with the
+Ivy that Spark includes, into a cache folder. `python -m headwater.runtime.spark.jars connector`
+fetches it ahead of time; `broker` is the Kafka server that the tests start. A library is used only
+if its SHA-256 is the one in `jars.sha256`, wherever it came from.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The metrics of an executed Spark plan, as a tree of operators.
 
 Only operators that mean something to the author of a query are kept: scans, filters, joins,
-aggregates and the like. What Spark puts between them (exchanges, sorts, projections, generated code)
-is skipped. Generated code is timed per stage only, so each operator names the stage it ran in.
+aggregates and the like. What Spark puts between them (exchanges, sorts, projections, generated
+code) is skipped. Generated code is timed per stage only, so each operator names the stage it ran
+in.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _PlanReader:
     stages: dict[int, float] = field(default_factory=dict)
 
     def operators(self, node: Any, stage: int | None) -> tuple[list[_PlanOperator], float]:
-        """The topmost operators at or below a node, and the seconds of the nodes skipped above them.
+        """The topmost operators at or below a node, and the seconds of skipped nodes.
 
         Those seconds are counted for the operator above.
         """

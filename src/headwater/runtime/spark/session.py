@@ -33,19 +33,21 @@ from headwater.runtime.spark.cluster import (
 from headwater.runtime.spark.memory import memory_setting
 
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+ExitOnOutOfMemoryError"
-"""Options of Java. By default it does not compile long methods, and the code that Spark generates for
-a shared join is long. When out of memory it has to exit: otherwise it may stay up, answer, and do
-nothing."""
+"""Options of Java. By default it does not compile long methods, and the code that Spark generates
+for a shared join is long. When out of memory it has to exit: otherwise it may stay up, answer, and
+do nothing."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Even without a UI Spark keeps the plans and tasks of past jobs in memory, and a run has millions.
+    # Even without a UI Spark keeps the plans and tasks of past jobs in memory, and a run has
+    # millions.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
-    # Above the threshold Spark lists files with a job of its own, which costs more than the listing.
+    # Above the threshold Spark lists files with a job of its own, which costs more than the
+    # listing.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Spark caches every file listing, up to 250 MB; no segment is listed twice.
     "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
@@ -157,7 +159,8 @@ def authentication_settings(master: str, settings: Mapping[str, str]) -> dict[st
     """The settings that make Spark's processes require a shared secret.
 
     In one process Spark creates the secret itself. The processes of a cluster have to be given one,
-    so there it is required only if there is one: a cluster started without would refuse every session.
+    so there it is required only if there is one: a cluster started without would refuse every
+    session.
     """
     if master.startswith("local-cluster["):
         return {"spark.authenticate": "true", SECRET: secrets.token_hex(32)}

@@ -2,9 +2,9 @@
 
 Sessions run with `spark.sql.ansi.enabled = false`, where a failed cast and a division by zero are
 NULL. Integer overflow wraps there, so integer arithmetic is written with the `try_` functions, and
-casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. Where a function of Spark would still
-fail, wrap or fill the memory, its arguments are guarded. So an expression has the value that the
-reference evaluator computes, and no row can fail a step.
+casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. Where a function of Spark would
+still fail, wrap or fill the memory, its arguments are guarded. So an expression has the value that
+the reference evaluator computes, and no row can fail a step.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def aggregate_sql(call: AggregateCall, naming: Naming, condition: str = "") -> s
     """An aggregate as Spark SQL over the rows that satisfy `condition`, if there is one."""
     name = {"sum": "try_sum", "avg": "try_avg"}.get(call.name, call.name)
     arg = "*" if call.arg is None else expression_sql(call.arg, naming)
-    # A floating-point sum cannot overflow to an error; a FLOAT is summed as DOUBLE, like the reference.
+    # A floating-point sum cannot overflow to an error; a FLOAT is summed as DOUBLE, like the
+    # reference.
     if call.name == "sum" and call.arg is not None and call.arg.type.is_floating:
         name, arg = "sum", f"CAST({arg} AS DOUBLE)"
     conditions = [condition] if condition else []
@@ -144,7 +145,7 @@ _TIME_FUNCTIONS = ("hour", "minute", "second", "date_trunc", "date_format")
 
 
 def _dates_as_timestamps(expr: Call, args: list[str]) -> list[str]:
-    """The arguments, with dates as timestamps where the function compares or treats them as such."""
+    """The arguments, with dates as timestamps where the function needs timestamps."""
     types = {arg.type for arg in expr.args}
     if DATE not in types or expr.name == "nullif":
         return args
@@ -284,14 +285,14 @@ def _with_int_positions(expr: Call, args: list[str]) -> str:
 
 
 def _split_part(expr: Call, args: list[str]) -> str:
-    """SPLIT_PART; index 0 is NULL, and the smallest INT, which Spark cannot negate, is its neighbour."""
+    """SPLIT_PART; index 0 is NULL, and the smallest INT, which overflows, is replaced."""
     index = _as_int(expr.args[2], args[2])
     index = f"CASE WHEN {index} = -2147483648 THEN -2147483647 ELSE {index} END"
     return f"split_part({args[0]}, {args[1]}, nullif({index}, 0))"
 
 
 def _integer_division(expr: Call, args: list[str]) -> str:
-    """DIV; the one quotient that overflows, the smallest BIGINT by -1, is NULL and does not wrap."""
+    """DIV; the one quotient that overflows, the smallest BIGINT by -1, is NULL."""
     dividend, divisor = expr.args
     if dividend.type != BIGINT or (isinstance(divisor, Literal) and divisor.value != -1):
         return f"({args[0]} div {args[1]})"

@@ -1,4 +1,4 @@
-"""Rows on their way into a log: as an Arrow table, and as the segment to register in the catalog."""
+"""Rows to append to a log: as an Arrow table, and as the segment to register."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stream_folder(state_dir: Path, name: str) -> Path:
 
 
 def build_arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: int) -> pa.Table:
-    """The table of a segment for rows of a stream; `first` is the arrival number of the first row."""
+    """Rows of a stream as the table of a segment; `first` is the first arrival number."""
     columns: dict[str, pa.Array] = {}
     for n, column in enumerate(stream.schema):
         columns[column.name] = pa.array([row[n] for row in rows], arrow_type(column.type))

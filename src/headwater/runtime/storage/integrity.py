@@ -40,8 +40,8 @@ def part_files(path: Path) -> list[Path]:
 
 def compute_digest(contents: Iterable[bytes]) -> int:
     """The checksum of concatenated contents."""
-    # CRC-32 detects every single-bit error, at a quarter of the cost of a cryptographic hash. It need
-    # not resist an attacker, who could change the catalog as well.
+    # CRC-32 detects every single-bit error, at a quarter of the cost of a cryptographic hash. It
+    # need not resist an attacker, who could change the catalog as well.
     digest = 0
     for content in contents:
         digest = zlib.crc32(content, digest)

@@ -18,7 +18,7 @@ from headwater.errors import InputError
 from headwater.runtime.catalog import Catalog
 
 MAX_NAME_LENGTH = 80
-"""Longest encoded name that is kept as it is: with all suffixes a file name has at most 255 bytes."""
+"""Longest encoded name that is not cut: file systems allow 255 bytes with all suffixes."""
 
 ALLOWED_PATHS_OPTION = "allow_path"
 """The setting that holds the allowed folders. `SET` rejects it, so no statement can lift it."""

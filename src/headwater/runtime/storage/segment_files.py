@@ -1,9 +1,9 @@
 """Segment files: writing, describing, reading and removing them.
 
-A file is complete before the catalog names it and never changes afterwards; its checksum is recorded
-with it and verified by every read (`integrity`). Small results are collected as Arrow and written by
-the driver, which saves most of the time of a small Spark write; large ones are written by Spark's
-tasks into a folder of part files.
+A file is complete before the catalog names it and never changes afterwards; its checksum is
+recorded with it and verified by every read (`integrity`). Small results are collected as Arrow and
+written by the driver, which saves most of the time of a small Spark write; large ones are written
+by Spark's tasks into a folder of part files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SINGLE_THREAD_BYTES = 8 * 2**20
 """Files up to this size are decoded by one thread."""
 
 SMALL_ROWS = 100_000
-"""The output of a step with at most this many rows of input is collected and written by the driver."""
+"""The driver writes the output of a step with at most this many input rows."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def write(
 def _restrict_folder(folder: Path) -> None:
     """Make a folder that Spark wrote private, and remove Hadoop's checksum files from it.
 
-    The catalog has a checksum of its own, and if a .crc file is damaged Hadoop refuses an intact part.
+    The catalog has a checksum of its own, and if a .crc file is damaged Hadoop refuses an intact
+    part.
     """
     folder.chmod(OWNER_FOLDER)
     for path in folder.iterdir():
@@ -133,8 +134,8 @@ def write_arrow(
         return None
     make_folder(folder)
     path = folder / f"{uuid.uuid4().hex}.parquet"
-    # Encoded in memory: the checksum is then of the bytes that were meant to be written, not of what
-    # the disk returns.
+    # Encoded in memory: the checksum is then of the bytes that were meant to be written, not of
+    # what the disk returns.
     content = pa.BufferOutputStream()
     pq.write_table(
         table, content, compression="snappy", row_group_size=group_rows, write_page_checksum=True

@@ -1,4 +1,4 @@
-"""The state directory: creating it, keeping it private, and checking that its segments are in it."""
+"""The state directory: creating it, keeping it private, checking that its segments are there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_private(state_dir: Path) -> None:
 
 
 def _belongs_to_state(path: Path) -> bool:
-    """Whether an entry of a state directory is part of the state: catalog, logs, segments, stores."""
+    """Whether an entry of a state directory is the state's: catalog, logs, segments, stores."""
     if path.is_dir():
         return path.name == "log" or (path / "log").is_dir()
     return path.name.startswith((CATALOG_FILE, "engine.log", "spark.log", "site-", "costs.toml"))
