@@ -79,7 +79,7 @@ def test_explain_says_where(run: Run, state: Path) -> None:
     [
         ('[[site]]\nname = "a"\n[[site]]\nname = "a"\n', "sites.toml:4: a second site is called a"),
         ('[[site]]\nname = "a"\ncpu = -2\n', "sites.toml:3: cpu is -2"),
-        ('[[site]]\nname = "a"\nmaster = "nowhere"\n', "sites.toml:3: nowhere is no master"),
+        ('[[site]]\nname = "a"\nmaster = "nowhere"\n', "sites.toml:3: nowhere is not a master"),
         ("", "there is no [[site]]"),
     ],
 )

@@ -275,7 +275,7 @@ def test_a_path_that_never_was_is_reported_once(
         assert take_in(headwater) == take_in(headwater) == []
         (event,) = headwater.catalog.events(kind="path missing")
         assert event.subject == "s" and event.detail["path"] == str(tmp_path / "in")
-        assert caplog.text.count("there is nothing at") == 1
+        assert caplog.text.count("does not exist; it is read once it does") == 1
         (tmp_path / "in").mkdir()
         (tmp_path / "in" / "a.json").write_bytes(content("json", 1))
         assert take_in(headwater) == [1]

@@ -141,7 +141,7 @@ def test_a_master_that_cannot_be_reached_is_told_with_its_line(tmp_path: Path) -
     assert (
         master_problem("local") is master_problem("local[4]") is master_problem("local[*]") is None
     )
-    assert "is no master" in str(master_problem("lokal[4]"))
+    assert "is not a master" in str(master_problem("lokal[4]"))
 
 
 # ---- admission
