@@ -13,6 +13,7 @@ from headwater.algebra.types import TIMESTAMP, Field, Schema, Type, Value
 from headwater.algebra.windows import UNITS
 from headwater.cql import constants
 from headwater.cql.binder import UnknownName, bind
+from headwater.cql.connector_kinds import sink_kinds, source_kinds
 from headwater.cql.cursor import TokenCursor
 from headwater.cql.outputs import RESERVED_NAME
 from headwater.cql.statements import (
@@ -20,8 +21,6 @@ from headwater.cql.statements import (
     LATEST,
     NO_SINK,
     SHOW_KINDS,
-    SINK_KINDS,
-    SOURCE_KINDS,
     BareQuery,
     Connector,
     CreateQuery,
@@ -169,7 +168,7 @@ class _StatementReader:
                 clauses[clause] = cursor.duration(clause)
             else:
                 clauses[clause] = (
-                    NO_SINK if cursor.accept("NONE") else _parse_connector(cursor, SINK_KINDS)
+                    NO_SINK if cursor.accept("NONE") else _parse_connector(cursor, sink_kinds())
                 )
         query = self.query(cursor.tokens[cursor.index :])
         self.queries.add(name.lower())
@@ -348,13 +347,13 @@ def _parse_stream(cursor: TokenCursor, name: str, schema: Schema) -> CreateStrea
         elif clause in ("AHEAD", "BEHIND"):
             bounds[clause] = None if cursor.accept("UNBOUNDED") else cursor.duration(clause)
         elif not cursor.accept("CLIENT"):
-            source = _parse_connector(cursor, SOURCE_KINDS, "CLIENT")
+            source = _parse_connector(cursor, source_kinds(), "CLIENT")
     if not time:
         hint = _timestamp_columns_hint(schema)
         raise cursor.error(f"stream {name} needs TIMESTAMP BY and its event-time column", hint)
     if "FROM" not in clauses:
         raise cursor.expected_error(
-            "FROM and where the data comes from", _kinds_hint(SOURCE_KINDS, "CLIENT")
+            "FROM and where the data comes from", _kinds_hint(source_kinds(), "CLIENT")
         )
     fields = [Field(f.name, f.type, f.nullable and f.name != time) for f in schema]
     ahead = bounds.get("AHEAD", default_ahead(source))
@@ -385,7 +384,7 @@ def _parse_table(cursor: TokenCursor, name: str, schema: Schema) -> CreateTable:
     if any(cursor.at_word(clause) for clause in _CLAUSES if clause != "FROM"):
         raise cursor.error("a table has no event time", "write CREATE STREAM")
     cursor.expect("FROM")
-    source = _parse_connector(cursor, SOURCE_KINDS)
+    source = _parse_connector(cursor, source_kinds())
     cursor.expect_end("the table's source")
     return CreateTable(Table(name, schema), source)
 

@@ -8,11 +8,8 @@ from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.nodes import Query
 from headwater.algebra.types import Value
 from headwater.algebra.windows import UNITS
+from headwater.cql.connector_kinds import is_finite
 
-SOURCE_KINDS = ("files", "kafka", "rate", "socket", "replay")
-LIVE_SOURCES = ("kafka", "rate", "socket")
-"""Sources whose events happen as they arrive; what clients push does so too."""
-SINK_KINDS = ("files", "kafka")
 SHOW_KINDS = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
 
 
@@ -56,8 +53,8 @@ class CreateStream:
 
 def default_ahead(source: Connector | None) -> int | None:
     """How far ahead of the clock an event may be where the stream does not say it: no bound for what
-    was written down, which may be of any time."""
-    return UNITS["HOUR"] if source is None or source.kind in LIVE_SOURCES else None
+    was written down, which may be of any time. What clients push happens as it arrives."""
+    return UNITS["HOUR"] if source is None or not is_finite(source.kind) else None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from headwater.cql.statements import CreateQuery, CreateStream, CreateTable, Set
 from headwater.cql.tokens import split_statements
 from headwater.errors import CqlError, CqlErrors, HeadwaterError
 from headwater.runtime.compile import compile_query
-from headwater.runtime.connectors.options import check_sink, check_source, check_table
+from headwater.runtime.connectors.registry import check_sink, check_source, check_table
 from headwater.runtime.settings import Settings
 from headwater.runtime.settings import parse_setting as check_option
 
