@@ -598,7 +598,9 @@ def test_a_directory_that_may_not_be_written(run: Run) -> None:
         with as_nobody(run):
             done = run("run", GATE, "--state", folder / "state")
         assert done.status == 2
-        assert f"the state directory {folder}/state cannot be created: Permission denied" in done.err
+        assert (
+            f"the state directory {folder}/state cannot be created: Permission denied" in done.err
+        )
         folder.chmod(0o000)
         with as_nobody(run):
             done = run("status", "--state", folder / "state")

@@ -208,7 +208,9 @@ class TestFiles:
         connection = sqlite3.connect(where)
         connection.execute("CREATE TABLE books (title TEXT)")
         connection.close()
-        with pytest.raises(CatalogError, match=r"other.sqlite is not a catalog: it holds other tables \(books\)"):
+        with pytest.raises(
+            CatalogError, match=r"other.sqlite is not a catalog: it holds other tables \(books\)"
+        ):
             Catalog.open(where)
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from headwater.reference.records import MAX_LINE_BYTES
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log
 from headwater.runtime.catalog.schema import FileName
-from headwater.runtime.connectors.registry import FileSource
+from headwater.runtime.connectors.files import FileSource
 from headwater.runtime.engine.engine import Engine
 
 

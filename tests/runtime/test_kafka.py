@@ -23,9 +23,10 @@ from headwater.cql import Connector, CreateQuery, parse_query, unparse
 from headwater.errors import HeadwaterError, InputError
 from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater
+from headwater.runtime.connectors.base import SourceReplaced
 from headwater.runtime.connectors.kafka_client import topic_state
-from headwater.runtime.connectors.options import KafkaSinkOptions, sink_options
-from headwater.runtime.connectors.registry import SourceReplaced
+from headwater.runtime.connectors.options import KafkaSinkOptions
+from headwater.runtime.connectors.registry import sink_options
 from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery
 from strategies import BIDS, SOURCES
 

@@ -187,6 +187,10 @@ def up(
             "--only", metavar="NAME", help="Start these sites; others join from elsewhere."
         ),
     ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(help="The planner that places units, from now on.", show_default="headwater"),
+    ] = None,
     memory: Memory = None,
     allow_paths: AllowPaths = None,
     conf: Conf = None,
@@ -197,6 +201,7 @@ def up(
     with report_failures(source):
         from headwater.cli.up import UpOptions
         from headwater.cli.up import run_sites as start
+        from headwater.runtime.settings import parse_setting
 
         start(
             UpOptions(
@@ -210,6 +215,7 @@ def up(
                 memory,
                 allow_paths or (),
                 parse_spark_settings(conf),
+                None if planner is None else str(parse_setting("planner", planner)),
             )
         )
 

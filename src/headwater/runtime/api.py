@@ -28,6 +28,7 @@ from headwater.algebra.times import from_micros
 from headwater.errors import HeadwaterError, QueryRefused, RuntimeFailure, suggest
 from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.connectors.registry import required_jars
 from headwater.runtime.ingest.client_push import push
 from headwater.runtime.inspect.explain import Placement, describe_placement
 from headwater.runtime.inspect.explain import format_placement as placement_lines
@@ -82,22 +83,23 @@ class Headwater:
 
         check_user_settings(self._spark_settings)
         settings = dict(self._spark_settings)
-        if self._uses_kafka():
-            from headwater.runtime.spark.jars import fetch, missing_from_spark
+        try:
+            jars = required_jars(self._connector_kinds())
+        except RuntimeFailure as error:
+            log.warning("%s", error)
+            return settings
+        if jars:
+            from headwater.runtime.spark.jars import missing_from_spark
 
-            try:
-                connector_jars = [str(path) for path in missing_from_spark(fetch("connector"))]
-                user_jars = [settings["spark.jars"]] if settings.get("spark.jars") else []
-                settings["spark.jars"] = ",".join([*user_jars, *connector_jars])
-            except RuntimeFailure as error:
-                log.warning("%s", error)
+            user_jars = [settings["spark.jars"]] if settings.get("spark.jars") else []
+            settings["spark.jars"] = ",".join([*user_jars, *map(str, missing_from_spark(jars))])
         return settings
 
-    def _uses_kafka(self) -> bool:
+    def _connector_kinds(self) -> set[str]:
         sources = [declared.source for declared in self.definitions.streams.values()]
         kinds = {source.kind for source in sources if source is not None}
         kinds |= {query.sink["kind"] for query in self.catalog.queries(with_sink=True)}
-        return "kafka" in kinds
+        return kinds
 
     def execute(self, text: str) -> list[str]:
         """Carry out the statements of a text, none if one is wrong; a sentence about each.

@@ -13,6 +13,7 @@ from typing import Any
 
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, suggest
+from headwater.plan.placement.planners import DEFAULT_PLANNER, find_planner
 from headwater.runtime.catalog.migrations import RENAMED_SETTINGS
 from headwater.schedule import find_policy
 
@@ -52,6 +53,8 @@ class Settings:
     whatever the policy."""
     optimise: str = "throughput"
     """How the order of joins is chosen: throughput, greedy or written."""
+    planner: str = DEFAULT_PLANNER
+    """The planner that says which site runs a unit, where several do."""
     results_keep: float = 0.0
     """Seconds to keep the results of queries without KEEP; 0: forever."""
     interval: float = 1.0
@@ -84,6 +87,8 @@ def parse_setting(name: str, value: Value) -> SettingValue:
         raise HeadwaterError(f"there is no setting {name}; {suggest(name, SETTING_NAMES)}")
     if name == "scheduler":
         return find_policy(str(value)).name
+    if name == "planner":
+        return find_planner(str(value)).name
     if name == "optimise":
         return _parse_join_order(str(value))
     kind: type[int] | type[float] = type(getattr(Settings(), name))

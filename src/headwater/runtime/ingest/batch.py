@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headwater.algebra.catalog import Stream
 from headwater.runtime.catalog import BatchRejects, RejectedRecord
-from headwater.runtime.connectors.registry import Batch
+from headwater.runtime.connectors.base import Batch
 from headwater.runtime.ingest.time_bounds import LATE, EventTimeBounds
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.columns import ARRIVAL, TIME

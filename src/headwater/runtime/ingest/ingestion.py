@@ -29,16 +29,10 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.catalog.definitions import Definitions
-from headwater.runtime.connectors.files import convert_position, files_still_aside
+from headwater.runtime.connectors.base import Position, Source, SourceReplaced
+from headwater.runtime.connectors.files import FileSource, convert_position, files_still_aside
+from headwater.runtime.connectors.open_sources import OpenSources, check_source_paths
 from headwater.runtime.connectors.record_parser import UnreadableFile
-from headwater.runtime.connectors.registry import (
-    FileSource,
-    OpenSources,
-    Position,
-    Source,
-    SourceReplaced,
-    check_source_paths,
-)
 from headwater.runtime.ingest.backpressure import slowest_reader
 from headwater.runtime.ingest.batch import ingest_batch
 from headwater.runtime.ingest.stream_append import append_to_stream

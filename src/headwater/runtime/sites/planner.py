@@ -21,7 +21,7 @@ from headwater.plan.placement.adapt import STRAY_THRESHOLD, adapt
 from headwater.plan.placement.check import Violation
 from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.from_cql import TEXT_WIDTH
-from headwater.plan.placement.ladder import LadderPlanner, overfull_resources
+from headwater.plan.placement.ladder import overfull_resources
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import Load, link_loads, site_loads
 from headwater.plan.placement.model import (
@@ -35,7 +35,8 @@ from headwater.plan.placement.model import (
     ServeStream,
     build_links,
 )
-from headwater.plan.placement.planner import Budget, Decision
+from headwater.plan.placement.planner import Budget, Decision, Planner
+from headwater.plan.placement.planners import DEFAULT_PLANNER, make_planner
 from headwater.plan.throughput.from_cql import type_width
 from headwater.runtime.catalog import (
     Assignment,
@@ -296,11 +297,17 @@ class SitePlanner:
     def _admit_or_refuse(
         self, name: str, system: PlannedSystem, ledger: Ledger, unit: UnitDemand
     ) -> None:
-        (decision,) = LadderPlanner()(
-            ledger, [system.number(unit.id)], Budget(UNIT_PLANNING_SECONDS)
-        )
+        budget = Budget(UNIT_PLANNING_SECONDS)
+        (decision,) = self._planner()(ledger, [system.number(unit.id)], budget)
         if not decision.admitted:
-            raise QueryRefused(refusal_message(name, unit.usage, system, ledger, decision))
+            (alone,) = self._planner()(Ledger(system.problem), [decision.query], budget)
+            raise QueryRefused(
+                refusal_message(name, unit.usage, system, ledger, decision, alone.admitted)
+            )
+
+    def _planner(self) -> Planner:
+        """A new planner, as `SET planner` says: one that remembers nothing of what it was asked last."""
+        return make_planner(self.catalog.options().get("planner", DEFAULT_PLANNER))
 
     def _check_still_fits(self, name: str, system: PlannedSystem, planned: Ledger) -> None:
         """Refuse a query for which units would have to follow one that they read to where they do not
@@ -375,7 +382,7 @@ class SitePlanner:
         raise AssertionError("rounds never end by themselves")
 
     def _try_admit(self, ledger: Ledger, queries: Sequence[int]) -> list[Decision]:
-        return list(LadderPlanner()(ledger, queries, Budget(UNIT_PLANNING_SECONDS)))
+        return list(self._planner()(ledger, queries, Budget(UNIT_PLANNING_SECONDS)))
 
     def _place_anyway(self, ledger: Ledger, queries: Iterable[int]) -> None:
         """Have units run where they are least in the way, beyond what a site can do; those of which no
@@ -444,7 +451,7 @@ class SitePlanner:
         adapted = adapt(
             system.problem,
             system.plan,
-            LadderPlanner(),
+            self._planner(),
             Budget(UNIT_PLANNING_SECONDS),
             suspects=chosen,
             most=max_moves,
@@ -539,9 +546,15 @@ def _acquire_planning_lease(catalog: Catalog) -> Iterator[Lease]:
 
 
 def refusal_message(
-    name: str, usage: ResourceUsage, system: PlannedSystem, ledger: Ledger, decision: Decision
+    name: str,
+    usage: ResourceUsage,
+    system: PlannedSystem,
+    ledger: Ledger,
+    decision: Decision,
+    fits_alone: bool,
 ) -> str:
-    """Why a query is not admitted, and what would help."""
+    """Why a query is not admitted, and what would help; `fits_alone` if it would be where nothing else
+    ran."""
     shortage = "; ".join(map(str, decision.shortages)) or "no place was found"
     proof = "" if decision.proven else " (not proven: with more time a place may be found)"
     text = [
@@ -549,10 +562,7 @@ def refusal_message(
         f"  it takes {usage.cpu:.3g} seconds of a core in a second and {usage.memory:,.0f} bytes of "
         f"memory, and makes {usage.rate:,.0f} bytes a second, by estimate",
     ]
-    (alone,) = LadderPlanner()(
-        Ledger(system.problem), [decision.query], Budget(UNIT_PLANNING_SECONDS)
-    )
-    if not alone.admitted:
+    if not fits_alone:
         text.append("  it would not fit even if nothing else ran")
     return "\n".join([*text, *_remedies(decision.shortages, system, ledger)])
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from headwater.algebra.expressions import Call, Column, Expr, Literal
-from headwater.algebra.functions import AggregateCall
 from headwater.algebra.lengths import MAX_TEXT, max_length
 from headwater.algebra.patterns import like_parts, like_regex
 from headwater.algebra.types import BIGINT, DATE, INTERVAL, TIMESTAMP, Type
@@ -54,21 +53,6 @@ def expression_sql(expr: Expr, naming: Naming) -> str:
                 return _arithmetic(expr, args)
             special = _SPECIAL.get(expr.name)
             return f"{expr.name}({', '.join(args)})" if special is None else special(expr, args)
-
-
-def aggregate_sql(call: AggregateCall, naming: Naming, condition: str = "") -> str:
-    """An aggregate as Spark SQL over the rows that satisfy `condition`, if there is one."""
-    name = {"sum": "try_sum", "avg": "try_avg"}.get(call.name, call.name)
-    arg = "*" if call.arg is None else expression_sql(call.arg, naming)
-    # A floating-point sum cannot overflow to an error; a FLOAT is summed as DOUBLE, like the
-    # reference.
-    if call.name == "sum" and call.arg is not None and call.arg.type.is_floating:
-        name, arg = "sum", f"CAST({arg} AS DOUBLE)"
-    conditions = [condition] if condition else []
-    if call.filter is not None:
-        conditions.append(expression_sql(call.filter, naming))
-    filter_clause = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-    return f"{name}({'DISTINCT ' if call.distinct else ''}{arg}){filter_clause}"
 
 
 _INFIX = {

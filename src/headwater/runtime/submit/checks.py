@@ -10,31 +10,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.algebra.canonical import CanonicalQuery
 from headwater.cql import Statement, parse
-from headwater.cql.statements import CreateQuery, CreateStream, CreateTable, SetOption
 from headwater.cql.tokens import split_statements
 from headwater.errors import CqlError, CqlErrors, HeadwaterError
-from headwater.runtime.compile import compile_query
-from headwater.runtime.connectors.options import check_sink, check_source, check_table
-from headwater.runtime.settings import Settings
-from headwater.runtime.settings import parse_setting as check_option
+from headwater.runtime.submit.actions import find_action
 
 
 def check_statement(statement: Statement) -> CanonicalQuery | None:
     """The canonical form of a query that is created; raises HeadwaterError if the statement could
     not be carried out in any state."""
-    match statement:
-        case CreateStream():
-            check_source(statement.source, statement.stream)
-        case CreateTable():
-            check_table(statement.source)
-        case CreateQuery():
-            check_sink(statement.sink)
-            return _check_compilable(statement)
-        case SetOption(name, value):
-            check_option(name, getattr(Settings(), name, 1) if value is None else value)
-    return None
+    return find_action(statement).check(statement)
 
 
 def check_script(text: str) -> tuple[Statement, ...]:
@@ -49,15 +35,6 @@ def check_script(text: str) -> tuple[Statement, ...]:
     if problems:
         raise CqlErrors(problems)
     return statements
-
-
-def _check_compilable(statement: CreateQuery) -> CanonicalQuery:
-    try:
-        canonical = canonicalize(statement.query)
-        compile_query(canonical)
-        return canonical
-    except HeadwaterError as error:
-        raise HeadwaterError(f"query {statement.name}: {error}") from error
 
 
 def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:

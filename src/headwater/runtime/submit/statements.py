@@ -1,4 +1,4 @@
-"""Statements carried out on a catalog: declaring, submitting, dropping, pausing.
+"""Submitting, dropping, pausing and resuming queries of a catalog.
 
 Nothing here needs Spark, so any process that reaches the catalog may submit to a running engine.
 """
@@ -11,23 +11,8 @@ from dataclasses import dataclass, replace
 from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query, Scan, walk_relations
-from headwater.cql import Statement, unparse
-from headwater.cql.statements import (
-    Connector,
-    CreateQuery,
-    CreateStream,
-    CreateTable,
-    DropQuery,
-    DropStream,
-    DropTable,
-    EndStream,
-    PauseQuery,
-    RestartStream,
-    ResumeQuery,
-    RewindStream,
-    SetOption,
-    Start,
-)
+from headwater.cql import unparse
+from headwater.cql.statements import Connector, CreateQuery, CreateStream, CreateTable, Start
 from headwater.errors import CommitConflict, HeadwaterError
 from headwater.reuse import QuerySignature, SharingKind, signature_of
 from headwater.reuse.decide import SharingChoice
@@ -53,11 +38,9 @@ from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile import Plan, compile_query
 from headwater.runtime.lifecycle import (
     equal_running_queries,
-    restart_stream,
     update_unit_state,
     upstream_units,
 )
-from headwater.runtime.settings import Settings, parse_setting
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
     PartialJoinChoice,
@@ -68,85 +51,6 @@ from headwater.runtime.submit.unit_index import (
 
 MAX_TRIES = 100
 """How often a query is placed anew because its unit went on meanwhile."""
-
-
-def apply_statement(
-    catalog: Catalog,
-    definitions: Definitions,
-    statement: Statement,
-    canonical: CanonicalQuery | None = None,
-) -> str:
-    """Do what a statement says; returns one sentence about it. The canonical form of a query is
-    made unless it is given. Raises HeadwaterError."""
-    match statement:
-        case CreateStream():
-            stream = statement.stream
-            catalog.declare_stream(
-                stream.name,
-                unparse(statement),
-                lateness=stream.lateness,
-                keep=stream.keep,
-                source=describe_source(statement),
-            )
-            return f"stream {stream.name} declared"
-        case CreateTable():
-            text, source = unparse(statement), describe_source(statement)
-            catalog.declare_table(statement.table.name, text, source=source)
-            return f"table {statement.table.name} declared"
-        case CreateQuery():
-            row = submit(catalog, definitions, statement, canonical)
-            with catalog.snapshot():
-                others, number = catalog.other_queries(row, 3)
-                where = _site_phrase(catalog, row.unit_id)
-            also = f", shared with {', '.join(others)}" if others else ""
-            more = f" and {number - len(others):,} more" if number > len(others) else ""
-            return f"query {row.spelled} runs in unit {row.unit_id}{where}{also}{more}"
-        case DropQuery():
-            drop_query(catalog, statement.name)
-            return f"query {statement.name} dropped"
-        case DropStream():
-            catalog.drop_stream(statement.name)
-            return f"stream {statement.name} dropped"
-        case DropTable():
-            catalog.drop_table(statement.name)
-            return f"table {statement.name} dropped"
-        case PauseQuery():
-            pause_query(catalog, statement.name)
-            return f"query {statement.name} paused"
-        case ResumeQuery():
-            resume_query(catalog, statement.name)
-            return f"query {statement.name} runs again"
-        case EndStream():
-            catalog.end_stream(statement.name)
-            return f"stream {statement.name} has ended"
-        case RewindStream():
-            from headwater.runtime.submit.rewind import rewind
-
-            return rewind(catalog, definitions, statement)
-        case RestartStream():
-            restart_stream(catalog, statement.name)
-            return f"stream {statement.name} reads on from what its source has now"
-        case SetOption():
-            return _set_option(catalog, statement)
-    raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
-
-
-def _site_phrase(catalog: Catalog, unit_id: str) -> str:
-    """The site of a unit and what it is estimated to take there; nothing if there are no sites."""
-    cpu = catalog.statistic(unit_id, "estimated_cpu")
-    site = None if cpu is None else catalog.assignment().owners.get(unit_log(unit_id))
-    if site is None or cpu is None:
-        return ""
-    return f" at site {site}, which takes {cpu.value:.2g} of a core there"
-
-
-def _set_option(catalog: Catalog, statement: SetOption) -> str:
-    if statement.value is None:
-        catalog.set_option(statement.name, None)
-        return f"{statement.name} is as it was, {getattr(Settings(), statement.name)}"
-    value = parse_setting(statement.name, statement.value)
-    catalog.set_option(statement.name, str(value))
-    return f"{statement.name} = {value}"
 
 
 def submit(
