@@ -70,7 +70,7 @@ def test_explain_tells_it_to_programs(run: Run, measured: Made) -> None:
     done = run("explain", "large", "--analyze", "--format", "json", "--state", measured.path)
     (found,) = [json.loads(line) for line in done.out.splitlines()]
     with measured.open() as headwater:
-        assert found == headwater.query("large").analysis()
+        assert found == headwater.query("large").analysis().as_json()
     assert found["shared_with"] == ["big"]
     assert found["plan"]["jobs"][0]["operators"][0]["rows_out"] == 2
 

@@ -10,6 +10,7 @@ from command_line import Run
 
 from headwater.runtime.api import open_state
 from headwater.runtime.inspect import explain
+from headwater.runtime.inspect.listing import LISTS, UnknownName
 
 TEXT = """\
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
@@ -91,7 +92,30 @@ def test_python_says_the_same(run: Run, state: Path) -> None:
     with open_state(state) as headwater:
         query = headwater.query("five")
         assert query.explain() + "\n" == run("explain", "five", "--state", state).out
-        assert query.placement() == explained(run, "five", state)
+        assert query.placement().as_json() == explained(run, "five", state)
+
+
+@pytest.mark.parametrize("kind", sorted(LISTS))
+def test_python_lists_the_same(run: Run, state: Path, kind: str) -> None:
+    out = run("show", kind, "--format", "json", "--state", state).out
+    with open_state(state) as headwater:
+        views = [view.as_json() for view in headwater.show(kind)]
+    printed = [json.loads(line) for line in out.splitlines()]
+    if kind != "units":  # their waits go on
+        assert views == printed
+    assert [list(view) for view in views] == [list(record) for record in printed]
+
+
+def test_python_has_the_same_status_and_health(run: Run, state: Path) -> None:
+    with open_state(state) as headwater:
+        status, health = headwater.status().as_json(), headwater.health().as_json()
+    assert status == json.loads(run("status", "--format", "json", "--state", state).out)
+    assert health == json.loads(run("health", "--format", "json", "--state", state).out)
+
+
+def test_an_unknown_name_in_python(state: Path) -> None:
+    with open_state(state) as headwater, pytest.raises(UnknownName, match="did you mean bids"):
+        headwater.show("streams", "bid")
 
 
 def test_several_names(run: Run, state: Path) -> None:

@@ -32,7 +32,11 @@ from headwater.runtime.ingest.client_push import push
 from headwater.runtime.inspect.explain import Placement, describe_placement
 from headwater.runtime.inspect.explain import format_placement as placement_lines
 from headwater.runtime.inspect.explain_analyze import Analysis, analyze_query, format_analysis
+from headwater.runtime.inspect.health import Health, check_health
+from headwater.runtime.inspect.listing import list_views
+from headwater.runtime.inspect.summary import StatusSummary, summarize
 from headwater.runtime.inspect.verify import Verification, verify
+from headwater.runtime.inspect.views import View
 from headwater.runtime.results import reader
 from headwater.runtime.results.subscribers import expired_position
 from headwater.runtime.spark.memory import memory_setting
@@ -148,6 +152,19 @@ class Headwater:
             raise HeadwaterError(f"no query {name}; {suggest(name, existing)}")
         return QueryHandle(self.catalog, row)
 
+    def show(self, kind: str, name: str | None = None) -> list[View]:
+        """The streams, tables, queries, units, segments, rejects, sites or links of the state, as
+        `headwater show` lists them; raises UnknownName if there is none of that name."""
+        return list_views(self.catalog, kind, name)
+
+    def status(self) -> StatusSummary:
+        """The state in a few numbers, as `headwater status` prints it."""
+        return summarize(self.catalog, str(self.state))
+
+    def health(self) -> Health:
+        """Whether the state is healthy, and if not, why, as `headwater health` prints it."""
+        return check_health(self.catalog)
+
     def close(self) -> None:
         if self._engine is not None:
             self._engine.release()
@@ -203,12 +220,13 @@ class QueryHandle:
         )
 
     def analysis(self) -> Analysis:
-        """What the query was measured to do, as `headwater explain --analyze --format json` has it."""
+        """What the query was measured to do; its `as_json` is what `headwater explain --analyze --format
+        json` prints."""
         current = self.catalog.query(self.row.name)
         return analyze_query(self.catalog, current or self.row)
 
     def placement(self) -> Placement:
-        """Where the query runs and why, as `headwater explain --format json` has it."""
+        """Where the query runs and why; its `as_json` is what `headwater explain --format json` prints."""
         current = self.catalog.query(self.row.name)
         return describe_placement(self.catalog, current or self.row)
 
