@@ -82,7 +82,7 @@ def test_explain_takes_the_queries_of_a_file(run: Run, measured: Made, tmp_path:
     assert [line.partition(":")[0] for line in done.out.splitlines() if ", in unit" in line] == [
         "big", "large", "total",
     ]  # fmt: skip
-    assert "no step was taken yet" in done.out
+    assert "no step has run yet" in done.out
     one = run("explain", file, "--analyze", "--query", "total", "--state", measured.path)
     assert one.out.startswith("total: running")
 

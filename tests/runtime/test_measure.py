@@ -215,7 +215,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
         "    1,000        10         0.01               1  Join a = b",
         "                600               0.250 s      1  ├─ Scan s",
         "                400               0.250 s      1  └─ Scan t",
-        "  seconds of all tasks by stage: 1: 0.750 s",
+        "  task seconds by stage: 1: 0.750 s",
     ]
 
 
@@ -230,14 +230,13 @@ def test_each_job_of_a_step_is_told(headwater: Headwater) -> None:
     text = headwater.query("q").explain(analyze=True)
     assert text.index("Scan s") < text.index("Scan panes")
     assert text.endswith(
-        "  seconds of all tasks by stage of job 1: 1: 0.500 s\n"
-        "  seconds of all tasks by stage of job 2: 1: 0.500 s"
+        "  task seconds by stage of job 1: 1: 0.500 s\n  task seconds by stage of job 2: 1: 0.500 s"
     )
 
 
 def test_before_the_first_step_it_is_said_how(headwater: Headwater) -> None:
     text = headwater.query("q").explain(analyze=True)
-    assert "no step was taken yet" in text
+    assert "no step has run yet" in text
     assert headwater.query("q").analysis().plan is None
     take(headwater, StepMeter(headwater.catalog), 5, 0, 0.1)
     assert "no operator was measured" in headwater.query("q").explain(analyze=True)

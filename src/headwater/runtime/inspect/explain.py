@@ -33,12 +33,12 @@ MAX_SHAPED_QUERIES = 500
 """Shapes are computed from all queries of a unit; for units with more than this, they are not shown."""
 
 RELATIONS = {
-    "new": "none ran that it could share, or not for less: a unit was made for it",
-    "equal": "asks for what the operator told already",
-    "contained": "asks for a part of what the operator told already",
+    "new": "no running operator could serve it for less: new operator",
+    "equal": "the operator emitted exactly its rows already",
+    "contained": "the operator emitted its rows already, and more",
     "overlapping": "the operator was relaxed for it",
-    "moved": "came from a unit that failed, to one of its own",
-    None: "shares with equal queries alone",
+    "moved": "moved to a unit of its own from one that failed",
+    None: "shares with equal queries only",
 }
 
 
@@ -209,7 +209,7 @@ def format_placement(placement: Placement) -> list[str]:
     unit = f"in unit {placement.unit}{_format_sharing(placement)}"
     text = [f"{placement.query}: {placement.state}, {unit}"]
     text += [f"  {line}" for line in placement.tree]
-    text += _with_title("placed", [RELATIONS[placement.relation], *_format_cost(placement)])
+    text += _with_title("assigned", [RELATIONS[placement.relation], *_format_cost(placement)])
     text += _with_title("relaxed", placement.relaxed)
     text += _with_title("site", _format_location(placement.location) if placement.location else ())
     text += _with_title("operator", placement.operator or ())
@@ -219,12 +219,12 @@ def format_placement(placement: Placement) -> list[str]:
     )
     text += _with_title("read by", map(_format_unit, placement.read_by))
     text += _with_title("shapes", placement.shapes or ())
-    return text + _with_title("its part", () if placement.part is None else [placement.part])
+    return text + _with_title("keeps", () if placement.part is None else [placement.part])
 
 
 def _format_sharing(placement: Placement) -> str:
     if not placement.others:
-        return ", which serves no other"
+        return ", not shared"
     more = placement.others - len(placement.shared_with)
     rest = f" and {count_noun(more, 'other', 'others')}" if more else ""
     return f", shared with {', '.join(placement.shared_with)}{rest}"
@@ -241,20 +241,20 @@ def _format_cost(placement: Placement) -> list[str]:
     """The load that was estimated when the query was submitted."""
     if placement.alone is None:
         return []
-    added = f"adds {placement.added:.4f}" if placement.added else "adds nothing"
-    return [f"{added}, alone {placement.alone:.4f}: seconds of work in a second, estimated"]
+    added = f"{placement.added:.4f}" if placement.added else "nothing"
+    return [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
 
 
 def _format_location(location: UnitLocation) -> list[str]:
     """Where the unit runs, where its inputs come from, and what it uses, as estimated and measured."""
     if location.site is None:
-        return ["none at present: what it reads cannot be had"]
+        return ["none at present: no living site can get all that it reads"]
     text = [location.site, *(f"reads {input_text}" for input_text in location.reads)]
     for name, usage in (("estimated", location.estimated), ("measured", location.measured)):
         if usage is not None:
             text.append(
-                f"{name}: {usage.cpu:.3f} of a core, {usage.memory:,.0f} bytes of memory, makes "
-                f"{usage.rate:,.0f} bytes a second"
+                f"{name}: {usage.cpu:.3f} cores, {usage.memory:,.0f} bytes of memory, "
+                f"emits {usage.rate:,.0f} bytes a second"
             )
     return text
 

@@ -156,10 +156,10 @@ def format_analysis(analysis: Analysis) -> list[str]:
     text = [f"{analysis.query}: {analysis.state}, in unit {analysis.unit}{shared}"]
     text += [f"  {line}" for line in analysis.tree]
     if not analysis.steps:
-        return [*text, "  no step was taken yet: headwater run lets it step"]
+        return [*text, "  no step has run yet: headwater run starts the engine"]
     text += [f"  {title:<9} {figure}" for title, figure in _format_figures(analysis)]
     if analysis.plan is None:
-        return [*text, "  no step has computed anything yet, so no operator was measured"]
+        return [*text, "  no step has computed anything yet: no operator was measured"]
     return [*text, "", *_format_plan(analysis.plan)]
 
 
@@ -194,7 +194,7 @@ def _format_plan(plan: MeasuredPlan) -> list[str]:
     for number, job in enumerate(plan.jobs, 1):
         stages = ", ".join(f"{s.stage}: {_format_seconds(s.seconds)}" for s in job.stages)
         of = "" if len(plan.jobs) == 1 else f" of job {number}"
-        text += [f"  seconds of all tasks by stage{of}: {stages}"] if stages else []
+        text += [f"  task seconds by stage{of}: {stages}"] if stages else []
     return text
 
 

@@ -116,9 +116,7 @@ def locate_unit(catalog: Catalog, definitions: Definitions, unit: UnitRow) -> Un
         assumed, actual = estimated_usage(values), measured_usage(values, rows)
     return UnitLocation(
         site,
-        tuple(
-            f"{log} from {at}" if at else f"{log}, which is there" for log, at in origins.items()
-        ),
+        tuple(f"{log} from {at}" if at else f"{log}, written there" for log, at in origins.items()),
         assumed,
         actual,
     )
