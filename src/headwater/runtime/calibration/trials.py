@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.engine.engine import Engine
 
 START_SECOND = 1_700_000_000
 """The second at which streams begin."""
@@ -54,10 +53,9 @@ def stream_declaration(name: str, columns: ColumnValues, folder: Path) -> str:
 def run_statements(
     spark: SparkSession, folder: Path, statements: Sequence[str]
 ) -> Iterator[Headwater]:
-    """A state that has carried out statements, and then all that there was to do; raises
+    """A state that has executed statements, and then run until nothing was left to do; raises
     RuntimeFailure if a unit failed."""
-    with open_state(folder) as headwater:
-        headwater._engine = Engine(headwater.catalog, headwater.state, spark)
+    with open_state(folder, spark=spark) as headwater:
         for statement in statements:
             headwater.execute(statement)
         headwater.run(until_idle=True, interval=0.01)
