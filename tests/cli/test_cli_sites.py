@@ -58,7 +58,7 @@ def test_a_refusal_is_told_and_other_statements_are_carried_out(run: Run, state:
     assert done.status == 1
     assert "query q5 is refused: cpu of" in done.err and "would help:" in done.err
     assert "query like_q1 runs in unit" in done.out
-    assert "at site one, which takes 0.2 of a core there, shared with q1" in done.out
+    assert "at site one, estimated load 0.2 cores, shared with q1" in done.out
     names = [
         json.loads(x)["query"]
         for x in run("show", "queries", "--state", state, "-f", "json").out.splitlines()

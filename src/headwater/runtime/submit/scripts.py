@@ -1,7 +1,7 @@
-"""A text of statements carried out on a catalog: all of it is checked before any of it is done.
+"""Executes a text of statements on a catalog: all of it is checked before any of it changes anything.
 
-A statement that declares what is declared already, in the same words, is done; so a file can be run
-again after a stop, and goes on. The same name for something else is an error.
+A declaration that exists already, with the same definition, counts as done; so a file can be run again
+after a stop, and continues. The same name with another definition is an error.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ QUERY_STATEMENTS = CreateQuery | DropQuery | PauseQuery | ResumeQuery
 
 @dataclass(frozen=True)
 class StatementOutcome:
-    """What became of a statement, in a sentence; `new` says whether anything changed, `refused` that
-    it is a query for which sites have no room."""
+    """The outcome of a statement as a sentence; `new` says whether anything changed, `refused` that it
+    is a query that does not fit on the sites."""
 
     statement: Statement
     sentence: str
@@ -58,13 +58,15 @@ class StatementOutcome:
 def execute(
     catalog: Catalog, definitions: Definitions, text: str, folder: Path | None = None
 ) -> list[StatementOutcome]:
-    """Carry out the statements of a text, none if one is wrong.
+    """Execute the statements of a text, none if one is wrong.
 
-    Relative paths in it are paths from `folder`, or from the current one. Raises CqlErrors for a
-    text that is wrong, and HeadwaterError for a statement that cannot be carried out. A query that
-    is refused keeps no other from being admitted.
+    Relative paths are resolved from `folder`, by default the current one. Raises CqlErrors for a
+    text that is wrong, and HeadwaterError for a statement that cannot be executed. A query that is
+    refused does not keep the others from being admitted.
     """
     root = (folder or Path()).resolve()
+    # The text may declare a stream that exists: without its own names it parses, and the two
+    # definitions are compared afterwards.
     parsed = parse(text, _undeclared_names(text, definitions.namespace))
     statements = [_with_absolute_paths(statement, root) for statement in parsed]
     checked = _check_statements(catalog, statements)
@@ -93,7 +95,7 @@ def _apply_or_refuse(
 
 
 def _undeclared_names(text: str, existing: Namespace) -> Namespace:
-    """The known names without those that the text declares itself."""
+    """The existing names without those that the text declares itself."""
     try:
         statements = split_statements(text)
     except CqlError:
@@ -118,8 +120,12 @@ def _undeclared_names(text: str, existing: Namespace) -> Namespace:
 def _check_statements(
     catalog: Catalog, statements: Sequence[Statement]
 ) -> list[tuple[bool, CanonicalQuery | None]]:
-    """For each statement whether anything is left to do, and a query's canonical form; raises
-    HeadwaterError if it cannot be done."""
+    """For each statement whether it changes anything, and the canonical form of a query; raises
+    HeadwaterError if it cannot be executed.
+
+    Statements are checked in order against the names that those before them leave.
+    """
+    # Reading all declarations takes time where there are thousands, and queries do not need them.
     sources: dict[str, str] = {}
     if not all(isinstance(statement, QUERY_STATEMENTS) for statement in statements):
         sources = catalog.declarations()
@@ -177,7 +183,7 @@ def _check_path(statement: Statement, roots: Sequence[Path]) -> None:
 def _is_new_declaration(
     statement: CreateStream | CreateTable | CreateQuery, definitions_by_name: dict[str, str]
 ) -> bool:
-    """Whether the name is new; raises HeadwaterError if it stands for something else."""
+    """Whether the name is new; raises HeadwaterError if it has another definition."""
     name, definition = _declared_name(statement), unparse(statement)
     before = definitions_by_name.get(name.lower())
     definitions_by_name[name.lower()] = definition
@@ -185,7 +191,7 @@ def _is_new_declaration(
         kind = before.split(maxsplit=2)[1].lower()
         raise HeadwaterError(
             f"there is a {kind} {name} already, and it is not the same: "
-            f"drop it first, or take another name. It is\n\n{_indent(before)}\n\n"
+            f"drop it first, or choose another name. It is\n\n{_indent(before)}\n\n"
             f"and the text says\n\n{_indent(definition)}"
         )
     return before is None
@@ -225,7 +231,7 @@ def _indent(text: str) -> str:
 
 
 def _with_absolute_paths(statement: Statement, folder: Path) -> Statement:
-    """The statement with whole paths, so that it means the same wherever it is read."""
+    """The statement with absolute paths, so that it means the same to a process in another folder."""
     match statement:
         case CreateStream(source=Connector() as source):
             return replace(statement, source=_make_absolute(source, folder))
