@@ -123,19 +123,19 @@ READS = {"unit:two": ("stream:s", "table:x"), "unit:three": ("unit:two",)}
             "acd",
             {"unit:two": "c"},
             {("stream:s", "c"): "b"},
-            {"unit:two": "stream:s comes to c by b, which is away"},
+            {"unit:two": "stream:s reaches c through b, which is away"},
         ),
         (
             "abcd",
             {"unit:two": "d"},
             {("stream:s", "d"): "a"},
-            {"unit:three": "nothing brings unit:two to b"},
+            {"unit:three": "no route brings unit:two to b"},
         ),
         (
             "abcd",
             {"unit:two": "d"},
             {("stream:s", "d"): "a", ("unit:two", "b"): "c"},
-            {"unit:three": "unit:two goes in circles between b, c"},
+            {"unit:three": "the route of unit:two is a cycle: b, c"},
         ),
         ("bcd", {}, {}, {}),  # nobody can read s
     ],

@@ -159,7 +159,7 @@ def test_queries_are_admitted_while_there_is_room(headwater: Headwater) -> None:
     assert {row.name for row in headwater.catalog.queries()} == set(admitted)
     assert len(admitted) == 6  # a step a second takes 0.2 of a core, and each site has 0.45
     assert "query q6 is refused: cpu of" in text
-    assert "it takes 0.2" in text and "would help: " in text and "more cpu of" in text
+    assert "estimated usage: 0.2" in text and "would help: " in text and "more cpu of" in text
     assert "it would not fit even" not in text
     owners = headwater.catalog.assignment().owners
     assert sorted(owners[unit_log(u.id)] for u in headwater.catalog.units()) == [*"aabbcc"]
