@@ -133,8 +133,17 @@ class Headwater:
         return push(self.catalog, self.state, declared.stream, rows, timestamp_unit)
 
     def run(self, until_idle: bool = False, **options: Any) -> None:
-        """Let streams take in and units step."""
-        self.engine.run(until_idle=until_idle, **options)
+        """Ingest and step until `stop` is called, or with `until_idle` until nothing is left to do."""
+        engine = self.engine
+        try:
+            engine.run(until_idle=until_idle, **options)
+        finally:
+            engine.stop_requested.clear()  # it was meant for this run: the next one goes on
+
+    def stop(self) -> None:
+        """Have `run`, which another thread is in, return after the steps that are under way."""
+        if self._engine is not None:
+            self._engine.stop()
 
     def verify(self) -> Verification:
         """Compare every file of the state with what was written; it may run beside an engine."""

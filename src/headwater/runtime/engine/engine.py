@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -171,6 +171,10 @@ class Engine:
         self._work_lock = Lock()
         self._suspect_streams: set[str] = set()
         self._spark_ends = 0
+        self.stop_requested = Event()
+        self.steps = 0
+        """How many steps were committed since the engine was made."""
+        self._busy_at = time.monotonic()
 
     def _at_point(self, point: str) -> None:
         self.at_point(point)
@@ -186,22 +190,38 @@ class Engine:
 
     # ---- the loop
 
+    def stop(self) -> None:
+        """Begin nothing more: `run` returns after what is under way. Callable from any thread."""
+        self.stop_requested.set()
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago the last round ended that had anything to do."""
+        return time.monotonic() - self._busy_at
+
     def run(
         self,
         until_idle: bool = False,
         interval: float | None = None,
         stopping: Callable[[], bool] = lambda: False,
         on_tick: Callable[[], None] = lambda: None,
+        patience: float = 0.0,
     ) -> None:
-        """Step until told to stop; `until_idle` ends finite sources when nothing is left to do.
+        """Run rounds until `stop` is called or `stopping` says so.
 
-        A catalog that cannot be reached is waited for, and Spark that has ended is started again.
-        Raises RuntimeFailure if that cannot be.
+        With `until_idle` it also returns when nothing is left to do, after ending the finite sources;
+        `patience` is how many idle seconds pass before that is considered. An unreachable catalog is
+        waited for, and Spark is started again after it has ended; raises RuntimeFailure if it cannot be.
         """
-        self._tidied_at = time.monotonic()
+
+        def is_stopping() -> bool:
+            return self.stop_requested.is_set() or stopping()
+
+        waits_for_more = patience > 0
+        self._tidied_at = self._busy_at = time.monotonic()
         seen = nullcontext() if self.site is None else self.site.send_heartbeats()
         with self.leases.keep_alive(), seen:
-            while not stopping():
+            while not is_stopping():
                 started = time.monotonic()
                 worked = False
                 try:
@@ -210,7 +230,9 @@ class Engine:
                     self._tidy_if_due()
                     if self.site is not None and not worked:
                         worked = self._idle(self.site)
-                    if until_idle and not worked and not self._may_get_work():
+                    waits_for_more = waits_for_more and self.idle_seconds <= patience
+                    may_end = until_idle and not worked and not waits_for_more
+                    if may_end and not self._may_get_work():
                         worked = self.end_finite_streams()
                         if not worked:
                             return
@@ -218,13 +240,13 @@ class Engine:
                 except CatalogUnavailable as error:
                     self._report_trouble("catalog", str(error))
                 except SparkEnded as error:
-                    if stopping():  # whoever told us may have told Java too
+                    if is_stopping():  # the signal that stops us may have gone to Java too
                         raise
                     self._suspect_active_work(error)
                     worked = True
                 if not worked:
                     pause = self.settings.interval if interval is None else interval
-                    _wait_until(started + pause, stopping)
+                    _wait_until(started + pause, is_stopping)
 
     def _idle(self, site: LocalSite) -> bool:
         """Nothing is to be done at present: end what has no more, if that is wanted, and give back what
@@ -297,7 +319,10 @@ class Engine:
         self.ingestion.reopen_streams()
         worked = self._try_suspects() | self._run_round(streams)
         ready = [partial(self.deliver, query) for query in self.sinks.ready_queries(self._is_mine)]
-        return Round(ready).run(self.settings.max_concurrency) or worked
+        worked |= Round(ready).run(self.settings.max_concurrency)
+        if worked:
+            self._busy_at = time.monotonic()
+        return worked
 
     def _run_round(self, streams: Sequence[str]) -> bool:
         """Let streams take in, and units step in the order that the policy gives them."""
@@ -342,15 +367,19 @@ class Engine:
 
     def ingest(self, name: str) -> bool:
         """Let a stream take in one batch; returns whether there was one."""
+        if self.stop_requested.is_set():
+            return False
         with self._track_work(ingest_owner(name)):
             return self.ingestion.try_ingest(name)
 
     def end_finite_streams(self) -> bool:
         """Declare ended what cannot bring more; returns whether that changed anything."""
-        return self.ingestion.end_finite_streams()
+        return not self.stop_requested.is_set() and self.ingestion.end_finite_streams()
 
     def deliver(self, query: str) -> bool:
         """Send a query's new results to its sink; returns whether there were any."""
+        if self.stop_requested.is_set():
+            return False
         owner = sink_owner(query)
         lease = self._acquire_lease(owner)
         try:
@@ -447,6 +476,8 @@ class Engine:
 
     def _try_ship_log(self, site: LocalSite, log: str) -> bool:
         """Copy what is new of a log to this site; what fails is told, and tried again."""
+        if self.stop_requested.is_set():
+            return False
         owner = log_copy(log, site.name)
         try:
             lease = self._acquire_lease(owner)
@@ -464,6 +495,8 @@ class Engine:
 
     def _try_step(self, row: UnitRow) -> bool:
         """Step a unit; a failure is noted and tried again later, and parks it in the end."""
+        if self.stop_requested.is_set():
+            return False
         with self._track_work(unit_log(row.id)):
             try:
                 lease = self._acquire_lease(f"unit:{row.id}")
@@ -476,6 +509,8 @@ class Engine:
                 unit = self._current_unit(row)
                 streams = input_streams(self.catalog, row)
                 worked = self.step(unit)
+                with self._work_lock:
+                    self.steps += worked
                 self._finish_queries(unit, streams, idle=not worked)
                 return worked
             except CatalogUnavailable:
