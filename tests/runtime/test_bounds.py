@@ -12,7 +12,7 @@ from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import journal, log, stream_log
 from headwater.runtime.engine import engine as engine_module
 from headwater.runtime.engine.engine import Engine
-from headwater.runtime.metrics.step_meter import Stopwatch
+from headwater.runtime.metrics.step_meter import StepReport
 
 SECOND = 1_000_000
 ROUNDS = 30
@@ -46,7 +46,7 @@ def one_round(headwater: Headwater, engine: Engine, number: int) -> None:
     for row in catalog.units():
         unit = engine._current_unit(row)
         lease = engine._acquire_lease(f"unit:{row.id}")
-        measured = engine.meter.record_step(row.id, Stopwatch(), 1, 0)
+        measured = engine.meter.record_step(row.id, StepReport({}, rows_in=1))
         cursors: dict[tuple[str, str], Any] = {}
         for name in unit.streams:
             known = catalog.stream(name)

@@ -78,7 +78,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
     streams, tables = sample(seed), as_csv_keeps(TABLES)
     limits = Settings(pane_compaction_threshold=2, rows_window_checkpoint_rows=5)
     cuts = pieces(rng, streams)
-    with opened(folder / "state", spark, limits=limits) as headwater:
+    with opened(folder / "state", spark, settings=limits) as headwater:
         declare(headwater, folder / "items", tables)
         for n, query in enumerate(queries):
             submit(headwater, f"q{n}", query)
@@ -86,7 +86,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.push(name, rows, timestamp_unit="us")
             headwater.engine.tick()
             headwater.engine.tidy()
-    with opened(folder / "state", spark, limits=limits) as headwater:
+    with opened(folder / "state", spark, settings=limits) as headwater:
         headwater.engine.tidy()
         for name, rows in cuts[len(cuts) // 2 :]:
             headwater.push(name, rows, timestamp_unit="us")

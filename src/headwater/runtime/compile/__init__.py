@@ -15,12 +15,11 @@ from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta_join import DeltaJoin
 from headwater.runtime.compile.instants import InstantEvaluation
 from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.shared_join import SharedJoin
 from headwater.runtime.compile.shared_panes import SharedPanes
 from headwater.runtime.compile.windows import FOREVER, window_start
 from headwater.runtime.storage.columns import ARRIVAL, TIME
-
-Plan = DeltaJoin | SharedJoin | Panes | SharedPanes | InstantEvaluation
 
 __all__ = [
     "ARRIVAL",

@@ -6,16 +6,26 @@ was there before and delta the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Call, Column, columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.plan import (
+    PARTIAL_JOIN,
+    PartialJoin,
+    SlideSets,
+    StepFactory,
+    T,
+    TermViews,
+)
 from headwater.runtime.compile.windows import (
+    FOREVER,
     entry_instant_sql,
     exit_time_sql,
     greatest_sql,
@@ -26,22 +36,8 @@ from headwater.runtime.compile.windows import (
 from headwater.runtime.spark.sql import expression_sql, quote_identifier
 from headwater.runtime.storage.columns import TIME
 
-PARTIAL_JOIN = "part"
-"""The alias of rows that another unit has joined already; each source of them is a struct."""
-
-
 BAND = "_band"
 """A column that tuples of a source have in common with those of the delta that they can meet."""
-
-
-@dataclass(frozen=True)
-class TermViews:
-    """What a term reads: a view for each source, which of them are sent whole to every task, and which
-    have a band in common with the first one."""
-
-    names: Mapping[str, str]
-    broadcast: Sequence[str] = ()
-    banded: frozenset[str] = frozenset()
 
 
 def band_column(alias: str) -> str:
@@ -57,6 +53,17 @@ class DeltaJoin:
     prejoined: frozenset[str] = frozenset()
     """The sources that come together, as the rows of another unit."""
 
+    emits_on_arrival: ClassVar[bool] = True
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    slide_sets: ClassVar[SlideSets] = {}
+    delta_constants: ClassVar[None] = None
+
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.delta_step(self)
+
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
         """The streams of the query by their place: (s0, scan), .."""
@@ -70,8 +77,9 @@ class DeltaJoin:
 
     @cached_property
     def feeds(self) -> tuple[str, ...]:
-        """What its steps read."""
-        return tuple(alias for alias, _ in self.scans)
+        """What its steps read: streams by their aliases, and the rows of another unit."""
+        own = tuple(alias for alias, _ in self.scans if alias not in self.prejoined)
+        return (PARTIAL_JOIN, *own) if self.prejoined else own
 
     @cached_property
     def slides(self) -> frozenset[int]:
@@ -107,7 +115,7 @@ class DeltaJoin:
         other_windows = [scan.window for a, scan in self.scans if a not in own_aliases]
         slack = max(self.slides, default=0)
         sizes = [w.size for w in other_windows if isinstance(w, Range)]
-        after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
+        after = FOREVER if None in sizes else max((s for s in sizes if s is not None), default=0)
         windows = [scan.window for a, scan in self.scans if a in own_aliases]
         own_sizes = [w.size if isinstance(w, Range) else None for w in windows]
         before = (
@@ -176,6 +184,38 @@ class DeltaJoin:
     def _always_holds(self, window: Range) -> bool:
         """A lone stream's window holds its newest tuple, unless slides pass tuples by."""
         return len(self.scans) == 1 and window.slide is None and not self.slides
+
+
+class JoinsByDelta:
+    """A plan that is made of a delta join: what it reads is what that join reads."""
+
+    @property
+    def delta(self) -> DeltaJoin:
+        """The combinations of tuples that its rows are made of."""
+        raise NotImplementedError
+
+    @property
+    def prejoined(self) -> frozenset[str]:
+        return self.delta.prejoined
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.delta.scans
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.delta.tables
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.delta.equalities
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.delta.reach(alias)
 
 
 def qualified_column(column: Column) -> str:

@@ -27,14 +27,7 @@ from headwater.reuse.row_classes import (
     item_column,
 )
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import (
-    DeltaJoin,
-    InstantEvaluation,
-    Panes,
-    SharedJoin,
-    SharedPanes,
-)
-from headwater.runtime.compile.delta_join import BAND, PARTIAL_JOIN, TermViews, band_column
+from headwater.runtime.compile.delta_join import BAND, band_column
 from headwater.runtime.compile.evaluation_times import DueInstants, last_instant_until
 from headwater.runtime.compile.join_order import (
     UNMEASURED_SELECTIVITY,
@@ -42,9 +35,17 @@ from headwater.runtime.compile.join_order import (
     Term,
     order_term,
 )
+from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.plan import (
+    PARTIAL_JOIN,
+    IncrementalPlan,
+    InstantPlan,
+    PanePlan,
+    PartialJoin,
+    TermViews,
+)
 from headwater.runtime.compile.shared_join import CONSTANTS
-from headwater.runtime.compile.shared_join import PartialJoin as Joined
-from headwater.runtime.compile.shared_panes import ALL_PANES, BOUNDS
+from headwater.runtime.compile.shared_panes import ALL_PANES, BOUNDS, SharedPanes
 from headwater.runtime.compile.windows import (
     UNTIL,
     rows_window_sql,
@@ -85,7 +86,7 @@ def stream_schema(schema: Schema) -> str:
 
 def delta_frame(
     spark: SparkSession,
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     inputs: Mapping[str, StepInput],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
@@ -105,9 +106,10 @@ def delta_frame(
             term_inputs = _term_inputs(plan, inputs, position) if inputs[alias].new else None
             if term_inputs is None:
                 continue
-            rows = {other: prejoined.rows for other, prejoined in term_inputs.items()}
-            prejoined = _prejoined(plan)
-            terms.append(order_term(plan.block, alias, rows, selectivities, prejoined, ordering))
+            rows = {other: term_input.rows for other, term_input in term_inputs.items()}
+            terms.append(
+                order_term(plan.block, alias, rows, selectivities, plan.prejoined, ordering)
+            )
             order = terms[-1].order
             bands = _choose_bands(plan, terms[-1], inputs[alias].new, selectivities)
             names = dict(table_views)
@@ -123,13 +125,10 @@ def delta_frame(
         if not texts:
             return None, terms
         text = plan.delta_sql(texts)
-        if isinstance(plan, SharedJoin):
-            text = _name_views({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
+        if plan.delta_constants is not None:
+            constants = view(spark.createDataFrame(plan.delta_constants))
+            text = _name_views({CONSTANTS: constants}, text)
         return spark.sql(text), terms
-
-
-def _prejoined(plan: DeltaJoin | SharedJoin | Panes | SharedPanes) -> frozenset[str]:
-    return plan.delta.prejoined if isinstance(plan, SharedJoin) else frozenset()
 
 
 def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
@@ -156,7 +155,7 @@ class TimeBand:
 
 
 def _choose_bands(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     term: Term,
     delta: Sequence[Segment],
     selectivities: Mapping[str, float],
@@ -236,7 +235,7 @@ class TermInput:
 
 
 def _term_inputs(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     inputs: Mapping[str, StepInput],
     position: int,
 ) -> dict[str, TermInput] | None:
@@ -265,7 +264,7 @@ def _term_inputs(
 
 
 def _key_ranges(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     alias: str,
     delta_alias: str,
     delta: Sequence[Segment],
@@ -293,7 +292,7 @@ def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
 
 def read_partial_join(
     spark: SparkSession,
-    partial_join: Joined,
+    partial_join: PartialJoin,
     segments: Sequence[tuple[str, Subscriber | None]],
     start: int | None,
 ) -> DataFrame:
@@ -330,27 +329,31 @@ def read_partial_join(
 
 def pane_results(
     spark: SparkSession,
-    plan: Panes,
+    plan: PanePlan,
     panes: DataFrame,
-    before: int | None,
-    instants: Sequence[int],
-) -> DataFrame:
-    """What is told of panes at those instants; `before` is the last instant that was told."""
+    due: Mapping[frozenset[int], DueInstants],
+) -> DataFrame | None:
+    """What is emitted from panes at the instants that are due; None if none is."""
+    if isinstance(plan, SharedPanes):
+        return _shared_pane_results(spark, plan, panes, due)
+    assert isinstance(plan, Panes)
+    own = due[plan.slides]
+    if not own.instants:
+        return None
     with _temp_views(spark) as view:
         names = {"panes": view(panes)}
         if plan.reads_instants:
-            names["instants"] = view(_instants_frame(spark, before, instants))
-        return spark.sql(_name_views(names, plan.result_sql(before, instants)))
+            names["instants"] = view(_instants_frame(spark, own.before, own.instants))
+        return spark.sql(_name_views(names, plan.result_sql(own.before, own.instants)))
 
 
-def shared_pane_results(
+def _shared_pane_results(
     spark: SparkSession,
     plan: SharedPanes,
     panes: DataFrame,
     due: Mapping[frozenset[int], DueInstants],
 ) -> DataFrame | None:
-    """What queries that share panes are told at the instants that are due for their slides; None if
-    none is."""
+    """One statement for each family of queries that have an instant due."""
     texts = []
     with _temp_views(spark) as view:
         names = {ALL_PANES: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
@@ -370,14 +373,14 @@ def shared_pane_results(
 
 
 def compacted_panes(
-    spark: SparkSession, plan: Panes | SharedPanes, panes: DataFrame, before: int
+    spark: SparkSession, plan: PanePlan, panes: DataFrame, before: int
 ) -> DataFrame:
     """The panes that are still to be seen after that instant, as few as they can be."""
     with _temp_views(spark) as view:
         return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
 
 
-def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
+def panes_schema(spark: SparkSession, plan: PanePlan) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _temp_views(spark) as view:
         views = {a: view(read_tuples(spark, scan.schema, [])) for a, scan in plan.scans}
@@ -394,7 +397,7 @@ def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) ->
 
 def build_panes(
     spark: SparkSession,
-    plan: Panes,
+    plan: PanePlan,
     windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
 ) -> DataFrame:
@@ -412,7 +415,7 @@ def build_panes(
 
 def instant_results(
     spark: SparkSession,
-    plan: InstantEvaluation,
+    plan: InstantPlan,
     windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
     before: int | None,

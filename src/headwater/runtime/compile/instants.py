@@ -7,9 +7,10 @@ and what entered or left between two instants is a sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import (
@@ -30,7 +31,9 @@ from headwater.algebra.nodes import (
     walk_relations,
 )
 from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T
 from headwater.runtime.compile.windows import (
+    FOREVER,
     UNTIL,
     holds_sql,
     last_multiple_sql,
@@ -56,6 +59,20 @@ class InstantEvaluation:
 
     query: Query
 
+    emits_on_arrival: ClassVar[bool] = False
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    equalities: ClassVar[tuple[tuple[Column, Column], ...]] = ()
+
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.instant_step(self)
+
+    def reach(self, alias: str) -> tuple[int | None, int]:  # noqa: ARG002
+        """Any: windows are read whole, and nothing is known of what meets what."""
+        return None, FOREVER
+
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
         """Every scan of the tree by its place: (v0, scan), .. (equal scans are told apart)."""
@@ -68,11 +85,15 @@ class InstantEvaluation:
         return tuple((f"b{i}", table) for i, table in enumerate(table_scans))
 
     @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        return tuple(alias for alias, _ in self.scans)
+
+    @cached_property
     def slides(self) -> frozenset[int]:
         return slides(self.query.root)
 
     @property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> SlideSets:
         """Its slides, and whether it emits rows at every instant, also where all windows are empty."""
         emits = self.query.output is Output.RSTREAM and not _is_empty_over_empty_windows(
             self.query.root

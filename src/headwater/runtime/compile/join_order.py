@@ -18,7 +18,7 @@ from headwater.algebra.expressions import Call, columns_of, conjuncts
 from headwater.algebra.nodes import Query, Relation, Scan, TableScan
 from headwater.cost.operators import CostTable
 from headwater.runtime.catalog import Json
-from headwater.runtime.compile.delta_join import PARTIAL_JOIN
+from headwater.runtime.compile.plan import PARTIAL_JOIN
 
 UNMEASURED_SELECTIVITY = 0.01
 """The selectivity of a join that was not seen yet."""

@@ -11,20 +11,22 @@ with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.canonical.block import GROUP
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Output
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.delta_join import DeltaJoin, TermViews, qualified_column
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
 from headwater.runtime.compile.instants import changes_sql
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
 from headwater.runtime.spark.sql import (
     aggregate_sql,
@@ -56,11 +58,17 @@ class PartialAggregate:
 
 
 @dataclass(frozen=True)
-class Panes:
-    """A block whose rows are kept as panes, and the way they are told."""
+class Panes(JoinsByDelta):
+    """A block whose rows are kept as panes, and which of their changes it emits."""
 
     block: Block
     output: Output
+
+    emits_on_arrival: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = True
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    delta_constants: ClassVar[None] = None
 
     @cached_property
     def delta(self) -> DeltaJoin:
@@ -68,27 +76,11 @@ class Panes:
         return DeltaJoin(self.block)
 
     @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.delta.scans
-
-    @property
-    def feeds(self) -> tuple[str, ...]:
-        return self.delta.feeds
-
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.delta.tables
-
-    @property
     def slides(self) -> frozenset[int]:
         return self.delta.slides
 
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.delta.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.delta.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.pane_step(self)
 
     @property
     def keeps_panes(self) -> bool:
@@ -106,7 +98,7 @@ class Panes:
         return self.emits_without_panes and self.output is Output.RSTREAM
 
     @property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> SlideSets:
         """Its slides, and whether it emits a row at every instant."""
         return {self.slides: self.emits_at_every_instant}
 

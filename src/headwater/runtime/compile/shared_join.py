@@ -7,25 +7,20 @@ place among them by binary search: other queries are other data, and the same co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.domain import value_at
 from headwater.algebra.expressions import Column
-from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.join_subscribers import AGE, JoinSubscribers, Shape
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.shapes import Axis, ShapeTable
-from headwater.runtime.compile.delta_join import (
-    PARTIAL_JOIN,
-    DeltaJoin,
-    TermViews,
-    qualified_column,
-)
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.windows import (
     entry_instant_sql,
     greatest_sql,
@@ -43,45 +38,16 @@ CONSTANTS = "constants"
 
 
 @dataclass(frozen=True)
-class PartialJoin:
-    """A join of some of a unit's sources that another unit tells, as the query of that name there.
-
-    `columns` of its sources are items of the query, in the order of its canonical form: `places`.
-    """
-
-    unit_id: str
-    query: str
-    columns: tuple[Column, ...]
-    positions: tuple[int, ...]
-    times: Mapping[str, str]
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(column.relation for column in self.columns))
-
-    def struct_sql(self, names: Sequence[str]) -> list[str]:
-        """SQL of the sources as structs, from the names of their columns in what was told."""
-        structs = []
-        for alias in self.aliases:
-            fields = [
-                f"{quote_identifier(name)} AS {quote_identifier(column.name)}"
-                for name, column in zip(names, self.columns, strict=True)
-                if column.relation == alias
-            ]
-            if alias in self.times:
-                at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
-                time = fields[at].split(" AS ")[0]
-                fields.append(f"unix_micros({time}) AS {TIME}")
-            structs.append(f"struct({', '.join(fields)}) AS {alias}")
-        return structs
-
-
-@dataclass(frozen=True)
-class SharedJoin:
+class SharedJoin(JoinsByDelta):
     """The plan of a unit that serves several queries by their constants."""
 
     subscribers: JoinSubscribers
     partial_join: PartialJoin | None = None
+
+    emits_on_arrival: ClassVar[bool] = True
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    slide_sets: ClassVar[SlideSets] = {}
 
     @cached_property
     def delta(self) -> DeltaJoin:
@@ -89,34 +55,16 @@ class SharedJoin:
         joined = frozenset() if self.partial_join is None else frozenset(self.partial_join.aliases)
         return DeltaJoin(Block(operator.sources, operator.where, (), None, (), False), joined)
 
-    @cached_property
-    def feeds(self) -> tuple[str, ...]:
-        """What its steps read: streams by their aliases, and the rows of another unit."""
-        own = tuple(alias for alias, _ in self.scans if alias not in self.delta.prejoined)
-        return own if self.partial_join is None else (PARTIAL_JOIN, *own)
-
     @property
     def block(self) -> Block:
         return self.delta.block
 
     @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.delta.scans
+    def delta_constants(self) -> pa.Table:
+        return self.constants
 
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.delta.tables
-
-    @property
-    def slides(self) -> frozenset[int]:
-        return self.delta.slides
-
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.delta.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.delta.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.delta_step(self)
 
     # ---- the rows of the operator
 

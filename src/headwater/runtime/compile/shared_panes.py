@@ -9,25 +9,26 @@ says which telling sees which pane.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product, zip_longest
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import GROUP, call_text
 from headwater.algebra.conditions.domain import BOTTOM, Domain, value_at
 from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.algebra.expressions import Column, Expr, conjunction
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Output, Scan
 from headwater.algebra.types import INT, Value
 from headwater.algebra.windows import Range
 from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
-from headwater.runtime.compile.delta_join import DeltaJoin, TermViews
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta
 from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial_aggregate
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.shared_join import (
     CONSTANTS,
     cell_sql,
@@ -53,10 +54,16 @@ MAX_BOXES = 64
 
 
 @dataclass(frozen=True)
-class SharedPanes:
+class SharedPanes(JoinsByDelta):
     """The plan of a unit that serves several grouped queries."""
 
     subscribers: GroupSubscribers
+
+    emits_on_arrival: ClassVar[bool] = False
+    keeps_panes: ClassVar[bool] = True
+    needs_same_queries: ClassVar[bool] = True
+    partial_join: ClassVar[PartialJoin | None] = None
+    delta_constants: ClassVar[None] = None
 
     @cached_property
     def panes(self) -> Panes:
@@ -85,32 +92,12 @@ class SharedPanes:
     def delta(self) -> DeltaJoin:
         return self.panes.delta
 
-    @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.panes.scans
-
-    @property
-    def feeds(self) -> tuple[str, ...]:
-        return self.delta.feeds
-
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.panes.tables
-
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.panes.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.panes.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.pane_step(self)
 
     @property
     def slides(self) -> frozenset[int]:
         return self.subscribers.slides
-
-    @property
-    def keeps_panes(self) -> bool:
-        return True
 
     @property
     def emits_without_panes(self) -> bool:
@@ -118,7 +105,7 @@ class SharedPanes:
         return any(not evaluation.keys for evaluation in self._representatives)
 
     @cached_property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> SlideSets:
         """The sets of slides by which tellings are evaluated, and whether one of them tells something
         at every instant, however empty its window is."""
         plans = [Panes(evaluation.block, evaluation.output) for evaluation in self._representatives]

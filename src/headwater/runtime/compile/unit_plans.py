@@ -34,7 +34,7 @@ from headwater.reuse.signature import source_name
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile import Plan, SharedJoin, SharedPanes, compile_query
-from headwater.runtime.compile.shared_join import PartialJoin
+from headwater.runtime.compile.plan import PartialJoin
 from headwater.runtime.lifecycle import input_streams, plannable_queries
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class UnitPlanner:
             return serving_operator(signatures)
         operator = self.operator(unit)
         assert operator is not None
-        previous = before.subscribers if isinstance(before, SharedJoin | SharedPanes) else None
+        previous = None if before is None else before.subscribers
         served = (
             set() if previous is None or previous.operator != operator else {*previous.signatures}
         )

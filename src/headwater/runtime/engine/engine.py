@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -45,13 +44,15 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.catalog.definitions import Definitions
-from headwater.runtime.compile import FOREVER, DeltaJoin, Panes, Plan, SharedJoin, SharedPanes
+from headwater.runtime.compile import FOREVER, Plan
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.isolation import CulpritFinder
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
 from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
-from headwater.runtime.engine.stepper import Step, Stepper, Unit
+from headwater.runtime.engine.step import Step
+from headwater.runtime.engine.stepper import Stepper
+from headwater.runtime.engine.unit import Unit
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.leases import ProcessLeases, process_name
 from headwater.runtime.lifecycle import (
@@ -76,7 +77,6 @@ from headwater.runtime.maintenance.stream_logs import (
     sweep_orphans,
 )
 from headwater.runtime.metrics.step_meter import NO_MEASUREMENTS, StepMeasurements, StepMeter
-from headwater.runtime.results.row_counts import count_rows
 from headwater.runtime.results.sink_progress import sink_owner
 from headwater.runtime.results.subscribers import SUBSCRIBERS, emits_for
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
@@ -725,7 +725,7 @@ class Engine:
 
     def _finish_queries(self, unit: Unit, streams: Sequence[StreamRow], idle: bool) -> None:
         """Finish the queries of a unit that has told all of them."""
-        on_arrival = isinstance(unit.plan, DeltaJoin | SharedJoin)
+        on_arrival = unit.plan.emits_on_arrival
         last_instant = FOREVER if on_arrival else self.catalog.cursor(unit.row.id, "instant")
         finish_queries(
             self.catalog, unit.row, unit.served_keys, streams, last_instant, idle, self._emits_for
@@ -780,20 +780,15 @@ class Engine:
         step = self.stepper.step(unit)
         if step is None:
             return False
-        measured = self.meter.record_step(
-            unit.row.id,
-            unit.stopwatch,
-            step.rows_in,
-            step.rows_out,
-            unit.executed_plans,
-            unit.terms,
-            step.arrivals,
-            subscribers_per_row(unit, step) if unit.executed_plans else None,
-            sum(s.bytes for s in step.segments if s.log == unit_log(unit.row.id)),
-        )
-        unit.stopwatch.skip()
+        # Counting whose rows these are reads the file again, so it is done for sampled steps only.
+        sampled = bool(step.report.executed_plans)
+        per_row = unit.subscribers_per_row(step.segments) if sampled else None
+        measured = self.meter.record_step(unit.row.id, step.report, per_row)
+        began = time.monotonic()
         self._commit(lease, step, measured, unit)
-        self.meter.record_commit(unit.row.id, unit.stopwatch)
+        seconds = {**step.report.seconds, "commit": time.monotonic() - began}
+        self.meter.record_commit(unit.row.id, seconds["commit"])
+        unit.last_report = replace(step.report, seconds=seconds)
         if (merged := self.stepper.compact_panes(unit)) is not None:
             self._commit(lease, merged)
         if unit.row.retries:
@@ -810,9 +805,7 @@ class Engine:
         """Keep a step; one that told instants only if the queries of its unit are still the same:
         a query that comes counts on instants after its start not being told without it. So does one
         that read another unit, as by now it may have to read one more."""
-        tells = unit is not None and (
-            isinstance(unit.plan, Panes | SharedPanes) or _reads_other_unit(unit.row)
-        )
+        is_guarded = unit is not None and (unit.plan.needs_same_queries or unit.reads_other_unit)
         self.catalog.commit(
             lease,
             segments=step.segments,
@@ -820,7 +813,9 @@ class Engine:
             removed=[s.id for s in step.removed],
             statistics=measured.statistics,
             profiles=measured.profiles,
-            unit_version=(unit.row.id, unit.row.version) if unit is not None and tells else None,
+            unit_version=(unit.row.id, unit.row.version)
+            if unit is not None and is_guarded
+            else None,
         )
         self.at_point("unit: committed")
         for old in step.removed:
@@ -836,28 +831,6 @@ class Engine:
         """Give back all leases, so that another process may go on at once, and close the sources."""
         self.ingestion.close()
         self.leases.release_all()
-
-
-def subscribers_per_row(unit: Unit, step: Step) -> float | None:
-    """To how many queries a row of a step's results is told, another unit that reads it being one;
-    None if there are no results."""
-    results = [s for s in step.segments if s.log == unit_log(unit.row.id)]
-    if not results:
-        return None
-    query_counts = Counter(query.result_key for query in unit.queries)
-    if not isinstance(unit.plan, SharedJoin | SharedPanes):
-        return float(query_counts.total())
-    subscribers = [
-        (query_counts[digest], subscriber)
-        for digest, subscriber in unit.plan.subscribers.subscribers.items()
-    ]
-    counts = [count_rows(s, None, None, shared=True) for s in results]
-    emitted = sum(
-        number * counted.count_for(subscriber)
-        for counted in counts
-        for number, subscriber in subscribers
-    )
-    return emitted / sum(s.rows for s in results)
 
 
 def _reads_other_unit(row: UnitRow) -> bool:

@@ -20,15 +20,7 @@ import pyarrow as pa
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
 from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, is_log_copy, stream_log
-from headwater.runtime.compile import (
-    DeltaJoin,
-    InstantEvaluation,
-    Panes,
-    Plan,
-    SharedJoin,
-    SharedPanes,
-    window_start,
-)
+from headwater.runtime.compile import FOREVER, Plan, window_start
 from headwater.runtime.compile.evaluation_times import earliest_last_instant
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import build_segment
@@ -60,10 +52,7 @@ class LogReader:
     @property
     def logs(self) -> set[str]:
         """The streams that it reads itself."""
-        feeds = None if isinstance(self.plan, InstantEvaluation) else self.plan.feeds
-        return {
-            stream_log(s.stream) for alias, s in self.plan.scans if feeds is None or alias in feeds
-        }
+        return {stream_log(s.stream) for alias, s in self.plan.scans if alias in self.plan.feeds}
 
     def last_seq(self, log: str) -> int:
         """The last sequence number that it has taken in."""
@@ -71,12 +60,12 @@ class LogReader:
 
     def needed_from(self, log: str) -> int | None:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
-        if isinstance(self.plan, DeltaJoin | SharedJoin):
-            return self._delta_needed_from(self.plan, log)
+        if self.plan.emits_on_arrival:
+            return self._delta_needed_from(log)
         instant = earliest_last_instant(self.plan.slide_sets, self.cursors)
-        if isinstance(self.plan, Panes | SharedPanes) and self.plan.keeps_panes:
+        if self.plan.keeps_panes:
             again = None if instant is None else instant - pane_rebuild_span(self.plan)
-            return _earliest([self._delta_needed_from(self.plan.delta, log), again])
+            return _earliest([self._delta_needed_from(log), again])
         return _earliest(
             self._window_needed_from(alias, scan, instant)
             for alias, scan in self.plan.scans
@@ -92,25 +81,22 @@ class LogReader:
         carried: int | None = self.cursors.get(f"carried:{alias}")
         return carried
 
-    def _delta_needed_from(self, plan: DeltaJoin | SharedJoin, log: str) -> int | None:
+    def _delta_needed_from(self, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
-        for alias, scan in plan.scans:
-            if stream_log(scan.stream) != log or alias not in plan.feeds:
+        for alias, scan in self.plan.scans:
+            if stream_log(scan.stream) != log or alias not in self.plan.feeds:
                 continue
-            for other, theirs in plan.scans:
+            for other, theirs in self.plan.scans:
                 if other == alias:
                     continue
                 mark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
-                before, _ = plan.reach(alias)
+                before, _ = self.plan.reach(alias)
                 starts.append(None if mark is None or before is None else mark - before)
-        return _earliest(starts) if starts else FAR
+        return _earliest(starts) if starts else FOREVER
 
 
-FAR = 2**62
-
-
-def pane_rebuild_span(plan: Panes | SharedPanes) -> int:
+def pane_rebuild_span(plan: Plan) -> int:
     """How far back tuples are needed if panes are to be made again, for queries that come."""
     windows = [scan.window for _, scan in plan.scans]
     spans = [(w.size or 0) + (w.slide or 0) for w in windows if isinstance(w, Range)]
@@ -119,7 +105,7 @@ def pane_rebuild_span(plan: Panes | SharedPanes) -> int:
 
 def _earliest(starts: Iterable[int | None]) -> int | None:
     times = list(starts)
-    return None if None in times else min((s for s in times if s is not None), default=FAR)
+    return None if None in times else min((s for s in times if s is not None), default=FOREVER)
 
 
 @dataclass(frozen=True)
@@ -140,7 +126,7 @@ def expired_segments(
         return []
     log = stream_log(stream.name)
     limit = mark - stream.keep
-    read_by_all = FAR
+    read_by_all = FOREVER
     for reader in readers:
         needs = reader.needed_from(log)
         if needs is None:
@@ -201,9 +187,8 @@ def join_keys(log: str, readers: Iterable[LogReader]) -> list[str]:
     """The column of a stream by which most of its readers join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
-        if isinstance(reader.plan, DeltaJoin | SharedJoin | Panes | SharedPanes):
-            own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
-            votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
+        own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
+        votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
     return [name for name, _ in votes.most_common(1)]
 
 
