@@ -41,10 +41,10 @@ def main() -> int:
                 at = START_SECOND + SECONDS * 0.9 + step
                 insert(opened, "a", rows(step, DELTA, keys, at, at + 1))
                 begun = time.perf_counter()
-                opened.engine.step(opened.engine._current_unit(row))
+                opened.engine.step(opened.engine.units.current(row))
                 if step >= 5:
                     seconds.append(time.perf_counter() - begun)
-                    report = opened.engine._current_unit(row).last_report
+                    report = opened.engine.units.current(row).last_report
                     for part in STEP_PARTS:
                         parts[part].append(report.seconds.get(part, 0.0))
         median = statistics.median(seconds)

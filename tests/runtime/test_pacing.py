@@ -96,7 +96,7 @@ def test_a_stream_waits_for_its_slowest_unit(spark: Any, tmp_path: Path) -> None
     with opened(tmp_path / "state", spark, settings=limits) as headwater:
         headwater.execute(STREAM.format(inbox))
         engine, catalog = headwater.engine, headwater.catalog
-        units = [engine._current_unit(row) for row in catalog.units()]
+        units = [engine.units.current(row) for row in catalog.units()]
 
         def waits() -> float | None:
             found = catalog.statistic(stream_log("s"), WAITS)

@@ -94,7 +94,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for unit in headwater.catalog.units():
-            assert not isinstance(headwater.engine._current_unit(unit).plan, InstantEvaluation)
+            assert not isinstance(headwater.engine.units.current(unit).plan, InstantEvaluation)
             assert len(headwater.catalog.segments(panes_log(unit.id))) <= 2
         for n, query in enumerate(queries):
             assert told(headwater, f"q{n}", query) == expected(query, streams, tables), str(query)

@@ -47,7 +47,7 @@ from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import STOPPED, reopen_stream
 from headwater.runtime.metrics.rates import WAITS
 from headwater.runtime.settings import Settings
-from headwater.runtime.sites.local_site import LocalSite
+from headwater.runtime.sites.single_site import Site
 from headwater.runtime.spark.errors import describe_error, raise_if_spark_ended
 from headwater.runtime.storage.append import stream_folder
 from headwater.runtime.storage.paths import allowed_paths
@@ -71,10 +71,9 @@ class Ingestion:
     definitions: Definitions
     spark: SparkSession
     leases: ProcessLeases
-    store: Path
     settings: Settings
     at_point: Callable[[str], None]
-    site: LocalSite | None
+    site: Site
     clock: Callable[[], float] = time.time
     sources: OpenSources = field(default_factory=OpenSources)
     _failures: dict[str, ReadFailure] = field(default_factory=dict)
@@ -89,7 +88,7 @@ class Ingestion:
         return [row for row in self.catalog.streams() if self._is_mine(row.name)]
 
     def _is_mine(self, name: str) -> bool:
-        return self.site is None or self.site.owns(ingest_owner(name))
+        return self.site.owns(ingest_owner(name))
 
     def refresh(self) -> list[str]:
         """Forget what is gone; returns the names of the streams that are taken in here."""
@@ -272,8 +271,8 @@ class Ingestion:
     def _adopt_log(self, name: str) -> None:
         """Have all of a stream that is taken in here in the own store; clients write elsewhere."""
         owner = ingest_owner(name)
-        lease = None if self.site is None else self.leases.acquire(owner)
-        if self.site is not None and lease is not None:
+        lease = self.leases.acquire(owner) if self.site.has_others else None
+        if lease is not None:
             from_clients = self.definitions.streams[name].source is None
             self.site.adopt_segments(owner, stream_log(name), lease, again=from_clients)
 
@@ -321,7 +320,7 @@ class Ingestion:
         if row.ended:
             return True  # it is reopened with the next round
         stream = self.definitions.streams[row.name].stream
-        folder = stream_folder(self.store, row.name)
+        folder = stream_folder(self.site.store, row.name)
         bounds = EventTimeBounds.of(stream, row.watermark, self.clock())
         written, rejects = ingest_batch(batch, stream, bounds, folder)
         batch.confirm()

@@ -57,6 +57,16 @@ class LocalSite:
     _lock: Lock = field(default_factory=Lock)
 
     @property
+    def has_others(self) -> bool:
+        """Whether other sites run the same state."""
+        return True
+
+    @property
+    def housekeeping_owner(self) -> str:
+        """The name of the lease under which its files are tidied."""
+        return f"housekeeping:{self.name}"
+
+    @property
     def store(self) -> Path:
         """Where its segments lie."""
         return site_store(self.deployment, self.state_dir, self.name)
