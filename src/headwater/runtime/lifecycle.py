@@ -9,11 +9,11 @@ of them is reopened.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.runtime.catalog import (
     Catalog,
+    LogPosition,
     QueryRow,
     StreamRow,
     UnitRow,
@@ -31,17 +31,19 @@ STOPPED = "stopped"
 EmitsFor = Callable[[UnitRow, str], bool]
 
 
-def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
+def complete_until(
+    streams: Iterable[StreamRow], positions: Mapping[str, LogPosition]
+) -> int | None:
     """The last time of which a reader at those positions has all tuples of the streams; None if one
     of them has not begun, FOREVER if it has all there will be."""
     ready = FOREVER
     for row in streams:
-        position = positions.get(stream_log(row.name)) or {"seq": 0, "watermark": None}
-        if row.ended and position["seq"] >= row.next_seq - 1:
+        position = positions.get(stream_log(row.name), LogPosition())
+        if row.ended and position.seq >= row.next_seq - 1:
             continue
-        if position["watermark"] is None:
+        if position.watermark is None:
             return None
-        ready = min(ready, position["watermark"] - 1)
+        ready = min(ready, position.watermark - 1)
     return ready
 
 
@@ -68,13 +70,15 @@ def emitted_until(
     for other in upstream_units(catalog, unit):
         their_time = emitted_until(catalog, other, streams, emits_for)
         log = unit_log(other.id)
-        seen = (catalog.cursor(unit.id, log) or {"seq": 0})["seq"]
+        seen = LogPosition.from_json(catalog.cursor(unit.id, log)).seq
         is_read = seen >= catalog.log_ends()[log].seq and emits_for(
             other, partial_join_name(unit.id)
         )
         times.append(their_time if is_read else None)
     own = [row for row in streams if stream_log(row.name) in unit.inputs]
-    times.append(complete_until(own, catalog.cursors(unit.id)))
+    cursors = catalog.cursors(unit.id)
+    logs = [stream_log(row.name) for row in own]
+    times.append(complete_until(own, {n: LogPosition.from_json(cursors.get(n)) for n in logs}))
     return None if None in times else min(time for time in times if time is not None)
 
 

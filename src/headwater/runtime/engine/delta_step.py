@@ -62,7 +62,7 @@ class DeltaStep:
             else {unit.row.digest}
         )
         new = tuple(s for s in subscribers.signatures if s.digest not in before)
-        if new and any(position["seq"] for position in draft.progress.positions.values()):
+        if new and any(position.seq for position in draft.progress.positions.values()):
             missing = JoinSubscribers(serving_operator(new), new)
             frame, rows = self._missed_results(SharedJoin(missing, self.plan.partial_join))
             if frame is not None:
@@ -82,7 +82,7 @@ class DeltaStep:
         least_time = None if start is None else start - _entry_delay(plan.subscribers)
         inputs = {}
         for alias, name in draft.unit.feeds:
-            reached = draft.progress.positions[name]["seq"]
+            reached = draft.progress.positions[name].seq
             ingested = context.input_segments(name, 0, reached)
             # Results after the start have a tuple of these; the rest is what such a tuple may meet.
             late = overlapping_segments(ingested, least_time, None)

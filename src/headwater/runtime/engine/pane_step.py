@@ -115,7 +115,7 @@ class PaneStep:
         inputs = {}
         for alias, scan in self.plan.scans:
             name = stream_log(scan.stream)
-            ingested = context.input_segments(name, 0, progress.positions[name]["seq"])
+            ingested = context.input_segments(name, 0, progress.positions[name].seq)
             inputs[alias] = StepInput(
                 (),
                 overlapping_segments(ingested, least_time, None),

@@ -89,7 +89,7 @@ class StepDraft:
 
     def ingest(self) -> None:
         """Count the new segments as read: the cursors move behind them."""
-        self.cursors |= self.progress.next_positions
+        self.cursors |= {name: at.to_json() for name, at in self.progress.next_positions.items()}
         ingested = [s for new in self.progress.new_segments.values() for s in new if s.rows]
         self._rows_in = self.progress.new_rows
         self._arrivals = [(s.rows, s.created_at) for s in ingested]
@@ -107,7 +107,7 @@ class StepDraft:
         scans = dict(plan.scans)
         for alias, name in unit.feeds:
             since = unit.earliest_time(scans[alias], progress.start) if alias in scans else None
-            reached = progress.positions[name]["seq"]
+            reached = progress.positions[name].seq
             # With one input new tuples meet no older ones: these need not even be listed.
             needed = len(unit.feeds) > 1 and reached
             old = context.input_segments(name, 0, reached) if needed else []

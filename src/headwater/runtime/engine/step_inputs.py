@@ -17,6 +17,7 @@ from headwater.cost.operators import CostTable
 from headwater.cql import CreateQuery, parse
 from headwater.runtime.catalog import (
     Catalog,
+    LogPosition,
     Segment,
     first_segments,
     panes_log,
@@ -57,7 +58,7 @@ class Progress:
     """How far a unit has read its inputs, and the new segments of each."""
 
     cursors: Mapping[str, Any]
-    positions: Mapping[str, Any]
+    positions: Mapping[str, LogPosition]
     new_segments: Mapping[str, Sequence[Segment]]
 
     @property
@@ -71,12 +72,9 @@ class Progress:
         return self.cursors.get("instant")
 
     @property
-    def next_positions(self) -> dict[str, dict[str, Any]]:
+    def next_positions(self) -> dict[str, LogPosition]:
         """The positions behind the new segments."""
-        return {
-            name: _position_after(self.positions[name], self.new_segments[name])
-            for name in self.positions
-        }
+        return {name: at.after(self.new_segments[name]) for name, at in self.positions.items()}
 
     @property
     def has_new_segments(self) -> bool:
@@ -121,10 +119,10 @@ class StepContext:
     def progress(self, unit: Unit) -> Progress:
         """Where a unit is, and what its next step reads."""
         cursors = self.catalog.cursors(unit.row.id)
-        reached = {name: cursors.get(name, {"seq": 0, "watermark": None}) for name in unit.inputs}
+        reached = {name: LogPosition.from_json(cursors.get(name)) for name in unit.inputs}
         fresh = {
             name: first_segments(
-                self.input_segments(name, reached[name]["seq"]), rows=self.settings.rows_per_step
+                self.input_segments(name, reached[name].seq), rows=self.settings.rows_per_step
             )
             for name in unit.inputs
         }
@@ -137,7 +135,7 @@ class StepContext:
     def scan_segments(self, unit: Unit, progress: Progress) -> dict[str, tuple[Segment, ...]]:
         """The segments of each scan up to the step's end."""
         after = progress.next_positions
-        segments = {name: self.input_segments(name, 0, after[name]["seq"]) for name in unit.inputs}
+        segments = {name: self.input_segments(name, 0, after[name].seq) for name in unit.inputs}
         return {
             alias: overlapping_segments(
                 segments[stream_log(scan.stream)], unit.earliest_time(scan, progress.start), None
@@ -226,9 +224,3 @@ class StepContext:
 
 def count_rows(segments: Mapping[str, Sequence[Segment]]) -> int:
     return sum(s.rows for of_one in segments.values() for s in of_one)
-
-
-def _position_after(reached: Mapping[str, Any], fresh: Sequence[Segment]) -> dict[str, Any]:
-    if not fresh:
-        return dict(reached)
-    return {"seq": fresh[-1].seq, "watermark": fresh[-1].watermark}

@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
-from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, is_log_copy, stream_log
+from headwater.runtime.catalog import (
+    Catalog,
+    Lease,
+    LogPosition,
+    Segment,
+    StreamRow,
+    is_log_copy,
+    stream_log,
+)
 from headwater.runtime.compile import FOREVER, Plan, window_start
 from headwater.runtime.compile.evaluation_times import earliest_last_instant
 from headwater.runtime.storage import segment_files
@@ -56,7 +64,7 @@ class LogReader:
 
     def last_seq(self, log: str) -> int:
         """The last sequence number that it has taken in."""
-        return int(self.cursors.get(log, {"seq": 0})["seq"])
+        return LogPosition.from_json(self.cursors.get(log)).seq
 
     def needed_from(self, log: str) -> int | None:
         """The least time of a taken-in tuple that it may read again; None if of any time."""
@@ -90,7 +98,7 @@ class LogReader:
             for other, theirs in self.plan.scans:
                 if other == alias:
                     continue
-                mark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
+                mark = LogPosition.from_json(self.cursors.get(stream_log(theirs.stream))).watermark
                 before, _ = self.plan.reach(alias)
                 starts.append(None if mark is None or before is None else mark - before)
         return _earliest(starts) if starts else FOREVER

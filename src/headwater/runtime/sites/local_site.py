@@ -21,6 +21,7 @@ from headwater.runtime.catalog import (
     Assignment,
     Catalog,
     Lease,
+    LogPosition,
     Segment,
     UnitRow,
     first_segments,
@@ -113,7 +114,7 @@ class LocalSite:
         cursors, ends = self.catalog.cursors(unit.id), self.catalog.log_ends()
         return all(
             self.local_log(log) in ends
-            and ends[self.local_log(log)].seq >= (cursors.get(log) or {"seq": 0})["seq"]
+            and ends[self.local_log(log)].seq >= LogPosition.from_json(cursors.get(log)).seq
             for log in copied
         )
 
