@@ -1,8 +1,8 @@
 """Which instants are to be evaluated next.
 
-Queries that share a unit may slide by different lengths, and each set of slides has come to an
+Queries that share a unit may slide by different lengths, and each set of slides has reached an
 instant of its own: when the input ends, the one that slides by ten minutes is evaluated further ahead
-than the one that slides by one, which has to go on from where it was if more comes after all.
+than the one that slides by one, which has to go on from where it was if more input arrives after all.
 Runs of instants at which all windows are empty, and nothing is emitted, are left out.
 """
 
@@ -36,13 +36,13 @@ class DueInstants:
     instants: Sequence[int]
 
 
-# ---- how far a unit has come
+# ---- how far a unit is evaluated
 
 
 def last_instants(
     slide_sets: SlideSets, cursors: Mapping[str, Any]
 ) -> dict[frozenset[int], int | None]:
-    """The last instant that was told for each set of slides; one that is new begins after the last of
+    """The last instant that was emitted for each set of slides; a new set begins after the last of
     all, as no query is accepted that would need an earlier one."""
     recorded = cursors.get(INSTANTS, {"reached": {}})["reached"]
     return {
@@ -51,7 +51,7 @@ def last_instants(
 
 
 def earliest_last_instant(slide_sets: SlideSets, cursors: Mapping[str, Any]) -> int | None:
-    """The instant after which something may still be told; None if nothing was told yet."""
+    """The instant after which rows may still be emitted; None if none was evaluated yet."""
     instants = last_instants(slide_sets, cursors).values()
     return None if None in instants else min(t for t in instants if t is not None)
 
@@ -61,8 +61,8 @@ def reset_new_slides(
     cursors: Mapping[str, Any],
     tuples: Sequence[ScannedTuples],
 ) -> dict[frozenset[int], int | None]:
-    """The same, but None for a set of slides that is new and has no instant yet: no tuple had come by
-    the last multiple of its slides. An aggregate of all tuples would else be NULL or 0 there."""
+    """The same, but None for a set of slides that is new and has no instant yet: no tuple had arrived
+    by the last multiple of its slides. An aggregate of all tuples would else be NULL or 0 there."""
     recorded = cursors.get(INSTANTS, {"reached": {}})["reached"]
     segments = [(s, scanned.since) for scanned in tuples for s in scanned.segments]
     adjusted = dict(evaluated)
@@ -86,7 +86,7 @@ def last_instant_until(slides: frozenset[int], until: int | None) -> int | None:
 
 
 def instants_cursor(due: Mapping[frozenset[int], DueInstants], more: bool) -> dict[str, Any]:
-    """The cursor of a unit that has told what was due."""
+    """The cursor of a unit that has emitted what was due."""
     evaluated = {
         _slides_key(slides): slide_due.instants[-1] if slide_due.instants else slide_due.before
         for slides, slide_due in due.items()
@@ -126,7 +126,7 @@ def due_instants(
     ready: int | None,
     limit: int,
 ) -> tuple[dict[frozenset[int], DueInstants], bool]:
-    """The instants whose input is complete, for each set of slides those after the one it has come to,
+    """The instants whose input is complete, for each set of slides those after the one it has reached,
     at most `limit` of them; and whether that left out any.
 
     `slide_sets` says of each set whether something is emitted at every instant. What is left out of one
@@ -164,7 +164,7 @@ def next_instants(
     end = min(ready, max(next_multiple_of(last, slide) for slide in slides))
     first = _first_event(segments) if before is None else before + 1
     instants = _multiples(slides, first, end, limit)
-    if always or len(instants) < limit:
+    if always or len(instants) < limit:  # few enough: finding the empty ones would cost more
         return instants
     busy = _busy_intervals(tuples, first, 2 * max(slides))
     spans = ((max(low, first), min(high, end)) for low, high in busy)

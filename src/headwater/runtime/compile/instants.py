@@ -51,7 +51,7 @@ from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 @dataclass(frozen=True)
 class InstantEvaluation:
-    """Any query: its relation at every new instant, and what of the changes is told.
+    """Any query: its relation at every new instant, and which changes of it are emitted.
 
     The SQL reads a view `instants(t, next)` and one view per scan and table. The instants are those
     of the step and before them the last one of the step before, if there was one.
@@ -75,7 +75,7 @@ class InstantEvaluation:
 
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
-        """Every scan of the tree by its place: (v0, scan), .. (equal scans are told apart)."""
+        """Every scan of the tree by its position: (v0, scan), .. (equal scans have different names)."""
         stream_scans = [n for n in walk_relations(self.query.root) if isinstance(n, Scan)]
         return tuple((f"v{i}", scan) for i, scan in enumerate(stream_scans))
 
@@ -101,7 +101,7 @@ class InstantEvaluation:
         return {self.slides: emits}
 
     def result_sql(self, after: int) -> str:
-        """SQL of the rows told at instants later than `after`: `_tau`, c0, c1, .."""
+        """SQL of the rows emitted at instants later than `after`: `_tau`, c0, c1, .."""
         body = _InstantWriter(self, self.query.output is not Output.RSTREAM).relation_sql(
             self.query.root
         )
@@ -166,7 +166,7 @@ class _InstantWriter:
                 )
                 rows = f"(SELECT _t, _id, {items} FROM {below})"
                 if not (self.has_identity and _is_grouped(node.input)):
-                    return rows
+                    return rows  # its rows are those below it, and have their identity
                 columns = ", ".join(map(_flat_name, node.columns))
                 return f"(SELECT _t, {self._value_id(node.columns)} AS _id, {columns} FROM {rows})"
             case Join():
@@ -211,7 +211,7 @@ class _InstantWriter:
         )
 
     def _explode_instants(self, view: str, window: Range, columns: str, identity: str) -> str:
-        """With one slide a tuple knows its instants: no join is needed."""
+        """With one slide the instants of a tuple follow from its time: no join is needed."""
         (slide,) = self.plan.slides
         first = f"greatest({next_multiple_sql(f's.{TIME}', slide)}, bounds.first)"
         last = "bounds.last"
@@ -309,7 +309,7 @@ class _InstantWriter:
         return text if self.has_identity else "CAST(NULL AS STRING)"
 
     def _value_id(self, columns: Sequence[Column]) -> str:
-        """Rows of groups (as they are told) and of DISTINCT are identified by value."""
+        """Rows of groups (as they are emitted) and of DISTINCT are identified by value."""
         return self._identity(f"to_json(struct({', '.join(map(_flat_name, columns))}))")
 
 
@@ -336,7 +336,7 @@ def changes_sql(
         f"  SELECT _t, {listed}, {sign} AS w FROM states WHERE _t > {after}L\n"
         f"  UNION ALL\n"
         f"  SELECT _next, {listed}, {-sign} AS w FROM states WHERE _next IS NOT NULL),\n"
-        f"told AS (SELECT _t, {', '.join(names)}, sum(w) AS n FROM changes\n"
+        f"emitted AS (SELECT _t, {', '.join(names)}, sum(w) AS n FROM changes\n"
         f"  GROUP BY _t, {listed} HAVING sum(w) > 0)\n"
-        f"SELECT _t AS _tau, {shown} FROM told LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
+        f"SELECT _t AS _tau, {shown} FROM emitted LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
     )

@@ -2,7 +2,7 @@
 
 Every plan says what it reads and when it emits. Beyond that there are three kinds, by how a step is
 made: `DeltaPlan`, `PanePlan` and `InstantPlan`. A plan hands itself to the method for its kind
-(`make_step`), which is the only place where kinds are told apart outside this package.
+(`make_step`), so that no caller has to ask for its class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A join that serves many queries: computed once, then told apart by their constants.
+"""A join that serves many queries: computed once, its rows distinguished by the queries' constants.
 
-A row carries the number of the shape and class by which queries know it (`reuse.shapes`), so that its
-cost does not depend on how many want it. The constants come as one row of arrays, and a row finds its
-place among them by binary search: other queries are other data, and the same code.
+A row carries the numbers of a shape and of a row class, from which its queries follow (`reuse.shapes`),
+so that its cost does not depend on how many queries it is for. The constants are one row of arrays, in
+which a row finds its class by binary search: other queries are other data, and the same SQL, which Spark
+need not compile again.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ class SharedJoin(JoinsByDelta):
         items += [f"{alias}.{TIME} AS {_time_column(alias)}" for alias, _ in self.scans]
         return self.delta.select_sql(items, order, views)
 
-    # ---- what queries want of them
+    # ---- the queries that they are for
 
     def delta_sql(self, terms: Sequence[str]) -> str:
-        """SQL of the rows told, from the terms; it reads the view of constants."""
+        """SQL of the rows emitted, from the terms; it reads the view of constants."""
         rows = "\nUNION ALL\n".join(terms)
         shapes = self.subscribers.shapes
         variants = list(dict.fromkeys(shape.slides for shape in shapes))
@@ -92,7 +93,7 @@ class SharedJoin(JoinsByDelta):
             for at, _, shape in numbered
         ]
         rows = f"SELECT *, {', '.join(searches)} FROM ({rows})"
-        if len(shapes) == 1:
+        if len(shapes) == 1:  # a row is emitted once at most, so nothing has to be exploded
             selected = [
                 f"_entry0 AS _tau, 0 AS {SHAPE_COLUMN}, _place0 - 1 AS {ROW_CLASS_COLUMN}",
                 *self._items(),
@@ -116,7 +117,7 @@ class SharedJoin(JoinsByDelta):
         ]
 
     def _windows(self, slides: Sequence[int | None]) -> list[tuple[str, Range]]:
-        """Windows that slide like that; of what size does not matter here."""
+        """Windows with these slides; their size does not matter here."""
         return [
             (alias, Range(0, slide)) for (alias, _), slide in zip(self.scans, slides, strict=True)
         ]
@@ -150,7 +151,7 @@ class SharedJoin(JoinsByDelta):
 
 def constants_table(tables: Iterable[tuple[int, ShapeTable[str]]]) -> pa.Table:
     """The constants of numbered tables as arrays, in one row."""
-    import pyarrow as pa  # who compiles to check a query need not wait for it
+    import pyarrow as pa  # here, so that checking a query does not wait for the import
 
     columns = {"_": pa.array([0], pa.int32())}
     for at, table in tables:
@@ -184,11 +185,12 @@ def search_sql(array: str, value: str, length: int) -> str:
     steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
     if not steps:
         return "0"
+    # Behind the end of the array `get` is NULL, and IF takes its last branch: no bound is checked.
     return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
 
 
 def is_served_sql(at: int) -> str:
-    """SQL: a query wants the cell of a row."""
+    """SQL: the row is in a cell that some query has."""
     return f"get(cells{at}, _place{at} - 1) = _cell{at}"
 
 

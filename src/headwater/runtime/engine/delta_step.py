@@ -34,7 +34,9 @@ class DeltaStep:
     def run(self) -> bool:
         """Emit what the new tuples add; returns whether there are any."""
         draft = self.draft
-        if not draft.progress.new_rows:
+        if (
+            not draft.progress.new_rows
+        ):  # a watermark alone changes nothing that is emitted on arrival
             return False
         draft.ingest()
         version = None if self.plan.subscribers is None else draft.subscriber_version

@@ -46,6 +46,7 @@ class DueStep:
         rows = (context.catalog.stream(name) for name in unit.streams)
         ready = complete_until([row for row in rows if row is not None], progress.next_positions)
         slide_sets = unit.plan.slide_sets
+        # A query that is new to the unit may have slides for which no instant was evaluated yet.
         before = reset_new_slides(
             last_instants(slide_sets, progress.cursors), progress.cursors, tuples
         )

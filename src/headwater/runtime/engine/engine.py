@@ -267,7 +267,7 @@ class Engine:
             self.leases.release_all()  # of what is assigned to others now
         streams = self.ingestion.refresh()
         settle_ends(self.catalog)
-        self.ingestion.reopen_streams()
+        self.ingestion.reopen_streams()  # before units step: at its end they finish queries
         worked = self.recovery.try_suspects(self)
         worked |= self._run_round(streams)
         ready = [

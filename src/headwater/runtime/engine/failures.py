@@ -40,8 +40,8 @@ class UnitFailures:
     clock: Callable[[], float]
 
     def handle(self, row: UnitRow, error: Exception) -> bool:
-        """Note a failure, and when to try again or that it is parked; returns whether it is worth
-        going on immediately."""
+        """Note a failure, and when to try again or that it is parked; returns whether there
+        is something to do immediately."""
         current = self.catalog.unit(row.id)
         if current is None or current.state == "dropped":
             return False

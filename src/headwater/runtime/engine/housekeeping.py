@@ -61,6 +61,7 @@ class Housekeeping:
             except DamagedFile as error:  # the units that need it park; other logs are compacted
                 self.report_trouble(retained.log, str(error))
         self._tidy_results(lease, results_keep)
+        # Also what trial steps and killed processes left; files of a step under way are too young.
         sweep_orphans(self.catalog, self.site.store)
         self.catalog.forget_dropped(MAX_DROPPED_KEPT)
 

@@ -58,7 +58,7 @@ class PaneStep:
 
     def compact(self) -> bool:
         """Replace the panes by fewer, without those that are not visible any more; returns whether
-        there are enough of them to be worth it."""
+        there are many."""
         draft, context = self.draft, self.draft.context
         live = context.catalog.segments(panes_log(draft.unit.row.id))
         instant = earliest_last_instant(self.plan.slide_sets, draft.progress.cursors)
@@ -79,7 +79,7 @@ class PaneStep:
         context, new_rows = draft.context, draft.progress.new_rows
         live = context.catalog.segments(panes_log(draft.unit.row.id))
         number = max(len(own.instants) for own in due.by_slides.values())
-        paths = verify_paths(live) if number else []
+        paths = verify_paths(live) if number else []  # panes are read only to emit from them
         new = draft.delta_frame(plan) if new_rows else None
         if new is not None:
             paths += draft.keep_panes(new, new_rows)
@@ -101,6 +101,7 @@ class PaneStep:
         windows = due.read_windows(own.instants, spark)
         frames = {alias: window.frame for alias, window in windows.items()}
         panes = build_panes(spark, self.plan, frames, draft.read_tables(spark))
+        # The windows are read from the last instant of the unit on, so changes are since that one.
         since_last = {slides: replace(own, before=draft.progress.last_instant)}
         frame = pane_results(spark, self.plan, panes, since_last)
         due.emit(frame, windows, own.instants)
@@ -109,6 +110,7 @@ class PaneStep:
         """Write panes as the queries need them now, from the tuples ingested so far."""
         draft, context = self.draft, self.draft.context
         progress = draft.progress
+        # Panes of another layout mean something else: none of them is kept.
         draft.removed += context.catalog.segments(panes_log(draft.unit.row.id))
         seen_after = earliest_last_instant(self.plan.slide_sets, progress.cursors)
         least_time = None if seen_after is None else seen_after - subscribers.reach

@@ -2,7 +2,7 @@
 
 Java takes all work with it, so whatever was active is suspected. Each suspect then works alone before
 the rest goes on: if Spark ends again, that one is to blame. A unit stays suspected in the catalog, so
-that this also works for a process that is started again by whoever runs it.
+that this also works where the whole process is started again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SparkRecovery:
         try:
             raise_if_spark_ended(self.session, error)
         except SparkEnded as ended:
-            if self._active:
+            if self._active:  # one of these may have ended it: each is tried alone first
                 raise
             self._start_again(ended)
             return SPARK_ENDED_ERROR
@@ -101,6 +101,7 @@ class SparkRecovery:
         """Suspect what was active when Spark ended, and start Spark again; raises the error if it is
         not to be."""
         suspects, self._suspects = self._suspects, frozenset()
+        # One suspect is a culprit that is dealt with; several may only be too much together.
         self._ends_of_several += len(suspects) > 1
         for owner in sorted(suspects):
             kind, _, name = owner.partition(":")

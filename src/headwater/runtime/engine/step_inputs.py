@@ -120,6 +120,7 @@ class StepContext:
         """Where a unit is, and what its next step reads."""
         cursors = self.catalog.cursors(unit.row.id)
         reached = {name: LogPosition.from_json(cursors.get(name)) for name in unit.inputs}
+        # At least one segment of each input, however large it is, so that every step makes progress.
         fresh = {
             name: first_segments(
                 self.input_segments(name, reached[name].seq), rows=self.settings.rows_per_step
@@ -160,6 +161,7 @@ class StepContext:
         for alias, scan in unit.plan.scans:
             carried = [s for s in own_segments if s.keys == {"scan": alias}]
             mark = progress.cursors.get(f"carried:{alias}")
+            # What was carried over holds all before the mark that the window still needs.
             least = window_start(scan, first) if mark is None else mark + 1
             since = unit.earliest_time(scan, progress.start)
             least = max((t for t in (least, since) if t is not None), default=None)
@@ -173,7 +175,7 @@ class StepContext:
     def read_panes(
         self, unit: Unit, plan: PanePlan, paths: Sequence[str], spark: SparkSession
     ) -> DataFrame:
-        if unit.panes_schema is None:
+        if unit.panes_schema is None:  # given to Spark, which would else read it from the files
             unit.panes_schema = panes_schema(self.spark, plan)
         return read_panes(spark, unit.panes_schema, paths)
 

@@ -46,9 +46,10 @@ class UnitSteps:
         seconds = {**step.report.seconds, "commit": time.monotonic() - began}
         self.meter.record_commit(unit.row.id, seconds["commit"])
         unit.last_report = replace(step.report, seconds=seconds)
+        # After the commit, as a commit of its own: it changes no results, and may be lost.
         if (compacted := stepper.compact_panes(unit)) is not None:
             self._commit(lease, compacted, stepper)
-        if unit.row.retries:
+        if unit.row.retries:  # it failed before: its failures are forgotten
             self.catalog.set_unit_state(unit.row.id, "running")
         return True
 

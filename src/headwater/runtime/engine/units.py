@@ -28,7 +28,7 @@ class RunningUnits:
         unit = self._units.get(row.id)
         if unit is None or unit.row.version != row.version:
             row, queries = self.with_queries(row)
-            before = None if unit is None else unit.plan
+            before = None if unit is None else unit.plan  # spares checking its queries again
             unit = self._units[row.id] = self.plan(row, queries, before)
         unit.row = row
         return unit
