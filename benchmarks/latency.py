@@ -41,12 +41,12 @@ def main() -> int:
                 at = START_SECOND + SECONDS * 0.9 + step
                 insert(opened, "a", rows(step, DELTA, keys, at, at + 1))
                 begun = time.perf_counter()
-                opened.engine.step(opened.engine._current_unit(row))
+                opened.engine.step(opened.engine.units.current(row))
                 if step >= 5:
                     seconds.append(time.perf_counter() - begun)
+                    report = opened.engine.units.current(row).last_report
                     for part in STEP_PARTS:
-                        watch = opened.engine._current_unit(row).stopwatch
-                        parts[part].append(watch.parts.get(part, 0.0))
+                        parts[part].append(report.seconds.get(part, 0.0))
         median = statistics.median(seconds)
         print(f"a step of {DELTA:,} rows against {chosen.window:,}: {median:.3f} s at the median")
         for part in STEP_PARTS:

@@ -17,7 +17,7 @@ from headwater.cli.live_view import LiveView
 from headwater.runtime.catalog import plan_owner, stream_log
 from headwater.runtime.inspect.status import Observer
 from headwater.runtime.metrics.rates import WAITS
-from headwater.runtime.metrics.step_meter import StepMeter, Stopwatch
+from headwater.runtime.metrics.step_meter import StepMeter, StepReport
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def measured(tmp_path: Path) -> Made:
         unit = headwater.query("big").row.unit_id
         meter = StepMeter(headwater.catalog)
         for seconds in (0.5, 1.5):
-            steps = meter.record_step(unit, Stopwatch({"run": seconds}), 3, 2)
+            steps = meter.record_step(unit, StepReport({"run": seconds}, 3, 2))
             position = {"seq": 1, "watermark": 0}
             headwater.catalog.commit(
                 None,

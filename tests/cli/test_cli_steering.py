@@ -19,7 +19,6 @@ import pytest
 from runtime_states import Made, make
 
 from headwater.cli.run import _interruptible_start, handle_signals
-from headwater.cli.steering import SteeredEngine
 from headwater.errors import HeadwaterError
 from headwater.runtime.engine.engine import Engine, Settings, Unit
 
@@ -32,11 +31,11 @@ def made(tmp_path: Path) -> Made:
 
 
 @pytest.fixture
-def engine(made: Made) -> Iterator[SteeredEngine]:
+def engine(made: Made) -> Iterator[Engine]:
     with made.open() as headwater:
         spark: Any = None
         limits = Settings(max_concurrency=1, retries=2, backoff=0.01)
-        yield SteeredEngine(headwater.catalog, headwater.state, spark, limits)
+        yield Engine(headwater.catalog, headwater.state, spark, limits)
 
 
 @pytest.fixture
@@ -47,29 +46,44 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Step], None]:
 
 
 def test_nothing_is_begun_after_the_word_to_stop(
-    engine: SteeredEngine, steps: Callable[[Step], None]
+    engine: Engine, steps: Callable[[Step], None]
 ) -> None:
     def step(this: Engine, unit: Unit) -> bool:
-        engine.stop.set()
+        engine.stop()
         return True
 
     steps(step)
-    engine.go(until_idle=False, patience=0, interval=0.01)
+    engine.run(interval=0.01)
     assert engine.steps == 1
 
 
-def test_patience_waits_for_more(engine: SteeredEngine, steps: Callable[[Step], None]) -> None:
+def test_a_state_that_was_stopped_can_run_again(made: Made, steps: Callable[[Step], None]) -> None:
+    with made.open() as headwater:
+        headwater.stop()  # before there is an engine: nothing to stop
+        headwater._engine = Engine(headwater.catalog, headwater.state, None)  # type: ignore[arg-type]
+
+        def step(this: Engine, unit: Unit) -> bool:
+            headwater.stop()
+            return True
+
+        steps(step)
+        headwater.run(interval=0.01)
+        headwater.run(interval=0.01)
+        assert headwater.engine.steps >= 2
+
+
+def test_patience_waits_for_more(engine: Engine, steps: Callable[[Step], None]) -> None:
     """However long a round takes here: what comes while it waits is worked on."""
-    begun = engine._busy_at
+    begun = time.monotonic()
     late = iter([True])
     steps(lambda this, unit: time.monotonic() > begun + 0.1 and next(late, False))
-    engine.go(until_idle=True, patience=0.2, interval=0.02)
+    engine.run(until_idle=True, patience=0.2, interval=0.02)
     assert engine.steps == 1
     assert time.monotonic() - begun > 0.2
 
 
 def test_a_failure_that_passes_is_forgotten(
-    engine: SteeredEngine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
+    engine: Engine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = iter([True, True])
     done: list[str] = []
@@ -85,7 +99,7 @@ def test_a_failure_that_passes_is_forgotten(
         return True
 
     steps(step)
-    engine.go(until_idle=True, patience=0, interval=0.01)
+    engine.run(until_idle=True, interval=0.01)
     assert len(done) == 2
     assert [(u.state, u.error, u.retries) for u in engine.catalog.units()] == [
         ("running", "", 0)
@@ -93,7 +107,7 @@ def test_a_failure_that_passes_is_forgotten(
 
 
 def test_a_failure_that_stays_parks_the_unit_and_the_others_go_on(
-    engine: SteeredEngine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
+    engine: Engine, steps: Callable[[Step], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = engine.catalog.units()[0].id
     done: list[str] = []
@@ -105,7 +119,7 @@ def test_a_failure_that_stays_parks_the_unit_and_the_others_go_on(
         return len(done) == 1
 
     steps(step)
-    engine.go(until_idle=True, patience=0, interval=0.01)
+    engine.run(until_idle=True, interval=0.01)
     parked = engine.catalog.unit(bad)
     assert parked is not None
     assert (parked.state, parked.error, parked.retries) == ("parked", "disk full", 3)
@@ -113,7 +127,7 @@ def test_a_failure_that_stays_parks_the_unit_and_the_others_go_on(
 
 
 def test_a_query_may_be_dropped_in_the_middle_of_its_step(
-    engine: SteeredEngine, steps: Callable[[Step], None]
+    engine: Engine, steps: Callable[[Step], None]
 ) -> None:
     unit = engine.catalog.query("total")
     assert unit is not None
@@ -125,18 +139,18 @@ def test_a_query_may_be_dropped_in_the_middle_of_its_step(
         return False
 
     steps(step)
-    engine.go(until_idle=True, patience=0, interval=0.01)
+    engine.run(until_idle=True, interval=0.01)
     assert [u.id for u in engine.catalog.units()] != []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_the_word_to_stop(
-    engine: SteeredEngine, number: int, capfd: pytest.CaptureFixture[str]
+    engine: Engine, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with handle_signals(engine.stop):
+    with handle_signals(engine.stop_requested):
         os.kill(os.getpid(), number)
-        assert engine.stop.wait(1)
+        assert engine.stop_requested.wait(1)
     assert signal.getsignal(number) == before
     assert "stopping after this step" in capfd.readouterr().err
 

@@ -123,7 +123,7 @@ def test_neighbours_go_on_and_the_culprit_waits(
     streams, tables = sample(seed), as_csv_keeps(TABLES)
     poison = Poison(monkeypatch)
     limits = Settings(backoff=0.01, retries=2)
-    with opened(tmp_path / "state", spark, limits=limits) as headwater:
+    with opened(tmp_path / "state", spark, settings=limits) as headwater:
         declare(headwater, tmp_path / "items", tables)
         for name, asked in queries.items():
             submit(headwater, name, asked)
@@ -142,7 +142,7 @@ def test_neighbours_go_on_and_the_culprit_waits(
         headwater.engine.at_point = stop_at("unit: moved", 1)
         with pytest.raises(Stop):
             push(1)
-    with opened(tmp_path / "state", spark, limits=limits) as headwater:  # killed, and run again
+    with opened(tmp_path / "state", spark, settings=limits) as headwater:  # killed, and run again
         headwater.run(until_idle=True, interval=0.01)
         rows = {name: headwater.query(name).row for name in queries}
         assert {n for n, row in rows.items() if row.state == "parked"} == {"bad", "twin"}

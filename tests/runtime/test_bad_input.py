@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
     """The others are read; repaired, it is read too; only then may the stream end."""
     format_, name, wrong, said = BAD_FILES[kind]
     inbox = tmp_path / "in"
-    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+    with opened(tmp_path / "state", spark, settings=NO_WAIT) as headwater:
         declare(headwater, inbox, format_)
         for number in (1, 3):
             (inbox / f"{number}.{format_}").write_bytes(content(format_, number))
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(spark: Any, tmp_path: Path, kin
 
 def test_a_file_that_was_set_aside_may_be_removed(spark: Any, tmp_path: Path) -> None:
     inbox = tmp_path / "in"
-    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+    with opened(tmp_path / "state", spark, settings=NO_WAIT) as headwater:
         declare(headwater, inbox, "parquet")
         (inbox / "1.parquet").write_bytes(b"nothing")
         headwater.run(until_idle=True, interval=0.01)
@@ -143,7 +143,7 @@ def test_bytes_that_are_not_utf8(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission(spark: Any, tmp_path: Path) -> None:
     inbox = tmp_path / "in"
-    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+    with opened(tmp_path / "state", spark, settings=NO_WAIT) as headwater:
         declare(headwater, inbox, "json")
         file = inbox / "1.json"
         file.write_bytes(content("json", 1))
@@ -173,7 +173,7 @@ def test_a_table_that_is_gone_or_lost_a_column(
     table = tmp_path / "items" / "items.csv"
     table.parent.mkdir()
     table.write_text("item,label\n1,one\n")
-    with opened(tmp_path / "state", spark, limits=Settings(backoff=0.01, retries=2)) as headwater:
+    with opened(tmp_path / "state", spark, settings=Settings(backoff=0.01, retries=2)) as headwater:
         headwater.execute(f"""
             CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
             CREATE TABLE items (item INT, label STRING)
@@ -225,7 +225,7 @@ def test_a_full_disk_is_waited_for(spark: Any, tmp_path: Path) -> None:
     """First in taking in, then in a step: nothing is lost, nothing parked, nothing left behind."""
     inbox, state = tmp_path / "in", tmp_path / "state"
     limits = Settings(backoff=0.01, retries=1)
-    with small_disk(state / "log", "2m"), opened(state, spark, limits=limits) as headwater:
+    with small_disk(state / "log", "2m"), opened(state, spark, settings=limits) as headwater:
         declare(headwater, inbox, "json")
         ballast = fill(state / "log")
         (inbox / "1.json").write_bytes(content("json", *range(50)))
@@ -317,7 +317,7 @@ def test_a_step_whose_file_was_swept_is_taken_again(spark: Any, tmp_path: Path) 
             for path in swept:
                 segment_files.remove(str(path))
 
-    with opened(state, spark, at_point=at_point, limits=NO_WAIT) as headwater:
+    with opened(state, spark, at_point=at_point, settings=NO_WAIT) as headwater:
         declare(headwater, inbox, "json")
         (inbox / "1.json").write_bytes(content("json", 1, 2))
         headwater.run(until_idle=True, interval=0.01)
@@ -333,7 +333,7 @@ def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path)
           FROM files(path => '{}', format => '{}');
         CREATE QUERY q AS SELECT item FROM s;
         """
-    with opened(tmp_path / "state", spark, limits=NO_WAIT) as headwater:
+    with opened(tmp_path / "state", spark, settings=NO_WAIT) as headwater:
         headwater.execute(text.format(tmp_path / "in", "csv"))
         headwater.run(until_idle=True, interval=0.01)
         assert headwater.engine.ingestion.problems()

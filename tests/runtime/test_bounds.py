@@ -10,9 +10,9 @@ import pytest
 
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import journal, log, stream_log
-from headwater.runtime.engine import engine as engine_module
+from headwater.runtime.engine import housekeeping
 from headwater.runtime.engine.engine import Engine
-from headwater.runtime.metrics.step_meter import Stopwatch
+from headwater.runtime.metrics.step_meter import StepReport
 
 SECOND = 1_000_000
 ROUNDS = 30
@@ -44,9 +44,9 @@ def one_round(headwater: Headwater, engine: Engine, number: int) -> None:
     headwater.push("passing", [(1, at)], timestamp_unit="us")
     catalog.record_event("something", "s")
     for row in catalog.units():
-        unit = engine._current_unit(row)
-        lease = engine._acquire_lease(f"unit:{row.id}")
-        measured = engine.meter.record_step(row.id, Stopwatch(), 1, 0)
+        unit = engine.units.current(row)
+        lease = engine.leases.acquire(f"unit:{row.id}")
+        measured = engine.meter.record_step(row.id, StepReport({}, rows_in=1))
         cursors: dict[tuple[str, str], Any] = {}
         for name in unit.streams:
             known = catalog.stream(name)
@@ -70,7 +70,7 @@ def test_a_long_run_leaves_no_more_than_a_short_one(
     monkeypatch.setattr(journal, "MAX_EVENTS", 7)
     monkeypatch.setattr(journal, "MAX_REJECTS", 9)
     monkeypatch.setattr(log, "MAX_BATCH_KEYS", 20)
-    monkeypatch.setattr(engine_module, "MAX_DROPPED_KEPT", 5)
+    monkeypatch.setattr(housekeeping, "MAX_DROPPED_KEPT", 5)
     spark: Any = None
     with open_state(tmp_path) as headwater:
         headwater.execute("""
@@ -82,7 +82,7 @@ def test_a_long_run_leaves_no_more_than_a_short_one(
         for number in range(2 * ROUNDS):
             one_round(headwater, engine, number)
             seen.append(sizes(tmp_path))
-            held = (engine._units, engine.meter._units, engine.leases._held)
+            held = (engine.units, engine.meter._units, engine.leases._held)
             assert all(len(known) < 10 for known in held)
         early, late = seen[ROUNDS - 10 : ROUNDS], seen[-10:]
         for table in seen[-1]:

@@ -166,7 +166,7 @@ def test_a_query_that_comes_while_a_plan_is_made(
         return read(unit_id)
 
     monkeypatch.setattr(catalog, "subscribers", members)
-    unit = engine._current_unit(before)
+    unit = engine.units.current(before)
     (after,) = catalog.units()
     assert after.version > before.version
     assert unit.row.version == after.version

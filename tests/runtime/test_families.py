@@ -97,7 +97,7 @@ def check(spark: Any, folder: Path, seed: int) -> int:
             rows += new
             while headwater.engine.tick():
                 pass
-        plans = [unit.plan for unit in headwater.engine._units.values()]
+        plans = [unit.plan for unit in headwater.engine.units]
         shared = [plan for plan in plans if isinstance(plan, SharedPanes)]
         headwater.execute("END STREAM s")
         while headwater.engine.tick():

@@ -43,14 +43,14 @@ def test_the_order_follows_what_was_measured(spark: Any, tmp_path: Path) -> None
         headwater.push("c", [(0, 10 + x, x, SECOND) for x in range(60)], timestamp_unit="us")
         settle(headwater)
         (row,) = headwater.catalog.units()
-        unit, engine = headwater.engine._current_unit(row), headwater.engine
+        unit, engine = headwater.engine.units.current(row), headwater.engine
         headwater.push("a", [(0, x, x, SECOND) for x in range(30)], timestamp_unit="us")
         engine.step(unit)
-        (first,) = [one.order for one in unit.terms]
+        (first,) = [one.order for one in unit.last_report.terms]
         measured = dict(engine.meter.values(row.id))
         headwater.push("a", [(0, x, 100 + x, SECOND) for x in range(30)], timestamp_unit="us")
         engine.step(unit)
-        (second,) = [one.order for one in unit.terms]
+        (second,) = [one.order for one in unit.last_report.terms]
         names = {scan.stream.lower(): alias for alias, scan in unit.plan.scans}
         assert first == (names["a"], names["b"], names["c"])
         assert second == (names["a"], names["c"], names["b"])

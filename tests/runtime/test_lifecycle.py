@@ -24,7 +24,7 @@ from headwater.cql import CreateQuery, CreateStream, parse_query, unparse
 from headwater.cql.statements import EARLIEST, Connector
 from headwater.errors import CatalogError, InputError
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import NewSegment, UnitRow, stream_log
+from headwater.runtime.catalog import LogPosition, NewSegment, UnitRow, stream_log
 from headwater.runtime.lifecycle import (
     FOREVER,
     complete_until,
@@ -226,10 +226,10 @@ def test_complete_until(headwater: Headwater) -> None:
     assert row is not None
     log = stream_log("a")
     assert complete_until([row], {}) is None
-    assert complete_until([row], {log: {"seq": 1, "watermark": 3}}) == 2
+    assert complete_until([row], {log: LogPosition(1, 3)}) == 2
     done = replace(row, ended=True)
     assert complete_until([done], {}) is None
-    assert complete_until([done], {log: {"seq": 1, "watermark": 3}}) == FOREVER
+    assert complete_until([done], {log: LogPosition(1, 3)}) == FOREVER
     assert complete_until([], {}) == FOREVER
 
 

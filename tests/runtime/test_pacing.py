@@ -93,10 +93,10 @@ def test_a_stream_waits_for_its_slowest_unit(spark: Any, tmp_path: Path) -> None
     for n in range(3):
         write(inbox, f"{n}.json", 5, 5 * n)
     limits = Settings(max_backlog_rows=4, rows_per_step=5, max_concurrency=1)
-    with opened(tmp_path / "state", spark, limits=limits) as headwater:
+    with opened(tmp_path / "state", spark, settings=limits) as headwater:
         headwater.execute(STREAM.format(inbox))
         engine, catalog = headwater.engine, headwater.catalog
-        units = [engine._current_unit(row) for row in catalog.units()]
+        units = [engine.units.current(row) for row in catalog.units()]
 
         def waits() -> float | None:
             found = catalog.statistic(stream_log("s"), WAITS)

@@ -78,7 +78,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
     streams, tables = sample(seed), as_csv_keeps(TABLES)
     limits = Settings(pane_compaction_threshold=2, rows_window_checkpoint_rows=5)
     cuts = pieces(rng, streams)
-    with opened(folder / "state", spark, limits=limits) as headwater:
+    with opened(folder / "state", spark, settings=limits) as headwater:
         declare(headwater, folder / "items", tables)
         for n, query in enumerate(queries):
             submit(headwater, f"q{n}", query)
@@ -86,7 +86,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.push(name, rows, timestamp_unit="us")
             headwater.engine.tick()
             headwater.engine.tidy()
-    with opened(folder / "state", spark, limits=limits) as headwater:
+    with opened(folder / "state", spark, settings=limits) as headwater:
         headwater.engine.tidy()
         for name, rows in cuts[len(cuts) // 2 :]:
             headwater.push(name, rows, timestamp_unit="us")
@@ -94,7 +94,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for unit in headwater.catalog.units():
-            assert not isinstance(headwater.engine._current_unit(unit).plan, InstantEvaluation)
+            assert not isinstance(headwater.engine.units.current(unit).plan, InstantEvaluation)
             assert len(headwater.catalog.segments(panes_log(unit.id))) <= 2
         for n, query in enumerate(queries):
             assert told(headwater, f"q{n}", query) == expected(query, streams, tables), str(query)

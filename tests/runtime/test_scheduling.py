@@ -30,7 +30,12 @@ from headwater.runtime.metrics.step_estimates import (
     average_estimate,
     estimate_step,
 )
-from headwater.runtime.metrics.step_meter import StepMeter, Stopwatch, response_statistics
+from headwater.runtime.metrics.step_meter import (
+    StepMeter,
+    StepReport,
+    response_statistics,
+    step_statistics,
+)
 from headwater.runtime.settings import Settings, parse_setting
 from headwater.schedule import POLICIES, Candidate, WorkEstimate, find_policy
 
@@ -162,11 +167,10 @@ def test_what_a_job_raises_is_raised_when_the_others_are_through() -> None:
 
 def fitted(steps: list[tuple[int, int, float]]) -> StepEstimate:
     """What is expected after steps of so many rows in, rows out, and seconds."""
-    meter = StepMeter.__new__(StepMeter)  # only its arithmetic
     values: dict[str, float] = {}
     for rows_in, rows_out, seconds in steps:
-        known = type("Known", (), {"values": values})()
-        values = StepMeter._smooth_values(meter, known, {"run": seconds}, rows_in, rows_out)
+        report = StepReport({}, rows_in, rows_out)
+        values = step_statistics(values, {"run": seconds}, report)
     found = estimate_step(values)
     assert found is not None
     return found
@@ -376,10 +380,7 @@ def test_units_show_how_long_they_wait(opened: Headwater) -> None:
     opened.push("s", [(1, 1)], timestamp_unit="us")
     measured = meter.record_step(
         unit(opened, "one"),
-        Stopwatch({"run": 0.5}),
-        4,
-        2,
-        arrivals=[(4, time.time() - 2)],
+        StepReport({"run": 0.5}, 4, 2, arrivals=[(4, time.time() - 2)]),
         subscribers_per_row=3,
     )
     opened.catalog.commit(None, statistics=measured.statistics)

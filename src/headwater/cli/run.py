@@ -41,7 +41,7 @@ from headwater.runtime.spark.cluster import check_master
 from headwater.runtime.submit.scripts import StatementOutcome, execute
 
 if TYPE_CHECKING:
-    from headwater.cli.steering import SteeredEngine
+    from headwater.runtime.engine.engine import Engine
 
 INTERRUPTED = 130
 LEASE_SECONDS = 60.0
@@ -236,14 +236,14 @@ class _ShortFormatter(logging.Formatter):
 # ---- the engine
 
 
-def _start_engine(headwater: Headwater, options: RunOptions) -> SteeredEngine:
+def _start_engine(headwater: Headwater, options: RunOptions) -> Engine:
     """The engine with its Spark session."""
     from headwater.cli.spark import start_spark
-    from headwater.cli.steering import SteeredEngine
+    from headwater.runtime.engine.engine import Engine
 
     options.echo(f"starting Spark on {options.master}")
     start = partial(start_spark, options.state, options.master, headwater.session_settings)
-    return SteeredEngine(
+    return Engine(
         headwater.catalog,
         headwater.state,
         start(),
@@ -252,15 +252,15 @@ def _start_engine(headwater: Headwater, options: RunOptions) -> SteeredEngine:
     )
 
 
-def _run_engine(engine: SteeredEngine, options: RunOptions) -> None:
+def _run_engine(engine: Engine, options: RunOptions) -> None:
     started = time.monotonic()
     observer = Observer(engine.catalog)
     try:
-        with handle_signals(engine.stop), show_progress(observer, options.quiet):
-            engine.go(options.until_idle, options.patience)
+        with handle_signals(engine.stop_requested), show_progress(observer, options.quiet):
+            engine.run(options.until_idle, patience=options.patience)
     except HeadwaterError:
         engine.release()
-        if not engine.stop.is_set():
+        if not engine.stop_requested.is_set():
             raise
         # Whoever stopped us may have stopped Java too; what was begun is done again.
     except Exception as error:
@@ -328,15 +328,13 @@ def handle_signals(stop: Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report_outcome(
-    engine: SteeredEngine, observer: Observer, options: RunOptions, spent: float
-) -> None:
+def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spent: float) -> None:
     """Say what was done and what is left; ends the command if a unit cannot go on."""
     now = observer.overview()
     rows = sum(view.rows for view in now.streams)
     out = sum(view.rows for view in now.queries)
     options.echo(
-        f"{'stopped' if engine.stop.is_set() else 'done'} after {spent:.1f} s: "
+        f"{'stopped' if engine.stop_requested.is_set() else 'done'} after {spent:.1f} s: "
         f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
         f"{pluralize(engine.steps, 'step')} of {pluralize(len(now.units), 'unit')}, "
         f"{pluralize(out, 'row')} of {pluralize(len(now.queries), 'query')}"
@@ -350,7 +348,7 @@ def _report_outcome(
         rows_left = pluralize(now.backlog, "row") if now.backlog else ""
         left = " and ".join(phrase for phrase in (rows_left, due) if phrase)
         options.echo(f"{left} left to work on; {_resume_hint(options)}")
-    elif engine.stop.is_set() and not now.undelivered:
+    elif engine.stop_requested.is_set() and not now.undelivered:
         options.echo(f"nothing is left to work on; {_resume_hint(options)}")
     if now.undelivered:
         options.echo(

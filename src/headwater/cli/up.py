@@ -267,7 +267,7 @@ def run_site(
 ) -> None:
     """Be a site until told to stop."""
     from headwater.cli.spark import start_spark
-    from headwater.cli.steering import SteeredEngine
+    from headwater.runtime.engine.engine import Engine
 
     with open_state(state, catalog=catalog, settings=settings, memory=memory) as headwater:
         deployment = _require_deployment(headwater.catalog, name, state)
@@ -277,13 +277,13 @@ def run_site(
             master = deployment.worker(name).master
             typer.echo(f"site {name}: starting Spark on {master}")
             start = partial(start_spark, local_site.store, master, headwater.session_settings)
-            engine = SteeredEngine(
+            engine = Engine(
                 headwater.catalog, headwater.state, start(), site=local_site, restart_spark=start
             )
             typer.echo(f"site {name}: at work; more is in {local_site.store / ENGINE_LOG}")
             try:
-                with handle_signals(engine.stop):
-                    engine.go(until_idle=False, patience=0.0)
+                with handle_signals(engine.stop_requested):
+                    engine.run()
             finally:
                 engine.release()
                 headwater.catalog.mark_site_gone(name)

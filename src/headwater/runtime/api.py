@@ -159,9 +159,18 @@ class Headwater:
         return push(self.catalog, self.state, declared.stream, rows, timestamp_unit, self._clock)
 
     def run(self, until_idle: bool = False, **options: Any) -> None:
-        """Ingest streams and step units, until stopped or, with `until_idle`, until nothing is left to
-        do. Options are those of `Engine.run`."""
-        self.engine.run(until_idle=until_idle, **options)
+        """Ingest streams and step units until `stop` is called or, with `until_idle`, until nothing is
+        left to do. Options are those of `Engine.run`."""
+        engine = self.engine
+        try:
+            engine.run(until_idle=until_idle, **options)
+        finally:
+            engine.stop_requested.clear()  # it was meant for this run: the next one goes on
+
+    def stop(self) -> None:
+        """Have `run`, which another thread is in, return after the steps that are under way."""
+        if self._engine is not None:
+            self._engine.stop()
 
     def verify(self) -> Verification:
         """Compare every file of the state with its size and checksum; it may run beside an engine."""

@@ -9,12 +9,12 @@ when one of them is reopened.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.runtime.catalog import (
     FOREVER,
     Catalog,
+    LogPosition,
     QueryRow,
     StreamRow,
     UnitRow,
@@ -31,20 +31,22 @@ EmitsFor = Callable[[UnitRow, str], bool]
 """Whether a unit already emits the rows of the query with that name."""
 
 
-def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
+def complete_until(
+    streams: Iterable[StreamRow], positions: Mapping[str, LogPosition]
+) -> int | None:
     """The time up to which a reader at these positions has all tuples of the streams.
 
     None if one of the streams has no watermark yet, FOREVER if all have ended and were read.
     """
-    until = FOREVER
+    ready = FOREVER
     for row in streams:
-        position = positions.get(stream_log(row.name)) or {"seq": 0, "watermark": None}
-        if row.ended and position["seq"] >= row.next_seq - 1:
+        position = positions.get(stream_log(row.name), LogPosition())
+        if row.ended and position.seq >= row.next_seq - 1:
             continue
-        if position["watermark"] is None:
+        if position.watermark is None:
             return None
-        until = min(until, position["watermark"] - 1)  # a tuple at the watermark is not late
-    return until
+        ready = min(ready, position.watermark - 1)
+    return ready
 
 
 def input_streams(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
@@ -70,7 +72,7 @@ def emitted_until(
     for other in upstream_units(catalog, unit):
         their_time = emitted_until(catalog, other, streams, emits_for)
         log = unit_log(other.id)
-        seen = (catalog.cursor(unit.id, log) or {"seq": 0})["seq"]
+        seen = LogPosition.from_json(catalog.cursor(unit.id, log)).seq
         # A unit that has not yet adopted this one's partial join may be at the end of its log
         # without having written any of the rows in question.
         is_read = seen >= catalog.log_ends()[log].seq and emits_for(
@@ -78,7 +80,9 @@ def emitted_until(
         )
         times.append(their_time if is_read else None)
     own = [row for row in streams if stream_log(row.name) in unit.inputs]
-    times.append(complete_until(own, catalog.cursors(unit.id)))
+    cursors = catalog.cursors(unit.id)
+    logs = [stream_log(row.name) for row in own]
+    times.append(complete_until(own, {n: LogPosition.from_json(cursors.get(n)) for n in logs}))
     return None if None in times else min(time for time in times if time is not None)
 
 

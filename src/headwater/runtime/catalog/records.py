@@ -342,6 +342,27 @@ def first_segments(
 
 
 @dataclass(frozen=True)
+class LogPosition:
+    """How far a reader of a log has read: the last number (0: none), and the watermark there."""
+
+    seq: int = 0
+    watermark: int | None = None
+
+    @classmethod
+    def from_json(cls, cursor: Json) -> LogPosition:
+        """The position that a cursor holds; the beginning if there is no cursor yet."""
+        return cls(int(cursor["seq"]), cursor.get("watermark")) if cursor else cls()
+
+    def to_json(self) -> Json:
+        """The cursor as it is persisted."""
+        return {"seq": self.seq, "watermark": self.watermark}
+
+    def after(self, segments: Sequence[Segment]) -> LogPosition:
+        """The position behind the next segments of the log."""
+        return LogPosition(segments[-1].seq, segments[-1].watermark) if segments else self
+
+
+@dataclass(frozen=True)
 class SegmentArrival:
     """A pending segment: its sequence number, its rows, and when it was appended."""
 

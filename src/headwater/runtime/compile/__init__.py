@@ -1,10 +1,11 @@
 """A query as the Spark SQL of its steps.
 
-There are three ways to run a query, and one for many. A select-project-join whose results are known from the tuples
-alone (`Delta`) joins only what is new. Where it is grouped, or told when it leaves or all at once,
-what is new is kept as panes, and told from them when the watermark has passed (`Panes`); panes over
-windows by rows are made anew. Everything else (`Instants`) evaluates its windows at each instant.
-Several joins that overlap run as one (`Shared`), and so do grouped queries (`SharedPanes`).
+A query runs in one of three ways. A select-project-join whose results follow from the tuples alone
+(`DeltaJoin`) joins only new tuples, and emits on arrival. One that is grouped, or emits rows that leave
+or all rows, keeps new tuples as panes and emits from them when the watermark has passed (`Panes`); panes
+over ROWS windows are built again at each step. Everything else (`InstantEvaluation`) evaluates its
+windows at each instant. Several joins that overlap run as one (`SharedJoin`), and so do grouped queries
+(`SharedPanes`). `plan` has the protocol that all of them follow.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta_join import DeltaJoin
 from headwater.runtime.compile.instants import InstantEvaluation
 from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.shared_join import SharedJoin
 from headwater.runtime.compile.shared_panes import SharedPanes
 from headwater.runtime.compile.windows import FOREVER, window_start
 from headwater.runtime.storage.columns import ARRIVAL, TIME
-
-Plan = DeltaJoin | SharedJoin | Panes | SharedPanes | InstantEvaluation
 
 __all__ = [
     "ARRIVAL",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def compile_query(canonical: CanonicalQuery) -> Plan:
-    """The way to run a canonical query."""
+    """The plan of a canonical query that runs alone."""
     body = canonical.body
     if not isinstance(body, Block) or not _is_simple(body):
         return InstantEvaluation(canonical.query)
@@ -50,7 +50,7 @@ def compile_query(canonical: CanonicalQuery) -> Plan:
 
 
 def _is_simple(body: Block) -> bool:
-    """Whether combinations of tuples and rows of tables are all that a block is made of."""
+    """Whether a block is made of combinations of tuples and rows of tables alone."""
     return (
         not body.semis
         and not (body.group is not None and body.distinct)

@@ -1,21 +1,32 @@
-"""Select-project-join by deltas: each new combination of tuples is made once.
+"""Select-project-join by deltas: each new combination of tuples is computed once.
 
-For inputs 1..k the sum over i of N1 .. N(i-1) |x| delta_i |x| O(i+1) .. Ok, where N is all, O what
-was there before and delta the difference.
+For inputs 1..k the sum over i of N1 .. N(i-1) |x| delta_i |x| O(i+1) .. Ok, where N is all tuples, O
+those before the step and delta the difference. A combination of several new tuples is in one term
+alone: that of the last of its inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Call, Column, columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.plan import (
+    PARTIAL_JOIN,
+    PartialJoin,
+    SlideSets,
+    StepFactory,
+    T,
+    TermViews,
+)
 from headwater.runtime.compile.windows import (
+    FOREVER,
     entry_instant_sql,
     exit_time_sql,
     greatest_sql,
@@ -26,22 +37,8 @@ from headwater.runtime.compile.windows import (
 from headwater.runtime.spark.sql import expression_sql, quote_identifier
 from headwater.runtime.storage.columns import TIME
 
-PARTIAL_JOIN = "part"
-"""The alias of rows that another unit has joined already; each source of them is a struct."""
-
-
 BAND = "_band"
-"""A column that tuples of a source have in common with those of the delta that they can meet."""
-
-
-@dataclass(frozen=True)
-class TermViews:
-    """What a term reads: a view for each source, which of them are sent whole to every task, and which
-    have a band in common with the first one."""
-
-    names: Mapping[str, str]
-    broadcast: Sequence[str] = ()
-    banded: frozenset[str] = frozenset()
+"""A column that tuples of a source share with those of the delta that they can meet."""
 
 
 def band_column(alias: str) -> str:
@@ -51,27 +48,39 @@ def band_column(alias: str) -> str:
 
 @dataclass(frozen=True)
 class DeltaJoin:
-    """A select-project-join of windows and tables; a window by rows has been opened before."""
+    """A select-project-join of windows and tables; ROWS windows have been opened before."""
 
     block: Block
     prejoined: frozenset[str] = frozenset()
-    """The sources that come together, as the rows of another unit."""
+    """The sources that are read together, as the rows of another unit."""
+
+    emits_on_arrival: ClassVar[bool] = True
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    slide_sets: ClassVar[SlideSets] = {}
+    delta_constants: ClassVar[None] = None
+
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.delta_step(self)
 
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
-        """The streams of the query by their place: (s0, scan), .."""
+        """The streams of the query by alias: (s0, scan), .."""
         return tuple((s.alias, s) for s in self.block.sources if isinstance(s, Scan))
 
     @cached_property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        """The tables by their place, but for those that were joined already."""
+        """The tables by alias, except those that were joined already."""
         table_scans = [s for s in self.block.sources if isinstance(s, TableScan)]
         return tuple((s.alias, s) for s in table_scans if s.alias not in self.prejoined)
 
     @cached_property
     def feeds(self) -> tuple[str, ...]:
-        """What its steps read."""
-        return tuple(alias for alias, _ in self.scans)
+        """What its steps read: streams by their aliases, and the rows of another unit."""
+        own = tuple(alias for alias, _ in self.scans if alias not in self.prejoined)
+        return (PARTIAL_JOIN, *own) if self.prejoined else own
 
     @cached_property
     def slides(self) -> frozenset[int]:
@@ -101,13 +110,15 @@ class DeltaJoin:
         return least_sql([exit_time_sql(alias, scan.window) for alias, scan in self.scans])
 
     def reach(self, alias: str) -> tuple[int | None, int]:
-        """How far before (None: for ever) and after a tuple of another input one of `alias` may be
+        """How far before (None: any time) and after a tuple of another input one of `alias` may be
         to meet it in a result."""
         own_aliases = self.prejoined if alias == PARTIAL_JOIN else {alias}
         other_windows = [scan.window for a, scan in self.scans if a not in own_aliases]
-        slack = max(self.slides, default=0)
+        slack = max(
+            self.slides, default=0
+        )  # windows move by slides, so tuples stay that much longer
         sizes = [w.size for w in other_windows if isinstance(w, Range)]
-        after = 2**62 if None in sizes else max((s for s in sizes if s is not None), default=0)
+        after = FOREVER if None in sizes else max((s for s in sizes if s is not None), default=0)
         windows = [scan.window for a, scan in self.scans if a in own_aliases]
         own_sizes = [w.size if isinstance(w, Range) else None for w in windows]
         before = (
@@ -120,7 +131,7 @@ class DeltaJoin:
         return self.select_sql([f"{self.entry_sql} AS _tau", *self._items()], order, views)
 
     def delta_sql(self, terms: Sequence[str]) -> str:
-        """SQL of all that a delta brings, from its terms."""
+        """SQL of all results that a delta adds, from its terms."""
         return "\nUNION ALL\n".join(terms)
 
     def _items(self) -> list[str]:
@@ -134,7 +145,7 @@ class DeltaJoin:
         order: Sequence[str],
         views: TermViews,
     ) -> str:
-        """SQL of items over the combinations that the windows hold at once."""
+        """SQL of items over the combinations that the windows hold at one instant."""
         pending = [
             (columns_of(part), expression_sql(part, qualified_column))
             for part in conjuncts(to_expr(self.block.where))
@@ -150,7 +161,7 @@ class DeltaJoin:
             if alias in views.banded:
                 ready.append(f"{order[0]}.{band_column(alias)} = {alias}.{BAND}")
             if is_first:
-                first = ready
+                first = ready  # conditions on the first source alone: there is no ON to put them in
                 lines.append(f"FROM {views.names[alias]} {alias}")
             else:
                 lines.append(
@@ -164,6 +175,7 @@ class DeltaJoin:
 
     def _window_conditions(self) -> list[str]:
         if any(isinstance(scan.window, Rows) for _, scan in self.scans):
+            # ROWS windows have their exits as a column: the last entry is before the first exit.
             return [f"{self.entry_sql} < {self.exit_sql}"]
         return [
             condition
@@ -176,6 +188,38 @@ class DeltaJoin:
     def _always_holds(self, window: Range) -> bool:
         """A lone stream's window holds its newest tuple, unless slides pass tuples by."""
         return len(self.scans) == 1 and window.slide is None and not self.slides
+
+
+class JoinsByDelta:
+    """A plan that is made of a delta join: what it reads is what that join reads."""
+
+    @property
+    def delta(self) -> DeltaJoin:
+        """The combinations of tuples that its rows are made of."""
+        raise NotImplementedError
+
+    @property
+    def prejoined(self) -> frozenset[str]:
+        return self.delta.prejoined
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        return self.delta.scans
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return self.delta.tables
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.delta.feeds
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        return self.delta.equalities
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        return self.delta.reach(alias)
 
 
 def qualified_column(column: Column) -> str:

@@ -1,8 +1,8 @@
 """Which instants are to be evaluated next.
 
-Queries that share a unit may slide by different lengths, and each set of slides has come to an
+Queries that share a unit may slide by different lengths, and each set of slides has reached an
 instant of its own: when the input ends, the one that slides by ten minutes is evaluated further ahead
-than the one that slides by one, which has to go on from where it was if more comes after all.
+than the one that slides by one, which has to go on from where it was if more input arrives after all.
 Runs of instants at which all windows are empty, and nothing is emitted, are left out.
 """
 
@@ -22,11 +22,10 @@ from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range
 from headwater.runtime.catalog import Segment
 from headwater.runtime.catalog.unit_progress import INSTANTS
-from headwater.runtime.compile.windows import last_multiple_of, next_multiple_of
+from headwater.runtime.compile.plan import SlideSets
+from headwater.runtime.compile.windows import FOREVER, last_multiple_of, next_multiple_of
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.columns import TIME
-
-FAR = 2**62
 
 
 @dataclass(frozen=True)
@@ -37,23 +36,23 @@ class DueInstants:
     instants: Sequence[int]
 
 
-# ---- how far a unit has come
-
-SlideSets = Mapping[frozenset[int], bool]
+# ---- how far a unit is evaluated
 
 
 def last_instants(
-    rhythms: SlideSets, cursors: Mapping[str, Any]
+    slide_sets: SlideSets, cursors: Mapping[str, Any]
 ) -> dict[frozenset[int], int | None]:
-    """The last instant that was told for each set of slides; one that is new begins after the last of
+    """The last instant that was emitted for each set of slides; a new set begins after the last of
     all, as no query is accepted that would need an earlier one."""
     recorded = cursors.get(INSTANTS, {"reached": {}})["reached"]
-    return {slides: recorded.get(_slides_key(slides), cursors.get("instant")) for slides in rhythms}
+    return {
+        slides: recorded.get(_slides_key(slides), cursors.get("instant")) for slides in slide_sets
+    }
 
 
-def earliest_last_instant(rhythms: SlideSets, cursors: Mapping[str, Any]) -> int | None:
-    """The instant after which something may still be told; None if nothing was told yet."""
-    instants = last_instants(rhythms, cursors).values()
+def earliest_last_instant(slide_sets: SlideSets, cursors: Mapping[str, Any]) -> int | None:
+    """The instant after which rows may still be emitted; None if none was evaluated yet."""
+    instants = last_instants(slide_sets, cursors).values()
     return None if None in instants else min(t for t in instants if t is not None)
 
 
@@ -62,8 +61,8 @@ def reset_new_slides(
     cursors: Mapping[str, Any],
     tuples: Sequence[ScannedTuples],
 ) -> dict[frozenset[int], int | None]:
-    """The same, but None for a set of slides that is new and has no instant yet: no tuple had come by
-    the last multiple of its slides. An aggregate of all tuples would else be NULL or 0 there."""
+    """The same, but None for a set of slides that is new and has no instant yet: no tuple had arrived
+    by the last multiple of its slides. An aggregate of all tuples would else be NULL or 0 there."""
     recorded = cursors.get(INSTANTS, {"reached": {}})["reached"]
     segments = [(s, scanned.since) for scanned in tuples for s in scanned.segments]
     adjusted = dict(evaluated)
@@ -87,7 +86,7 @@ def last_instant_until(slides: frozenset[int], until: int | None) -> int | None:
 
 
 def instants_cursor(due: Mapping[frozenset[int], DueInstants], more: bool) -> dict[str, Any]:
-    """The cursor of a unit that has told what was due."""
+    """The cursor of a unit that has emitted what was due."""
     evaluated = {
         _slides_key(slides): slide_due.instants[-1] if slide_due.instants else slide_due.before
         for slides, slide_due in due.items()
@@ -121,24 +120,24 @@ def scanned_tuples(scan: Scan, segments: Sequence[Segment], since: int | None) -
 
 
 def due_instants(
-    rhythms: SlideSets,
+    slide_sets: SlideSets,
     tuples: Sequence[ScannedTuples],
     before: Mapping[frozenset[int], int | None],
     ready: int | None,
     limit: int,
 ) -> tuple[dict[frozenset[int], DueInstants], bool]:
-    """The instants whose input is complete, for each set of slides those after the one it has come to,
+    """The instants whose input is complete, for each set of slides those after the one it has reached,
     at most `limit` of them; and whether that left out any.
 
-    `rhythms` says of each set whether something is emitted at every instant. What is left out of one
+    `slide_sets` says of each set whether something is emitted at every instant. What is left out of one
     set is left out of all: up to the last instant that is due for any, nothing is passed over.
     """
     following = {
         slides: next_instants(slides, tuples, before[slides], ready, limit + 1, always)
-        for slides, always in rhythms.items()
+        for slides, always in slide_sets.items()
     }
     cut = [instants[limit - 1] for instants in following.values() if len(instants) > limit]
-    last = min(cut, default=FAR)
+    last = min(cut, default=FOREVER)
     due = {
         slides: DueInstants(before[slides], instants[: bisect_right(instants, last)])
         for slides, instants in following.items()
@@ -165,7 +164,7 @@ def next_instants(
     end = min(ready, max(next_multiple_of(last, slide) for slide in slides))
     first = _first_event(segments) if before is None else before + 1
     instants = _multiples(slides, first, end, limit)
-    if always or len(instants) < limit:
+    if always or len(instants) < limit:  # few enough: finding the empty ones would cost more
         return instants
     busy = _busy_intervals(tuples, first, 2 * max(slides))
     spans = ((max(low, first), min(high, end)) for low, high in busy)
@@ -189,7 +188,7 @@ def _busy_intervals(
     last one; ascending and apart."""
     intervals: list[tuple[int, int]] = []
     for scanned in tuples:
-        stays = FAR if scanned.window_span is None else scanned.window_span + slack
+        stays = FOREVER if scanned.window_span is None else scanned.window_span + slack
         for segment in scanned.segments:
             intervals += _segment_intervals(segment, scanned.since, stays)
     return list(_merge_intervals((low, high) for low, high in sorted(intervals) if high >= first))
@@ -202,7 +201,7 @@ def _segment_intervals(
     far apart."""
     least, largest = segment.least_time or 0, segment.largest_time or 0
     if segment.rows * stays >= largest - least:
-        yield max(least, -FAR if since is None else since), largest + stays
+        yield max(least, -FOREVER if since is None else since), largest + stays
         return
     times = np.unique(segment_files.read_arrow(segment, [TIME])[TIME].to_numpy())
     if since is not None:
@@ -251,7 +250,8 @@ def _event_instants(
     times = []
     for segment, low in segments:
         least = max(
-            [t for t in (low, None if before is None else before + 1) if t is not None] or [-FAR]
+            [t for t in (low, None if before is None else before + 1) if t is not None]
+            or [-FOREVER]
         )
         if (segment.largest_time or 0) >= least:
             column = segment_files.read_arrow(segment, [TIME])[TIME]

@@ -1,4 +1,4 @@
-"""One step of a unit as a Spark DataFrame: what is new of its inputs, turned into what is new of it.
+"""One step of a unit as a Spark DataFrame: new segments of its inputs, turned into new rows.
 
 A step reads segments and nothing else, so it can be run again with the same outcome. Segments whose
 times cannot meet the delta's are left out before Spark sees them, and a small delta is broadcast.
@@ -27,14 +27,7 @@ from headwater.reuse.row_classes import (
     item_column,
 )
 from headwater.runtime.catalog import Segment
-from headwater.runtime.compile import (
-    DeltaJoin,
-    InstantEvaluation,
-    Panes,
-    SharedJoin,
-    SharedPanes,
-)
-from headwater.runtime.compile.delta_join import BAND, PARTIAL_JOIN, TermViews, band_column
+from headwater.runtime.compile.delta_join import BAND, band_column
 from headwater.runtime.compile.evaluation_times import DueInstants, last_instant_until
 from headwater.runtime.compile.join_order import (
     UNMEASURED_SELECTIVITY,
@@ -42,9 +35,17 @@ from headwater.runtime.compile.join_order import (
     Term,
     order_term,
 )
+from headwater.runtime.compile.panes import Panes
+from headwater.runtime.compile.plan import (
+    PARTIAL_JOIN,
+    IncrementalPlan,
+    InstantPlan,
+    PanePlan,
+    PartialJoin,
+    TermViews,
+)
 from headwater.runtime.compile.shared_join import CONSTANTS
-from headwater.runtime.compile.shared_join import PartialJoin as Joined
-from headwater.runtime.compile.shared_panes import ALL_PANES, BOUNDS
+from headwater.runtime.compile.shared_panes import ALL_PANES, BOUNDS, SharedPanes
 from headwater.runtime.compile.windows import (
     UNTIL,
     rows_window_sql,
@@ -55,11 +56,11 @@ from headwater.runtime.storage.columns import ARRIVAL, TIME
 from headwater.runtime.storage.integrity import make_cached_verifier
 
 BANDED_ROWS, BANDED_SPAN, BANDED_MET = 30_000, 3, 4.0
-"""A join goes by bands of time if it reads so many rows, its delta is so many bands long, and a tuple
-would be paired with so many others by its key alone."""
+"""A join goes by bands of time if it reads at least this many rows, its delta is at least this many bands
+long, and a tuple would be paired with at least this many others by its key alone."""
 
 BROADCAST_ROWS = 200_000
-"""A side of a join with at most so many rows is sent whole to every task."""
+"""A side of a join with at most this many rows is broadcast to every task."""
 
 _numbers = count()
 
@@ -85,15 +86,15 @@ def stream_schema(schema: Schema) -> str:
 
 def delta_frame(
     spark: SparkSession,
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     inputs: Mapping[str, StepInput],
     tables: Mapping[str, DataFrame],
     selectivities: Mapping[str, float],
     read_partial: Callable[[TermInput], DataFrame] | None = None,
     ordering: JoinOrdering | None = None,
 ) -> tuple[DataFrame | None, list[Term]]:
-    """The results or panes that the delta brings, None if it brings none for certain; and the terms
-    that make them. `joined` reads the rows of another unit, `ordering` says in which order sources
+    """The results or panes that the delta adds, None if it adds none for certain; and the terms that
+    compute them. `read_partial` reads the rows of another unit, `ordering` says in which order sources
     are joined."""
     terms: list[Term] = []
     texts: list[str] = []
@@ -104,10 +105,11 @@ def delta_frame(
         for position, alias in enumerate(plan.feeds):
             term_inputs = _term_inputs(plan, inputs, position) if inputs[alias].new else None
             if term_inputs is None:
-                continue
-            rows = {other: prejoined.rows for other, prejoined in term_inputs.items()}
-            prejoined = _prejoined(plan)
-            terms.append(order_term(plan.block, alias, rows, selectivities, prejoined, ordering))
+                continue  # an input has nothing that the delta could meet: the term is empty
+            rows = {other: term_input.rows for other, term_input in term_inputs.items()}
+            terms.append(
+                order_term(plan.block, alias, rows, selectivities, plan.prejoined, ordering)
+            )
             order = terms[-1].order
             bands = _choose_bands(plan, terms[-1], inputs[alias].new, selectivities)
             names = dict(table_views)
@@ -123,25 +125,22 @@ def delta_frame(
         if not texts:
             return None, terms
         text = plan.delta_sql(texts)
-        if isinstance(plan, SharedJoin):
-            text = _name_views({CONSTANTS: view(spark.createDataFrame(plan.constants))}, text)
+        if plan.delta_constants is not None:
+            constants = view(spark.createDataFrame(plan.delta_constants))
+            text = _name_views({CONSTANTS: constants}, text)
         return spark.sql(text), terms
 
 
-def _prejoined(plan: DeltaJoin | SharedJoin | Panes | SharedPanes) -> frozenset[str]:
-    return plan.delta.prejoined if isinstance(plan, SharedJoin) else frozenset()
-
-
 def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
-    """The sources to send whole: all that are small, but for the largest of them all."""
+    """The sources to broadcast: all that are small, except the largest of all."""
     largest = max(rows, key=lambda alias: rows[alias])
     return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
 
 
 @dataclass(frozen=True)
 class TimeBand:
-    """Tuples from so long before a tuple of the delta to so long after it can meet it; bands of that
-    length together are one stretch of time."""
+    """Tuples from `before` a tuple of the delta to `after` it can meet it; a band is a stretch of time
+    of that length, so that they are in its band or a neighbour of it."""
 
     before: int
     after: int
@@ -156,15 +155,15 @@ class TimeBand:
 
 
 def _choose_bands(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     term: Term,
     delta: Sequence[Segment],
     selectivities: Mapping[str, float],
 ) -> dict[str, TimeBand]:
     """The sources that are joined by bands of time besides their conditions.
 
-    That is worth it where the delta is much longer than what a tuple can meet, as when there is much to
-    catch up with: without it a tuple is paired with all that have its key, whatever their time.
+    That pays where the delta is much longer than what a tuple can meet, as when a backlog is caught up
+    with: without bands a tuple is paired with all that have its key, whatever their time.
     """
     first = term.order[0]
     if first == PARTIAL_JOIN or sum(term.rows.values()) < BANDED_ROWS:
@@ -208,7 +207,7 @@ def _add_bands(
 
 @dataclass(frozen=True)
 class TermInput:
-    """What a term reads of one scan: segments, and what of their tuples can matter."""
+    """What a term reads of one scan: segments, and which of their tuples can matter."""
 
     segments: tuple[Segment, ...]
     least: int | None = None
@@ -236,11 +235,11 @@ class TermInput:
 
 
 def _term_inputs(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     inputs: Mapping[str, StepInput],
     position: int,
 ) -> dict[str, TermInput] | None:
-    """N before the place, the delta at it, O after it; None if one of them is empty."""
+    """N before the position, the delta at it, O after it; None if one of them is empty."""
     alias = plan.feeds[position]
     delta = inputs[alias].new
     least = min(s.least_time for s in delta if s.least_time is not None)
@@ -249,6 +248,7 @@ def _term_inputs(
     for at, other in enumerate(plan.feeds):
         if at == position:
             continue
+        # New tuples of inputs before this one only: else two new tuples would meet in two terms.
         candidates = inputs[other].old + (inputs[other].new if at < position else ())
         before, after = plan.reach(other)
         bounds = [inputs[other].since, None if before is None else least - before]
@@ -265,12 +265,12 @@ def _term_inputs(
 
 
 def _key_ranges(
-    plan: DeltaJoin | SharedJoin | Panes | SharedPanes,
+    plan: IncrementalPlan,
     alias: str,
     delta_alias: str,
     delta: Sequence[Segment],
 ) -> dict[str, tuple[int, int]]:
-    """What the keys of the delta leave of the columns that have to equal them."""
+    """The ranges of the columns that have to equal a key of the delta, from the ranges of its keys."""
     ranges = {}
     for own, theirs in plan.equalities:
         if own.relation == alias and theirs.relation == delta_alias:
@@ -293,17 +293,17 @@ def _is_within(segment: Segment, name: str, low: int, high: int) -> bool:
 
 def read_partial_join(
     spark: SparkSession,
-    partial_join: Joined,
+    partial_join: PartialJoin,
     segments: Sequence[tuple[str, Subscriber | None]],
     start: int | None,
 ) -> DataFrame:
     """The rows of another unit's segments that are those of a query, its sources as structs."""
-    by_member: dict[Subscriber, list[str]] = {}
+    by_subscriber: dict[Subscriber, list[str]] = {}
     for path, subscriber in segments:
         if subscriber is not None and (subscriber == SOLE_SUBSCRIBER or subscriber.row_classes):
-            by_member.setdefault(subscriber, []).append(path)
+            by_subscriber.setdefault(subscriber, []).append(path)
     frames = []
-    for subscriber, paths in by_member.items():
+    for subscriber, paths in by_subscriber.items():
         frame = spark.read.parquet(*map(escape_path, paths))
         if subscriber != SOLE_SUBSCRIBER:
             within = " OR ".join(
@@ -325,32 +325,36 @@ def read_partial_join(
     return reduce(DataFrame.unionAll, frames)
 
 
-# ---- telling
+# ---- results at instants
 
 
 def pane_results(
     spark: SparkSession,
-    plan: Panes,
+    plan: PanePlan,
     panes: DataFrame,
-    before: int | None,
-    instants: Sequence[int],
-) -> DataFrame:
-    """What is told of panes at those instants; `before` is the last instant that was told."""
+    due: Mapping[frozenset[int], DueInstants],
+) -> DataFrame | None:
+    """What is emitted from panes at the instants that are due; None if none is."""
+    if isinstance(plan, SharedPanes):
+        return _shared_pane_results(spark, plan, panes, due)
+    assert isinstance(plan, Panes)
+    own = due[plan.slides]
+    if not own.instants:
+        return None
     with _temp_views(spark) as view:
         names = {"panes": view(panes)}
         if plan.reads_instants:
-            names["instants"] = view(_instants_frame(spark, before, instants))
-        return spark.sql(_name_views(names, plan.result_sql(before, instants)))
+            names["instants"] = view(_instants_frame(spark, own.before, own.instants))
+        return spark.sql(_name_views(names, plan.result_sql(own.before, own.instants)))
 
 
-def shared_pane_results(
+def _shared_pane_results(
     spark: SparkSession,
     plan: SharedPanes,
     panes: DataFrame,
     due: Mapping[frozenset[int], DueInstants],
 ) -> DataFrame | None:
-    """What queries that share panes are told at the instants that are due for their slides; None if
-    none is."""
+    """One statement for each family of queries that have an instant due."""
     texts = []
     with _temp_views(spark) as view:
         names = {ALL_PANES: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
@@ -370,14 +374,14 @@ def shared_pane_results(
 
 
 def compacted_panes(
-    spark: SparkSession, plan: Panes | SharedPanes, panes: DataFrame, before: int
+    spark: SparkSession, plan: PanePlan, panes: DataFrame, before: int
 ) -> DataFrame:
-    """The panes that are still to be seen after that instant, as few as they can be."""
+    """The panes that are still visible after that instant, in as few rows as possible."""
     with _temp_views(spark) as view:
         return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
 
 
-def panes_schema(spark: SparkSession, plan: Panes | SharedPanes) -> StructType:
+def panes_schema(spark: SparkSession, plan: PanePlan) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _temp_views(spark) as view:
         views = {a: view(read_tuples(spark, scan.schema, [])) for a, scan in plan.scans}
@@ -394,11 +398,11 @@ def read_panes(spark: SparkSession, schema: StructType, paths: Sequence[str]) ->
 
 def build_panes(
     spark: SparkSession,
-    plan: Panes,
+    plan: PanePlan,
     windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
 ) -> DataFrame:
-    """The panes of what windows hold, of which some are by rows."""
+    """The panes of what windows hold, of which some are ROWS windows."""
     with _temp_views(spark) as view:
         views = {alias: view(tables[alias]) for alias, _ in plan.tables}
         for alias, scan in plan.scans:
@@ -412,13 +416,13 @@ def build_panes(
 
 def instant_results(
     spark: SparkSession,
-    plan: InstantEvaluation,
+    plan: InstantPlan,
     windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
     before: int | None,
     instants: Sequence[int],
 ) -> DataFrame:
-    """What is told at those instants; `before` is the last instant that was evaluated already."""
+    """What is emitted at those instants; `before` is the last instant that was evaluated already."""
     with _temp_views(spark) as view:
         names = {"instants": view(_instants_frame(spark, before, instants))}
         names |= {name: view(frame) for name, frame in {**windows, **tables}.items()}
@@ -426,7 +430,7 @@ def instant_results(
 
 
 def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:
-    """The tuples that a window by rows holds after an instant, of those it held before and since."""
+    """The tuples that a ROWS window holds after an instant, of those it held before and since."""
     with _temp_views(tuples.sparkSession) as view:
         rows = rows_window_sql(view(tuples), window)
         return tuples.sparkSession.sql(
@@ -435,7 +439,7 @@ def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:
 
 
 def _instants_frame(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:
-    """The instants with the one that follows each, the last one told among them."""
+    """The instants with the one that follows each; the last one evaluated before comes first."""
     shown = [*([] if before is None else [before]), *instants]
     following: list[int | None] = [*shown[1:], None]
     table = pa.table({"t": pa.array(shown, pa.int64()), "next": pa.array(following, pa.int64())})
@@ -478,7 +482,7 @@ def read_tuples(
 ) -> DataFrame:
     """Tuples of a stream's segments, of times between the two."""
     columns = stream_schema(schema)
-    if not paths:
+    if not paths:  # Spark's reader refuses to read nothing
         return spark.createDataFrame([], columns)
     frame = spark.read.schema(columns).parquet(*map(escape_path, paths))
     conditions = [] if least is None else [f"{TIME} >= {least}"]
@@ -489,11 +493,11 @@ def read_tuples(
 
 @contextmanager
 def _temp_views(spark: SparkSession) -> Iterator[Callable[[DataFrame], str]]:
-    """Names for frames, known to SQL until the end of the block."""
+    """Names for frames, visible to SQL until the end of the block."""
     names: list[str] = []
 
     def view(frame: DataFrame) -> str:
-        names.append(f"headwater_{next(_numbers)}")
+        names.append(f"headwater_{next(_numbers)}")  # unique: threads share one session
         frame.createOrReplaceTempView(names[-1])
         return names[-1]
 

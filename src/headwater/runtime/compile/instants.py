@@ -7,9 +7,10 @@ and what entered or left between two instants is a sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import (
@@ -30,7 +31,9 @@ from headwater.algebra.nodes import (
     walk_relations,
 )
 from headwater.algebra.windows import Range, Rows
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T
 from headwater.runtime.compile.windows import (
+    FOREVER,
     UNTIL,
     holds_sql,
     last_multiple_sql,
@@ -48,7 +51,7 @@ from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 @dataclass(frozen=True)
 class InstantEvaluation:
-    """Any query: its relation at every new instant, and what of the changes is told.
+    """Any query: its relation at every new instant, and which changes of it are emitted.
 
     The SQL reads a view `instants(t, next)` and one view per scan and table. The instants are those
     of the step and before them the last one of the step before, if there was one.
@@ -56,9 +59,23 @@ class InstantEvaluation:
 
     query: Query
 
+    emits_on_arrival: ClassVar[bool] = False
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    equalities: ClassVar[tuple[tuple[Column, Column], ...]] = ()
+
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.instant_step(self)
+
+    def reach(self, alias: str) -> tuple[int | None, int]:  # noqa: ARG002
+        """Any: windows are read whole, and nothing is known of what meets what."""
+        return None, FOREVER
+
     @cached_property
     def scans(self) -> tuple[tuple[str, Scan], ...]:
-        """Every scan of the tree by its place: (v0, scan), .. (equal scans are told apart)."""
+        """Every scan of the tree by its position: (v0, scan), .. (equal scans have different names)."""
         stream_scans = [n for n in walk_relations(self.query.root) if isinstance(n, Scan)]
         return tuple((f"v{i}", scan) for i, scan in enumerate(stream_scans))
 
@@ -68,11 +85,15 @@ class InstantEvaluation:
         return tuple((f"b{i}", table) for i, table in enumerate(table_scans))
 
     @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        return tuple(alias for alias, _ in self.scans)
+
+    @cached_property
     def slides(self) -> frozenset[int]:
         return slides(self.query.root)
 
     @property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> SlideSets:
         """Its slides, and whether it emits rows at every instant, also where all windows are empty."""
         emits = self.query.output is Output.RSTREAM and not _is_empty_over_empty_windows(
             self.query.root
@@ -80,7 +101,7 @@ class InstantEvaluation:
         return {self.slides: emits}
 
     def result_sql(self, after: int) -> str:
-        """SQL of the rows told at instants later than `after`: `_tau`, c0, c1, .."""
+        """SQL of the rows emitted at instants later than `after`: `_tau`, c0, c1, .."""
         body = _InstantWriter(self, self.query.output is not Output.RSTREAM).relation_sql(
             self.query.root
         )
@@ -145,7 +166,7 @@ class _InstantWriter:
                 )
                 rows = f"(SELECT _t, _id, {items} FROM {below})"
                 if not (self.has_identity and _is_grouped(node.input)):
-                    return rows
+                    return rows  # its rows are those below it, and have their identity
                 columns = ", ".join(map(_flat_name, node.columns))
                 return f"(SELECT _t, {self._value_id(node.columns)} AS _id, {columns} FROM {rows})"
             case Join():
@@ -190,7 +211,7 @@ class _InstantWriter:
         )
 
     def _explode_instants(self, view: str, window: Range, columns: str, identity: str) -> str:
-        """With one slide a tuple knows its instants: no join is needed."""
+        """With one slide the instants of a tuple follow from its time: no join is needed."""
         (slide,) = self.plan.slides
         first = f"greatest({next_multiple_sql(f's.{TIME}', slide)}, bounds.first)"
         last = "bounds.last"
@@ -288,7 +309,7 @@ class _InstantWriter:
         return text if self.has_identity else "CAST(NULL AS STRING)"
 
     def _value_id(self, columns: Sequence[Column]) -> str:
-        """Rows of groups (as they are told) and of DISTINCT are identified by value."""
+        """Rows of groups (as they are emitted) and of DISTINCT are identified by value."""
         return self._identity(f"to_json(struct({', '.join(map(_flat_name, columns))}))")
 
 
@@ -315,7 +336,7 @@ def changes_sql(
         f"  SELECT _t, {listed}, {sign} AS w FROM states WHERE _t > {after}L\n"
         f"  UNION ALL\n"
         f"  SELECT _next, {listed}, {-sign} AS w FROM states WHERE _next IS NOT NULL),\n"
-        f"told AS (SELECT _t, {', '.join(names)}, sum(w) AS n FROM changes\n"
+        f"emitted AS (SELECT _t, {', '.join(names)}, sum(w) AS n FROM changes\n"
         f"  GROUP BY _t, {listed} HAVING sum(w) > 0)\n"
-        f"SELECT _t AS _tau, {shown} FROM told LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
+        f"SELECT _t AS _tau, {shown} FROM emitted LATERAL VIEW explode(sequence(1L, n)) copies AS _n"
     )

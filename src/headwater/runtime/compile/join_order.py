@@ -1,9 +1,9 @@
-"""In which order a term of a delta join takes its sources in: `SET OPTIMISE` chooses how.
+"""In which order a term of a delta join joins its sources: `SET OPTIMISE` chooses how.
 
-The delta comes first. `throughput` takes of all orders the one that costs least, by what operators
-cost (`headwater calibrate`) and by the rows that joins were measured to leave. `greedy` takes next
-what leaves the fewest rows; `written` follows the join tree that the query was written with. All give
-the same rows.
+The delta is first. `throughput` chooses of all orders the one that costs least, by what operators
+cost (`headwater calibrate`) and by the rows that joins were measured to leave. `greedy` joins next
+what leaves the fewest rows; `written` follows the join tree that the query was written with. All
+compute the same rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headwater.algebra.expressions import Call, columns_of, conjuncts
 from headwater.algebra.nodes import Query, Relation, Scan, TableScan
 from headwater.cost.operators import CostTable
 from headwater.runtime.catalog import Json
-from headwater.runtime.compile.delta_join import PARTIAL_JOIN
+from headwater.runtime.compile.plan import PARTIAL_JOIN
 
 UNMEASURED_SELECTIVITY = 0.01
-"""The selectivity of a join that was not seen yet."""
+"""The selectivity of a join that was not measured yet."""
 
 TABLE_ROWS = 100
-"""The rows that a table counts as, so that joining one that was not seen yet leaves as many rows."""
+"""The rows that a table counts as, so that joining one that was not measured yet leaves as many rows."""
 
 MAX_COMPARED_SOURCES = 10
 """Of more sources than these not all orders are compared: then `throughput` is greedy."""
@@ -67,7 +67,7 @@ def order_term(
 ) -> Term:
     """The term of a delta of that source; a source is joined when a condition ties it to others.
 
-    The sources of a part are one, as they were joined before.
+    The sources of a partial join count as one, as they were joined before.
     """
     ordering = ordering or JoinOrdering()
     own = (s.alias for s in block.sources if isinstance(s, Scan | TableScan))
@@ -118,7 +118,7 @@ class _JoinEstimates:
         return tuple(order)
 
     def follow_order(self, first: str, preferred: Sequence[str]) -> tuple[str, ...]:
-        """As wanted, but for products where a condition could be met."""
+        """In the preferred order, except that a product is put off while a condition can be applied."""
         order = [first]
         while left := [a for a in preferred if a not in order]:
             order.append(self.connected(left, set(order))[0])
@@ -142,6 +142,7 @@ class _JoinEstimates:
                     total = cost + self.join_cost(alias, joined, before, after)
                     candidate = (total, after, (*order, alias))
                     key = joined | {alias}
+                    # Ties are broken by the order itself, so that every process joins alike.
                     if key not in larger or candidate < larger[key]:
                         larger[key] = candidate
             best = larger
@@ -158,7 +159,7 @@ class _JoinEstimates:
 
     def selectivity(self, alias: str, before: Sequence[str]) -> float:
         """Rows left for a row that is joined and a row that is read: as it was measured, or as it
-        follows from how the source was joined to each of the others, one way or the other."""
+        follows from how the source was joined to each of the others, in either direction."""
         name = _join_name(alias, before, self.condition_sources)
         if name in self.selectivities:
             return self.selectivities[name]
@@ -188,7 +189,7 @@ class _JoinEstimates:
 
 
 def _condition_sources(block: Block, prejoined: frozenset[str]) -> list[frozenset[str]]:
-    """The sources that each condition speaks of."""
+    """The sources that each condition refers to."""
     parts = conjuncts(to_expr(block.where))
     relations = [{c.relation for c in columns_of(condition)} for condition in parts]
     return [frozenset(PARTIAL_JOIN if a in prejoined else a for a in link) for link in relations]
@@ -218,8 +219,8 @@ def _filter_name(alias: str) -> str:
 
 
 def written_join_tree(query: Query) -> JoinTree:
-    """How the joins of a query nest its streams and tables; of many in one FROM, the first two come
-    first."""
+    """How the joins of a query nest its streams and tables; of many in one FROM, the first two
+    are nested innermost."""
     return _join_tree(query.root)
 
 
@@ -236,8 +237,8 @@ def _join_tree(node: Relation) -> JoinTree:
 def _source_ranks(
     block: Block, first: str, prejoined: frozenset[str], written_joins: JoinTree
 ) -> dict[str, int]:
-    """When each source comes in if a tuple of the first goes up the tree: what is nested with it
-    before what is farther."""
+    """The order in which a tuple of the first source meets the others on its way up the tree: those
+    nested with it before those farther away."""
     free = {
         s.alias: (s.stream if isinstance(s, Scan) else s.table).lower()
         for s in block.sources
@@ -272,7 +273,7 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
     """Rows out per row before and row read, of each join of the terms of a plan that Spark ran."""
     chains = [chain for operator in operators for chain in _join_chains(operator)]
     measured: dict[str, float] = {}
-    if len(chains) != len(terms):
+    if len(chains) != len(terms):  # Spark left some out: it is not known which are which
         return measured
     for chain, ran in zip(chains, terms, strict=True):
         names = ran.join_names()

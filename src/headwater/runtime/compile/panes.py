@@ -1,30 +1,32 @@
-"""Grouped windows by panes: what is new is summed up once, and told when the watermark has passed.
+"""Grouped windows by panes: new tuples are aggregated once, and emitted when the watermark has passed.
 
-A row of a select-project-join is there from an instant `_from` until a time `_to`. All rows of a
+A row of a select-project-join is visible from an instant `_from` until a time `_to`. All rows of a
 group with the same two are a *pane*, of which only partial aggregates are kept, in a log of the unit:
 with a slide these are as few as the slides a window spans, without one the distinct event times.
-(When a window by rows lets a tuple go is known only from later ones: such panes are made anew from
+(When a ROWS window lets a tuple go follows only from later tuples: such panes are built again from
 the windows at each step, and not kept.)
-Absorbing a delta reads new tuples only; telling reads panes only. An instant's relation is the panes
+Absorbing a delta reads new tuples only; emitting reads panes only. An instant's relation is the panes
 with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.canonical.block import GROUP
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Output
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.delta_join import DeltaJoin, TermViews, qualified_column
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
 from headwater.runtime.compile.instants import changes_sql
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
 from headwater.runtime.spark.aggregates import (
     PaneColumn,
@@ -38,48 +40,38 @@ FROM, TO, COUNT = "_from", "_to", "_n"
 
 
 @dataclass(frozen=True)
-class Panes:
-    """A block whose rows are kept as panes, and the way they are told."""
+class Panes(JoinsByDelta):
+    """A block whose rows are kept as panes, and which of their changes it emits."""
 
     block: Block
     output: Output
 
+    emits_on_arrival: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = True
+    subscribers: ClassVar[None] = None
+    partial_join: ClassVar[PartialJoin | None] = None
+    delta_constants: ClassVar[None] = None
+
     @cached_property
     def delta(self) -> DeltaJoin:
-        """The combinations of tuples that panes are made of."""
+        """The join whose rows panes are made of."""
         return DeltaJoin(self.block)
-
-    @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.delta.scans
-
-    @property
-    def feeds(self) -> tuple[str, ...]:
-        return self.delta.feeds
-
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.delta.tables
 
     @property
     def slides(self) -> frozenset[int]:
         return self.delta.slides
 
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.delta.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.delta.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.pane_step(self)
 
     @property
     def keeps_panes(self) -> bool:
-        """Whether panes are final when made, and so are kept; over windows by rows they are not."""
+        """Whether panes are final when they are built, and so are kept; over ROWS windows they are not."""
         return all(isinstance(scan.window, Range) for _, scan in self.scans)
 
     @property
     def emits_without_panes(self) -> bool:
-        """Whether something may be told though there is no pane: a count of nothing."""
+        """Whether a row may be emitted though there is no pane: a count of nothing."""
         return not self.keys
 
     @property
@@ -88,13 +80,13 @@ class Panes:
         return self.emits_without_panes and self.output is Output.RSTREAM
 
     @property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
+    def slide_sets(self) -> SlideSets:
         """Its slides, and whether it emits a row at every instant."""
         return {self.slides: self.emits_at_every_instant}
 
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
-        """What rows are grouped by: all that is told, if there is no GROUP BY."""
+        """What rows are grouped by: all items, if there is no GROUP BY."""
         return self.block.items if self.block.group is None else self.block.group.keys
 
     @cached_property
@@ -110,7 +102,8 @@ class Panes:
 
     @property
     def max_instants_per_step(self) -> int:
-        """How many instants one step may tell."""
+        """How many instants one step may evaluate: fewer where it emits rows at each of them, or joins
+        panes with them."""
         if self.output is Output.RSTREAM:
             return 2_000
         if len(self.slides) == 1:
@@ -119,7 +112,7 @@ class Panes:
 
     @property
     def reads_instants(self) -> bool:
-        """Whether telling needs the instants one by one."""
+        """Whether the results are computed from the instants one by one."""
         if self.output is Output.RSTREAM:
             return len(self.slides) != 1 or not self.keys
         return not self.slides and (self._is_grouped or self.output is Output.DSTREAM)
@@ -127,7 +120,7 @@ class Panes:
     # ---- absorbing
 
     def term_sql(self, order: Sequence[str], views: TermViews) -> str:
-        """SQL of the rows that one term of the delta join brings."""
+        """SQL of the rows that one term of the delta join adds."""
         span = [f"{self.delta.entry_sql} AS {FROM}", f"{self.delta.exit_sql} AS {TO}"]
         return self.delta.select_sql([*span, *self.item_sql()], order, views)
 
@@ -144,7 +137,7 @@ class Panes:
         return items
 
     def delta_sql(self, terms: Sequence[str]) -> str:
-        """SQL of the panes that a delta brings, from its terms."""
+        """SQL of the panes that a delta adds, from its terms."""
         rows = "\nUNION ALL\n".join(terms)
         if self.partial_aggregates is None:
             return f"SELECT *, 1L AS {COUNT} FROM ({rows})"
@@ -155,8 +148,8 @@ class Panes:
         return self._group_sql([FROM, TO], aggregates, f"({rows})")
 
     def compaction_sql(self, before: int, clipped: bool = True) -> str:
-        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes; when
-        they began before it does not matter, if they may be clipped."""
+        """SQL of the view `panes` without what is not visible after that instant, in fewer panes;
+        with `clipped` all begin at that instant or later, so that more of them are equal."""
         start = f"greatest({FROM}, {before}L) AS {FROM}" if clipped else FROM
         live = f"(SELECT * EXCEPT ({FROM}), {start} FROM panes WHERE {TO} > {before}L)"
         if self.partial_aggregates is None:
@@ -180,12 +173,12 @@ class Panes:
     def _summed_columns(self) -> list[PaneColumn]:
         return [PaneColumn(COUNT, "", "sum"), *self._pane_columns]
 
-    # ---- telling
+    # ---- results
 
     def result_sql(self, before: int | None, instants: Sequence[int]) -> str:
-        """SQL of the rows told at those instants: `_tau`, c0, c1, ..
+        """SQL of the rows emitted at those instants: `_tau`, c0, c1, ..
 
-        It reads the views `panes` and `instants(t, next)`; `before` is the last instant told.
+        It reads the views `panes` and `instants(t, next)`; `before` is the last instant evaluated.
         """
         writer = _ResultWriter(self, before, instants[0], instants[-1])
         if self.output is Output.RSTREAM:
@@ -200,7 +193,7 @@ class Panes:
 
     @property
     def _is_incremental(self) -> bool:
-        """Whether a group's value follows from the value before and what came and went."""
+        """Whether a group's value follows from the value before and what entered and left."""
         return self.partial_aggregates is not None and all(
             p.can_subtract for p in self.partial_aggregates
         )
@@ -302,7 +295,7 @@ class _ResultWriter:
         moves = f"{entering} UNION {leaving}"
         if self.before is not None:
             moves += f" UNION SELECT {self._with_keys(f'{self.before}L AS _t')} FROM ({moves})"
-        elif not self.keys:
+        elif not self.keys:  # one group, which has a value also where no pane is visible
             moves += f" UNION SELECT {self.first}L AS _t"
         points = f"SELECT {self._with_keys('_t')}, lead(_t) OVER ({self._window()}) AS _next FROM ({moves})"
         same = [f"s.{k} <=> x.{k}" for k in self.keys]
@@ -315,7 +308,7 @@ class _ResultWriter:
         )
 
     def _values_by_running_sum(self) -> str:
-        """Each group at each of its moves, from its value before and what came and went since."""
+        """Each group at each of its moves, from its value before and what entered and left since."""
         parts = [p.name for p in self.plan._summed_columns]
         listed = ", ".join(parts)
         moves = (
@@ -339,7 +332,7 @@ class _ResultWriter:
         return f"SELECT {by}, _next, {values} FROM ({running}){condition}"
 
     def _values_before(self, moves: str, parts: Sequence[str]) -> str:
-        """The groups that move, as they were at the last instant told."""
+        """The groups that move, as they were at the last instant evaluated."""
         is_visible = f"x.{FROM} <= {self.before}L AND x.{TO} > {self.before}L"
         at = f"{self.before}L AS _t"
         sums = ", ".join(f"sum({p}) AS {p}" for p in parts)
@@ -361,7 +354,7 @@ class _ResultWriter:
     def _with_keys(self, first: str) -> str:
         return ", ".join([first, *self.keys])
 
-    # ---- what is told of a group
+    # ---- the columns of a group
 
     def _aggregate_values(self, rows: str) -> str:
         """The aggregates over panes, named a0, a1, .."""

@@ -1,31 +1,27 @@
-"""A join that serves many queries: computed once, then told apart by their constants.
+"""A join that serves many queries: computed once, its rows distinguished by the queries' constants.
 
-A row carries the number of the shape and class by which queries know it (`reuse.shapes`), so that its
-cost does not depend on how many want it. The constants come as one row of arrays, and a row finds its
-place among them by binary search: other queries are other data, and the same code.
+A row carries the numbers of a shape and of a row class, from which its queries follow (`reuse.shapes`),
+so that its cost does not depend on how many queries it is for. The constants are one row of arrays, in
+which a row finds its class by binary search: other queries are other data, and the same SQL, which Spark
+need not compile again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.domain import value_at
 from headwater.algebra.expressions import Column
-from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.join_subscribers import AGE, JoinSubscribers, Shape
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.shapes import Axis, ShapeTable
-from headwater.runtime.compile.delta_join import (
-    PARTIAL_JOIN,
-    DeltaJoin,
-    TermViews,
-    qualified_column,
-)
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.windows import (
     entry_instant_sql,
     greatest_sql,
@@ -43,45 +39,16 @@ CONSTANTS = "constants"
 
 
 @dataclass(frozen=True)
-class PartialJoin:
-    """A join of some of a unit's sources that another unit tells, as the query of that name there.
-
-    `columns` of its sources are items of the query, in the order of its canonical form: `places`.
-    """
-
-    unit_id: str
-    query: str
-    columns: tuple[Column, ...]
-    positions: tuple[int, ...]
-    times: Mapping[str, str]
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(column.relation for column in self.columns))
-
-    def struct_sql(self, names: Sequence[str]) -> list[str]:
-        """SQL of the sources as structs, from the names of their columns in what was told."""
-        structs = []
-        for alias in self.aliases:
-            fields = [
-                f"{quote_identifier(name)} AS {quote_identifier(column.name)}"
-                for name, column in zip(names, self.columns, strict=True)
-                if column.relation == alias
-            ]
-            if alias in self.times:
-                at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
-                time = fields[at].split(" AS ")[0]
-                fields.append(f"unix_micros({time}) AS {TIME}")
-            structs.append(f"struct({', '.join(fields)}) AS {alias}")
-        return structs
-
-
-@dataclass(frozen=True)
-class SharedJoin:
+class SharedJoin(JoinsByDelta):
     """The plan of a unit that serves several queries by their constants."""
 
     subscribers: JoinSubscribers
     partial_join: PartialJoin | None = None
+
+    emits_on_arrival: ClassVar[bool] = True
+    keeps_panes: ClassVar[bool] = False
+    needs_same_queries: ClassVar[bool] = False
+    slide_sets: ClassVar[SlideSets] = {}
 
     @cached_property
     def delta(self) -> DeltaJoin:
@@ -89,34 +56,16 @@ class SharedJoin:
         joined = frozenset() if self.partial_join is None else frozenset(self.partial_join.aliases)
         return DeltaJoin(Block(operator.sources, operator.where, (), None, (), False), joined)
 
-    @cached_property
-    def feeds(self) -> tuple[str, ...]:
-        """What its steps read: streams by their aliases, and the rows of another unit."""
-        own = tuple(alias for alias, _ in self.scans if alias not in self.delta.prejoined)
-        return own if self.partial_join is None else (PARTIAL_JOIN, *own)
-
     @property
     def block(self) -> Block:
         return self.delta.block
 
     @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.delta.scans
+    def delta_constants(self) -> pa.Table:
+        return self.constants
 
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.delta.tables
-
-    @property
-    def slides(self) -> frozenset[int]:
-        return self.delta.slides
-
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.delta.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.delta.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.delta_step(self)
 
     # ---- the rows of the operator
 
@@ -127,10 +76,10 @@ class SharedJoin:
         items += [f"{alias}.{TIME} AS {_time_column(alias)}" for alias, _ in self.scans]
         return self.delta.select_sql(items, order, views)
 
-    # ---- what queries want of them
+    # ---- the queries that they are for
 
     def delta_sql(self, terms: Sequence[str]) -> str:
-        """SQL of the rows told, from the terms; it reads the view of constants."""
+        """SQL of the rows emitted, from the terms; it reads the view of constants."""
         rows = "\nUNION ALL\n".join(terms)
         shapes = self.subscribers.shapes
         variants = list(dict.fromkeys(shape.slides for shape in shapes))
@@ -144,7 +93,7 @@ class SharedJoin:
             for at, _, shape in numbered
         ]
         rows = f"SELECT *, {', '.join(searches)} FROM ({rows})"
-        if len(shapes) == 1:
+        if len(shapes) == 1:  # a row is emitted once at most, so nothing has to be exploded
             selected = [
                 f"_entry0 AS _tau, 0 AS {SHAPE_COLUMN}, _place0 - 1 AS {ROW_CLASS_COLUMN}",
                 *self._items(),
@@ -168,7 +117,7 @@ class SharedJoin:
         ]
 
     def _windows(self, slides: Sequence[int | None]) -> list[tuple[str, Range]]:
-        """Windows that slide like that; of what size does not matter here."""
+        """Windows with these slides; their size does not matter here."""
         return [
             (alias, Range(0, slide)) for (alias, _), slide in zip(self.scans, slides, strict=True)
         ]
@@ -202,7 +151,7 @@ class SharedJoin:
 
 def constants_table(tables: Iterable[tuple[int, ShapeTable[str]]]) -> pa.Table:
     """The constants of numbered tables as arrays, in one row."""
-    import pyarrow as pa  # who compiles to check a query need not wait for it
+    import pyarrow as pa  # here, so that checking a query does not wait for the import
 
     columns = {"_": pa.array([0], pa.int32())}
     for at, table in tables:
@@ -236,11 +185,12 @@ def search_sql(array: str, value: str, length: int) -> str:
     steps = ", ".join(str(1 << bit) for bit in reversed(range(length.bit_length())))
     if not steps:
         return "0"
+    # Behind the end of the array `get` is NULL, and IF takes its last branch: no bound is checked.
     return f"reduce(array({steps}), 0, (p, s) -> IF(get({array}, p + s - 1) <= {value}, p + s, p))"
 
 
 def is_served_sql(at: int) -> str:
-    """SQL: a query wants the cell of a row."""
+    """SQL: the row is in a cell that some query has."""
     return f"get(cells{at}, _place{at} - 1) = _cell{at}"
 
 

@@ -1,33 +1,34 @@
 """Grouped queries that share their panes.
 
-Over a lone stream a pane holds the tuples between two multiples of the granule, or at one: with it,
-for every window that is made of granules, all of them come and go together. Over a join the windows
-are the same for all, and panes are as for one query. Each telling reads the panes as its own; those that
-differ only in the constants of their conditions are one statement, in which a table of these constants
-says which telling sees which pane.
+Over a single stream a pane holds the tuples between two multiples of the granule, or at one: in every
+window that is made of granules, all of them enter and leave together. Over a join the windows are the
+same for all queries, and panes are as for one query. Each evaluation reads the panes as its own; those
+that differ only in the constants of their conditions are one statement, in which a table of these
+constants says which evaluation sees which pane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product, zip_longest
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import GROUP, call_text
 from headwater.algebra.conditions.domain import BOTTOM, Domain, value_at
 from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.algebra.expressions import Column, Expr, conjunction
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Output, Scan
 from headwater.algebra.types import INT, Value
 from headwater.algebra.windows import Range
 from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
-from headwater.runtime.compile.delta_join import DeltaJoin, TermViews
+from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta
 from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes
+from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.shared_join import (
     CONSTANTS,
     cell_sql,
@@ -46,22 +47,29 @@ if TYPE_CHECKING:
 ALL_PANES = "all_panes"
 """The view of the panes that are shared."""
 
-BOUNDS, EVALUATION_NUMBER = "bounds", "_telling"
-"""The views of what the tellings of a family see, by the number of the first; and their own numbers."""
+BOUNDS, EVALUATION_NUMBER = "bounds", "_evaluation"
+"""The view of what the evaluations of a family see (with the number of the first), and the column of
+their own numbers."""
 
 MAX_BOXES = 64
-"""A telling whose conditions combine more stretches is a branch of its own."""
+"""An evaluation whose conditions combine more intervals is a statement of its own."""
 
 
 @dataclass(frozen=True)
-class SharedPanes:
+class SharedPanes(JoinsByDelta):
     """The plan of a unit that serves several grouped queries."""
 
     subscribers: GroupSubscribers
 
+    emits_on_arrival: ClassVar[bool] = False
+    keeps_panes: ClassVar[bool] = True
+    needs_same_queries: ClassVar[bool] = True
+    partial_join: ClassVar[PartialJoin | None] = None
+    delta_constants: ClassVar[None] = None
+
     @cached_property
     def panes(self) -> Panes:
-        """What is kept, as the panes of a query that would tell all of it."""
+        """What is kept, as the panes of a query that would emit all of it."""
         operator = self.subscribers.operator
         sources = operator.sources
         if self._is_single_stream:
@@ -86,42 +94,22 @@ class SharedPanes:
     def delta(self) -> DeltaJoin:
         return self.panes.delta
 
-    @property
-    def scans(self) -> tuple[tuple[str, Scan], ...]:
-        return self.panes.scans
-
-    @property
-    def feeds(self) -> tuple[str, ...]:
-        return self.delta.feeds
-
-    @property
-    def tables(self) -> tuple[tuple[str, TableScan], ...]:
-        return self.panes.tables
-
-    @property
-    def equalities(self) -> tuple[tuple[Column, Column], ...]:
-        return self.panes.equalities
-
-    def reach(self, alias: str) -> tuple[int | None, int]:
-        return self.panes.reach(alias)
+    def make_step(self, steps: StepFactory[T]) -> T:
+        return steps.pane_step(self)
 
     @property
     def slides(self) -> frozenset[int]:
         return self.subscribers.slides
 
     @property
-    def keeps_panes(self) -> bool:
-        return True
-
-    @property
     def emits_without_panes(self) -> bool:
-        """Whether something may be told though there is no pane: a count of nothing."""
+        """Whether a row may be emitted though there is no pane: a count of nothing."""
         return any(not evaluation.keys for evaluation in self._representatives)
 
     @cached_property
-    def slide_sets(self) -> Mapping[frozenset[int], bool]:
-        """The sets of slides by which tellings are evaluated, and whether one of them tells something
-        at every instant, however empty its window is."""
+    def slide_sets(self) -> SlideSets:
+        """The sets of slides of its evaluations, and whether one of them emits a row at every instant,
+        however empty its window is."""
         plans = [Panes(evaluation.block, evaluation.output) for evaluation in self._representatives]
         return {
             slides: any(plan.emits_at_every_instant for plan in plans if plan.slides == slides)
@@ -130,19 +118,19 @@ class SharedPanes:
 
     @property
     def _representatives(self) -> list[GroupEvaluation]:
-        """One telling of each family: in what is not about constants, the others are like it."""
+        """One evaluation of each family: the others differ from it in constants alone."""
         return [family.first for family in self.families]
 
     @property
     def max_instants_per_step(self) -> int:
-        """How many instants one step may tell."""
+        """How many instants one step may evaluate."""
         plans = [Panes(evaluation.block, evaluation.output) for evaluation in self._representatives]
         return min(plan.max_instants_per_step for plan in plans)
 
     # ---- absorbing
 
     def term_sql(self, order: Sequence[str], views: TermViews) -> str:
-        """SQL of the rows that one term of the delta join brings."""
+        """SQL of the rows that one term of the delta join adds."""
         if not self._is_single_stream:
             return self.panes.term_sql(order, views)
         time, granule = f"{order[0]}.{TIME}", self.subscribers.granule
@@ -155,24 +143,24 @@ class SharedPanes:
         return self.panes.delta_sql(terms)
 
     def compaction_sql(self, before: int) -> str:
-        """SQL of the view `panes` without what nobody sees after that instant, in fewer panes."""
+        """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""
         return self.panes.compaction_sql(before, clipped=not self._is_single_stream)
 
-    # ---- telling
+    # ---- results
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
-        """The tellings, grouped where they differ only in the constants of their conditions."""
+        """The evaluations, grouped where they differ only in the constants of their conditions."""
         groups: dict[Hashable, list[tuple[int, GroupEvaluation]]] = {}
         for number, evaluation in enumerate(self.subscribers.evaluations):
-            # Where nothing can be seen there is no row of bounds, and a count of it is 0 all the same.
+            # One that can see no pane would have no row of bounds, but must still emit a count of 0.
             is_separate = evaluation.terms or not 0 < _count_boxes(evaluation) <= MAX_BOXES
             key = number if is_separate else (evaluation.family, evaluation.column_positions)
             groups.setdefault(key, []).append((number, evaluation))
         return tuple(Family(tuple(group)) for group in groups.values())
 
     def result_sql(self, family: Family, before: int | None, instants: Sequence[int]) -> str:
-        """SQL of what the tellings of a family emit at their instants: `_tau`, shape, class, c0, c1, ..
+        """SQL of what the evaluations of a family emit at their instants: `_tau`, shape, class, c0, c1, ..
 
         It reads the views of all panes, of the constants and of the bounds, and `instants(t, next)`.
         """
@@ -209,7 +197,7 @@ class SharedPanes:
         return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at)}"
 
     def _panes_view_sql(self, family: Family) -> str:
-        """SQL of the shared panes as the tellings of a family see them."""
+        """SQL of the shared panes as the evaluations of a family see them."""
         evaluation = family.first
         plan = Panes(evaluation.block, evaluation.output)
         begins, ends = self._visible_span(evaluation)
@@ -232,7 +220,7 @@ class SharedPanes:
         return f"SELECT * FROM (SELECT {', '.join(columns)} FROM {ALL_PANES}{seen}) WHERE {FROM} < {TO}"
 
     def _filter_sql(self, evaluation: GroupEvaluation) -> str:
-        """SQL of the condition on the panes that one telling sees."""
+        """SQL of the condition on the panes that one evaluation sees."""
         condition_expr = conjunction(
             condition
             for bound in evaluation.filters
@@ -245,7 +233,7 @@ class SharedPanes:
         )
 
     def _bounds_join_sql(self, family: Family) -> str:
-        """SQL of the join that gives each telling of a family the panes it sees."""
+        """SQL of the join that assigns to each evaluation of a family the panes it sees."""
         tests = []
         for n, bound in enumerate(family.first.filters):
             key = self._key_column(bound.term).name
@@ -260,7 +248,7 @@ class SharedPanes:
         return Column("", f"k{self.subscribers.key_position(term)}", term.type)
 
     def _visible_span(self, evaluation: GroupEvaluation) -> tuple[str, str]:
-        """From when until when a telling sees a pane."""
+        """From when until when an evaluation sees a pane."""
         if not self._is_single_stream:
             return FROM, TO
         (scan,) = (s for s in evaluation.block.sources if isinstance(s, Scan))
@@ -274,7 +262,7 @@ class SharedPanes:
 
     @cached_property
     def constants(self) -> pa.Table:
-        """The arrays of the tellings whose rows they distinguish, in one row."""
+        """The arrays of the evaluations whose rows they distinguish, in one row."""
         numbered = enumerate(self.subscribers.evaluations)
         return constants_table(
             (at, evaluation.table) for at, evaluation in numbered if evaluation.terms
@@ -283,7 +271,7 @@ class SharedPanes:
 
 @dataclass(frozen=True)
 class Family:
-    """Tellings by their numbers: one, or several that differ in the constants of their filters alone."""
+    """Evaluations by number: one, or several that differ in the constants of their filters alone."""
 
     evaluations: tuple[tuple[int, GroupEvaluation], ...]
 
@@ -301,7 +289,7 @@ class Family:
 
     @cached_property
     def plan(self) -> Panes:
-        """How they are evaluated: where they are many, with their number as another key and item."""
+        """Their plan: where they are several, with their number as another key and item."""
         block = self.first.block
         if self.has_several:
             number = Column("", EVALUATION_NUMBER, INT)
@@ -315,7 +303,7 @@ class Family:
 
     @cached_property
     def bounds(self) -> pa.Table:
-        """What each telling sees of the terms of its filters: one row for each combination of stretches."""
+        """What each evaluation sees of the terms of its filters: a row for each combination of intervals."""
         import pyarrow as pa
 
         numbers: list[int] = []
@@ -360,8 +348,8 @@ def _domain_intervals(domain: Domain) -> list[_DomainInterval]:
 
 
 def _empty_panes_sql(family: Family, before: int | None, instants: Sequence[int]) -> str:
-    """SQL of a pane without tuples for each telling, which is there at all instants and at the one before
-    them: what has no keys emits a row also where it sees no other."""
+    """SQL of a pane without tuples for each evaluation, visible at all instants and at the one before
+    them: an evaluation without keys emits a row also where it sees no other pane."""
     parts = "".join(f", NULL AS {part.name}" for part in family.plan._pane_columns)
     first = instants[0] if before is None else before
     numbers = f"SELECT DISTINCT {EVALUATION_NUMBER} FROM {BOUNDS}{family.number}"

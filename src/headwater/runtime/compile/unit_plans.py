@@ -1,8 +1,9 @@
-"""The queries of a unit as its plan sees them, and the files that say which rows are whose.
+"""The plan of a unit from its queries, and the files that say which rows are whose.
 
-A unit that serves one query runs it as it is. When others come to share it, its plan is made of all
-their forms, and every result row names a shape and a class. What these numbers mean is written in a
-file of its own whenever the queries change: a *version* of the members, which later segments name.
+A unit that serves one query runs it as it is. When others share it, its plan is made from the signatures
+of all of them, and every result row names a shape and a row class. What these numbers mean is written to
+a file of its own whenever the queries change: a *version* of the subscriber table, which later segments
+name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headwater.reuse.signature import source_name
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile import Plan, SharedJoin, SharedPanes, compile_query
-from headwater.runtime.compile.shared_join import PartialJoin
+from headwater.runtime.compile.plan import PartialJoin
 from headwater.runtime.lifecycle import input_streams, plannable_queries
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ log = logging.getLogger("headwater")
 
 @dataclass
 class UnitPlanner:
-    """Makes the plans of units, and remembers the forms of their queries by digest."""
+    """Makes the plans of units, and remembers the signatures of their queries by digest."""
 
     definitions: Definitions
     _signatures: dict[str, QuerySignature] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class UnitPlanner:
         return self.signatures([query])[0]
 
     def signatures(self, queries: Sequence[QueryRow]) -> tuple[QuerySignature, ...]:
-        """The forms of queries, in order, each under its result key in the place of its digest; what
+        """The signatures of queries, in order, each under its result key instead of its digest; what
         they name is looked up once for all."""
         names = self.definitions.namespace
         for query in queries:
@@ -82,9 +83,10 @@ class UnitPlanner:
         before: Plan | None,
         partial_query: QueryRow | None = None,
     ) -> Plan:
-        """The plan that serves some queries of a unit, which has its definition; `asked` is what it has
-        another unit join for it."""
+        """The plan that serves some queries of a unit, which has its definition; `partial_query` is what
+        another unit joins for it."""
         by_key = {query.result_key: query for query in queries}
+        # A unit that was shared once goes on as shared: its readers expect versions and row classes.
         alone = set(by_key) == {unit.digest} and not once_shared and partial_query is None
         first = next(iter(by_key.values()))
         if alone or self.signature(first).kind is SharingKind.EXACT:
@@ -105,13 +107,14 @@ class UnitPlanner:
     def ensure_definition(self, catalog: Catalog, unit: UnitRow) -> UnitRow:
         """A unit with its definition: the operator that it runs, as text.
 
-        It is the least that serves the unit's queries. When one of them comes, the definition is
-        relaxed with it; when one leaves it is void, and whoever asks first makes it anew from those
-        that are left. Others may change the unit meanwhile: then the unit is returned as it is after that.
+        It is the least that serves the unit's queries. A new query relaxes it; when a query leaves, it is
+        emptied, and the first process that needs it writes it again from the queries that are left.
+        Another process may change the unit meanwhile: then the unit is returned as it is after that.
         """
         while not unit.definition and unit.state != "dropped":
             queries = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
             text = self._least_definition(queries) if queries else unit.definition
+            # Refused if the version has changed: then the text is not that of its queries.
             if text and catalog.define_unit(unit.id, unit.version, text):
                 return replace(unit, definition=text)
             current = catalog.unit(unit.id)
@@ -120,7 +123,7 @@ class UnitPlanner:
         return unit
 
     def operator(self, unit: UnitRow) -> Operator | None:
-        """What a unit that has its definition runs; None if its queries are all equal and share whole.
+        """What a unit that has its definition runs; None if its queries are all equal.
 
         This is what is explained, what a new query is compared with, what counts for admission, and what
         is compiled.
@@ -138,13 +141,13 @@ class UnitPlanner:
         self, unit: UnitRow, signatures: Sequence[QuerySignature], before: Plan | None
     ) -> Operator:
         """The operator of a unit, which serves all its queries; if it should not, it is relaxed, as no
-        row may be missing whatever the catalog says. A unit without a definition is tried with some
-        of its queries alone."""
+        row may be missing whatever the catalog says. A unit without a definition is one on trial, with
+        some of its queries alone."""
         if not unit.definition:
             return serving_operator(signatures)
         operator = self.operator(unit)
         assert operator is not None
-        previous = before.subscribers if isinstance(before, SharedJoin | SharedPanes) else None
+        previous = None if before is None else before.subscribers
         served = (
             set() if previous is None or previous.operator != operator else {*previous.signatures}
         )
@@ -156,7 +159,7 @@ class UnitPlanner:
         return enough
 
     def partial_join(self, operator: Operator, partial_query: QueryRow) -> PartialJoin:
-        """The sources of an operator that another unit joins, by the names they have here."""
+        """The sources of an operator that another unit joins, by the aliases that they have here."""
         (statement,) = parse(partial_query.definition, self.definitions.namespace)
         assert isinstance(statement, CreateQuery)
         root = statement.query.root
@@ -184,8 +187,8 @@ def _parse_canonical(query: QueryRow, names: Namespace) -> CanonicalQuery:
 def write_subscribers(
     subscribers: JoinSubscribers | GroupSubscribers, folder: Path
 ) -> segment_files.WrittenFile:
-    """A version of members as a file."""
-    import pyarrow as pa  # who places queries need not wait for it
+    """A version of the subscriber table as a file."""
+    import pyarrow as pa  # here, so that submitting a query does not wait for the import
 
     from headwater.runtime.storage import segment_files
 

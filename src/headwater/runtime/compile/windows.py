@@ -1,7 +1,7 @@
 """When a window holds a tuple, as SQL over the tuple's event time.
 
-A tuple is held from an instant on (its entry) and before another time (its exit): a row made of
-several tuples is there from the last entry until the first exit.
+A window holds a tuple from an instant on (its entry) until before another time (its exit): a row made
+of several tuples is visible from the last entry until the first exit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headwater.runtime.spark.sql import quote_identifier
 from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 UNTIL = "_until"
-"""The time from which a window by rows no longer holds a tuple, where such a window was opened."""
+"""The column of an opened ROWS window: the time from which it no longer holds the tuple."""
 
 FOREVER = 2**62
 """A time after all others."""
@@ -59,7 +59,7 @@ def window_start(scan: Scan, instant: int) -> int | None:
 
 
 def rows_window_sql(view: str, window: Rows) -> str:
-    """SQL of the tuples of a view, each with the time of the one that drives it out."""
+    """SQL of the tuples of a view, each with the time of the tuple that pushes it out."""
     keys = ", ".join(quote_identifier(name) for name in window.partition_by)
     order = f"{f'PARTITION BY {keys} ' if keys else ''}ORDER BY {TIME}, {ARRIVAL}"
     later = f"lead({TIME}, {window.count}) OVER ({order})"
@@ -67,7 +67,7 @@ def rows_window_sql(view: str, window: Rows) -> str:
 
 
 def with_views(views: Mapping[str, str], text: str) -> str:
-    """A query in which names stand for other queries."""
+    """A query with names for other queries, in front of those that it has itself."""
     prelude = ", ".join(f"{name} AS ({query})" for name, query in views.items())
     more = "," if text.startswith("WITH ") else ""
     return f"WITH {prelude}{more}\n{text.removeprefix('WITH ')}"

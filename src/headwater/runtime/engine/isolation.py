@@ -1,8 +1,8 @@
-"""Which queries of a unit make its steps fail: found by steps with some of them alone.
+"""Which queries of a unit make its steps fail: found by trial steps with some of them alone.
 
-Such a step is tried and not kept: it reads what the next step of the unit would read, and writes files
-that are removed again. What it would have committed is pretended, so that what comes after it (a unit
-whose queries have changed first makes what it keeps anew) can be tried as well.
+A trial step reads what the next step of the unit would read, and writes files that are removed again.
+Its commit is simulated, so that the step after it can be tried as well: a unit whose queries have
+changed first rebuilds what it keeps.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from headwater.runtime.catalog import (
     UnitRow,
 )
 from headwater.runtime.durability import make_durable
-from headwater.runtime.engine.stepper import Step, Stepper, Unit
+from headwater.runtime.engine.step import Step
+from headwater.runtime.engine.stepper import Stepper
+from headwater.runtime.engine.unit import Unit
 from headwater.runtime.results.subscribers import SUBSCRIBERS
 from headwater.runtime.storage import segment_files
 
 MAX_TRIALS = 60
-"""After so many steps on trial, queries that fail together are blamed together."""
+"""After this many trial steps, queries that fail together are blamed together."""
 
 FailureTest = Callable[[Sequence[str]], str | None]
 """Why a step with these alone fails; None if it does not."""
@@ -39,7 +41,7 @@ def bisect_culprits(
 ) -> dict[str, str]:
     """Of names that fail together those that fail by themselves, and why.
 
-    There is none if they fail only together. It takes about log2(n) trials for each one found.
+    There is none if they fail only together. It takes about log2(n) trials for each culprit.
     """
     left = max_trials
 
@@ -65,7 +67,7 @@ def bisect_culprits(
     return search(names, None)
 
 
-# ---- steps on trial
+# ---- trial steps
 
 
 class TrialCatalog(Catalog):
@@ -76,7 +78,7 @@ class TrialCatalog(Catalog):
         self._trial = _TrialState()
 
     def apply_step(self, step: Step) -> None:
-        """Have a step count as committed."""
+        """Count a step as committed."""
         removed_ids = {segment.id for segment in step.removed}
         self._trial.removed |= removed_ids
         self._trial.added = [s for s in self._trial.added if s.id not in removed_ids]
@@ -85,6 +87,7 @@ class TrialCatalog(Catalog):
         for segment in step.segments:
             same = [s.seq for s in self._trial.added if s.log == segment.log]
             last = max(self.log_ends()[segment.log].seq, *same, 0)
+            # Negative ids are never those of committed segments.
             self._trial.added.append(_as_segment(segment, -1 - len(self._trial.paths), last + 1))
             self._trial.paths.append(segment.path)
 
@@ -114,7 +117,7 @@ class TrialCatalog(Catalog):
 
 @dataclass
 class _TrialState:
-    """What is pretended."""
+    """What trial steps would have committed."""
 
     cursors: dict[str, dict[str, Any]] = field(default_factory=dict)
     added: list[Segment] = field(default_factory=list)
@@ -132,14 +135,14 @@ def _as_segment(new: NewSegment, id: int, seq: int) -> Segment:
 
 
 def try_step(stepper: Stepper, unit: Unit) -> None:
-    """Do the next step of a unit and keep nothing of it; raises what the step raises."""
+    """Make the next step of a unit and keep nothing of it; raises what the step raises."""
     catalog = TrialCatalog(stepper.catalog)
     trial = replace(stepper, catalog=catalog)
     try:
         while (step := trial.step(unit)) is not None:
             catalog.apply_step(step)
             if (unit.row.id, SUBSCRIBERS) not in step.cursors:
-                break
+                break  # else it only brought the unit in line with its queries, and read nothing
         if (merged := trial.compact_panes(unit)) is not None:
             catalog.apply_step(merged)
     finally:
@@ -160,15 +163,18 @@ class CulpritFinder:
     plan_unit: Callable[[UnitRow, Sequence[QueryRow]], Unit]
     """A unit with some of its queries alone."""
     describe_error: Callable[[Exception], str]
-    """What is wrong with a step, in words; raises if that is nothing of its own."""
+    """Why a step failed; raises if that is not the fault of its queries."""
 
     def find_culprits(
         self, unit: UnitRow, queries: Sequence[QueryRow], why: str | None
     ) -> dict[str, str] | None:
         """The digests of the queries that make a unit fail by themselves, and the reasons; none if
-        queries fail only together; None if they do not fail. `why` is known of them all together."""
+        queries fail only together; None if they do not fail. `why` is the
+        reason if it is known that all fail together."""
         digests = sorted({query.digest for query in queries})
-        other = replace(unit, version=unit.version + 1, definition="")  # that of the chosen
+        other = replace(
+            unit, version=unit.version + 1, definition=""
+        )  # planned from the chosen alone
 
         def fails(some: Sequence[str]) -> str | None:
             try:
@@ -187,7 +193,7 @@ class CulpritFinder:
         return bisect_culprits(digests, fails)
 
     def move_queries(self, lease: Lease, unit: UnitRow, names: Sequence[str]) -> str:
-        """Move queries to a new unit that stands where theirs does; returns its id."""
+        """Move queries to a new unit that has the progress of theirs; returns its id."""
         new = NewUnit(unit.digest, "", unit.inputs, unit.version + 1)
         paths = {
             s.id: segment_files.link_file(
@@ -196,7 +202,7 @@ class CulpritFinder:
             for s in self.catalog.segments_of_unit(unit.id)
             if s.path
         }
-        make_durable(paths.values())
+        make_durable(paths.values())  # before the commit that names them
         self.catalog.move_queries(lease, unit, new, names, paths)
         return new.id
 

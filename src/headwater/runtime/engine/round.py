@@ -1,10 +1,10 @@
-"""A round of the engine: jobs that are done first, and units that are chosen one after the other.
+"""A round of the engine: jobs that run first, and units that are chosen one after the other.
 
-Units are chosen when the jobs are through, as what these bring is worth waiting for; but not for long.
-Several threads ask what is next. A round ends when nothing is left to do. Once something was done it
-also ends a while after all jobs are begun, so that what is done between rounds is done in time; a
-thread that is through by then goes on as long as a job from before is at work, so that a slow unit
-keeps nobody waiting.
+Units wait for the jobs, whose tuples they would otherwise leave to the next step; but not for long.
+Several threads ask for the next task. A round ends when nothing is left to do. Once something was done
+it also ends a while after all jobs have begun, so that what is due between rounds is done in time; until
+then threads go on with other tasks while one that began earlier still runs, so that a slow unit does not
+hold up the others.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PATIENCE_SECONDS = 0.5
 class Round:
     """What there is to do in a round.
 
-    The jobs are done first, and again where that was worth it while others are at work. `choose`
-    names the unit to step next out of those that are not at work, None if none of them has anything
+    The jobs run first, and those that had something to do run again while other tasks are active.
+    `choose` names the unit to step next out of those that are free, None if none of them has anything
     to do; `step` steps it.
     """
 
@@ -42,8 +42,8 @@ class Round:
     _changed: Condition = field(default_factory=Condition)
 
     def run(self, threads: int) -> bool:
-        """Do it all, so many at once; whether anything was worth it. What a job raises is raised
-        when the others are through."""
+        """Run it in that many threads; returns whether there was anything to do. What a task raises is
+        raised when the other threads have ended."""
         self._first_jobs = deque(self.jobs)
         self._repeat_jobs: deque[Job] = deque()
         self._free_units = set(self.units)
@@ -63,7 +63,7 @@ class Round:
             job()
 
     def _next_task(self) -> Callable[[], None] | None:
-        """What a thread does now, None if it is through; waits while others may leave it something."""
+        """The next task of a thread, None if there is no more; waits while other tasks may lead to some."""
         with self._changed:
             while not self._has_failed:
                 if (
@@ -77,6 +77,7 @@ class Round:
                     return task
                 if not self._active:
                     return None
+                # Until a task ends, or units need not wait for the jobs any longer.
                 self._changed.wait(self._patience_left)
             return None
 
@@ -90,10 +91,12 @@ class Round:
             return None
         unit = self._choose_unit()
         if unit is not None:
+            # The lease of a unit is the process's, so threads have to keep apart by themselves.
             self._free_units.discard(unit)
             return self._begin_task(
                 lambda: self.step(unit), lambda worked: self._free_units.add(unit)
             )
+        # Only beside other tasks: a source that always has more would keep the round from ending.
         if self._repeat_jobs and self._active:
             return self._begin_job(self._repeat_jobs.popleft())
         return None
@@ -121,7 +124,7 @@ class Round:
             raise
 
     def _begin_task(self, job: Job, then: Callable[[bool], None]) -> Callable[[], None]:
-        """The job, and what is noted when it is done."""
+        """The job, and what is recorded when it is done."""
         before = time.monotonic() <= self._ends_at
         self._active += 1
         self._active_from_before += before
@@ -131,7 +134,7 @@ class Round:
             try:
                 worked = job()
             except BaseException:
-                self._has_failed = True
+                self._has_failed = True  # the other threads end after the task they have
                 raise
             finally:
                 with self._changed:

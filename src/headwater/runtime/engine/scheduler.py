@@ -1,11 +1,11 @@
 """Which unit steps next: what is pending for each, priced by what was measured, ranked by a policy.
 
-A step takes in all that is pending, so what competes are batches. The expected seconds of a step are a
-fixed part and one for each row, fitted to the last steps; the rows it will tell are those for each row
-taken in. For the policies a batch is a tuple that costs so many seconds and has so many results, and
-whose ideal time is that of a step with a single row. The queries of a shared unit all step with it and
+A step ingests all that is pending, so what competes are batches. The expected seconds of a step are a
+fixed part and one for each row, fitted to the last steps; the rows it will emit follow from its rows out
+per row in. To the policies a batch is a tuple with that cost and that many results, whose ideal time is
+that of a step with a single row. The queries of a shared unit all step with it and
 add nothing to its cost, so the priority-defining tree holds all of them, and counts a row once for each
-query that it is told to. A unit that was never measured is taken to be as the others are on average.
+query that it is emitted to. A unit that was never measured counts as the average of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCHEDULE = "schedule"
 
 @dataclass
 class Scheduler:
-    """Chooses units of one catalog, and remembers who was chosen when, and why the last one was."""
+    """Chooses units of one catalog; remembers when each was chosen, and why the last one was."""
 
     catalog: Catalog
     last_choice: Choice | None = None
@@ -51,7 +51,7 @@ class Scheduler:
         return self.last_choice.name
 
     def _candidate(self, unit: str, backlog: Backlog, step: StepEstimate, now: float) -> Candidate:
-        """A unit as a candidate; what came when the clock was ahead has come just now."""
+        """A unit as a candidate; rows with an arrival time ahead of the clock have arrived just now."""
         served = min(self._served_at.get(unit, 0.0), now)
         since = min(backlog.since, now)
         batch = step.as_batch(backlog.rows)
@@ -66,7 +66,7 @@ class Scheduler:
 class Turns:
     """The units of one round: each gets a turn, and those with something pending compete for more.
 
-    One that had a turn and did nothing gets another only when more has come for it.
+    One that had a turn and did nothing gets another only when more is pending for it.
     """
 
     scheduler: Scheduler
@@ -79,14 +79,14 @@ class Turns:
     def choose(self, units: Set[str]) -> str | None:
         """Which of the units steps next; None if there is nothing for them to do.
 
-        Those with nothing pending go first: most of them do nothing, which takes no time, and who
-        has come to an instant has something to tell.
+        Those with nothing pending go first: most of them do nothing, which takes no time, and one for
+        which an instant is due has rows to emit.
         """
         rows = [self.rows[unit] for unit in self.rows if unit in units]
         backlogs = unit_backlogs(self.scheduler.catalog, rows)
         for row in rows:
             if row.id not in backlogs and row.id not in self._idle_backlogs:
-                self._idle_backlogs[row.id] = None
+                self._idle_backlogs[row.id] = None  # it has had its turn with nothing pending
                 return row.id
         competing = {
             u: backlog for u, backlog in backlogs.items() if self._idle_backlogs.get(u) != backlog
@@ -95,10 +95,11 @@ class Turns:
             return None
         estimates = {unit: self.estimate(unit) for unit in self.rows}
         unit = self.scheduler.choose(self.policy, self.max_wait, competing, estimates)
+        # Until `note_worked`, in case it does nothing: then it has to wait for more.
         self._idle_backlogs[unit] = backlogs[unit]
         return unit
 
     def note_worked(self, unit: str) -> None:
-        """Note that a turn was of use."""
+        """Note that a unit had something to do in its turn."""
         if self._idle_backlogs.get(unit) is not None:
             del self._idle_backlogs[unit]

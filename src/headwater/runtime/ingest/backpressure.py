@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.runtime.catalog import Catalog, stream_log
+from headwater.runtime.catalog import Catalog, LogPosition, stream_log
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,6 @@ def slowest_reader(catalog: Catalog, stream: str) -> ReaderBacklog | None:
     if not running:
         return None
     positions = catalog.reader_positions(log)
-    read_up_to = {unit: int((positions.get(unit) or {"seq": 0})["seq"]) for unit in running}
-    slowest = min(running, key=lambda unit: read_up_to[unit])
-    return ReaderBacklog(slowest, sum(s.rows for s in catalog.segments(log, read_up_to[slowest])))
+    reached = {unit: LogPosition.from_json(positions.get(unit)).seq for unit in running}
+    unit = min(running, key=lambda one: reached[one])
+    return ReaderBacklog(unit, sum(s.rows for s in catalog.segments(log, reached[unit])))

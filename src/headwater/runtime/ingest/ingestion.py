@@ -41,7 +41,7 @@ from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import STOPPED, reopen_stream
 from headwater.runtime.metrics.rates import WAITS
 from headwater.runtime.settings import Settings
-from headwater.runtime.sites.local_site import LocalSite
+from headwater.runtime.sites.single_site import Site
 from headwater.runtime.spark.errors import describe_error, raise_if_spark_ended
 from headwater.runtime.storage.append import stream_folder
 from headwater.runtime.storage.paths import allowed_paths
@@ -65,10 +65,9 @@ class Ingestion:
     definitions: Definitions
     spark: SparkSession
     leases: ProcessLeases
-    store: Path
     settings: Settings
     at_point: Callable[[str], None]
-    site: LocalSite | None
+    site: Site
     clock: Callable[[], float] = time.time
     sources: OpenSources = field(default_factory=OpenSources)
     _failures: dict[str, ReadFailure] = field(default_factory=dict)
@@ -83,7 +82,7 @@ class Ingestion:
         return [row for row in self.catalog.streams() if self._is_mine(row.name)]
 
     def _is_mine(self, name: str) -> bool:
-        return self.site is None or self.site.owns(ingest_owner(name))
+        return self.site.owns(ingest_owner(name))
 
     def refresh(self) -> list[str]:
         """Forget dropped and reassigned streams; returns the names of those ingested here."""
@@ -272,8 +271,8 @@ class Ingestion:
         Clients write to another store, so a stream without a source is checked every time.
         """
         owner = ingest_owner(name)
-        lease = None if self.site is None else self.leases.acquire(owner)
-        if self.site is not None and lease is not None:
+        lease = self.leases.acquire(owner) if self.site.has_others else None
+        if lease is not None:
             from_clients = self.definitions.streams[name].source is None
             self.site.adopt_segments(owner, stream_log(name), lease, again=from_clients)
 
@@ -322,7 +321,7 @@ class Ingestion:
         if row.ended:
             return True  # the next round reopens it, with its readers locked
         stream = self.definitions.streams[row.name].stream
-        folder = stream_folder(self.store, row.name)
+        folder = stream_folder(self.site.store, row.name)
         bounds = EventTimeBounds.of(stream, row.watermark, self.clock())
         written, rejects = ingest_batch(batch, stream, bounds, folder)
         # After reading and before committing: a topic that was recreated in between must not count.

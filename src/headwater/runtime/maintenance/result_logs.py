@@ -18,7 +18,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.runtime.catalog import FOREVER, Catalog, Lease, QueryRow, Segment, UnitRow, unit_log
+from headwater.runtime.catalog import (
+    FOREVER,
+    Catalog,
+    Lease,
+    LogPosition,
+    QueryRow,
+    Segment,
+    UnitRow,
+    unit_log,
+)
 from headwater.runtime.maintenance import stream_logs
 from headwater.runtime.maintenance.stream_logs import copy_positions, ignore_point, remove_pieces
 from headwater.runtime.results.sink_progress import read_delivery
@@ -85,7 +94,7 @@ def last_settled_seq(catalog: Catalog, unit: UnitRow, queries: Iterable[QueryRow
     log = unit_log(unit.id)
     sinks = [read_delivery(catalog, query).seq for query in queries if query.sink is not None]
     readers = [
-        int((catalog.cursor(other.id, log) or {"seq": 0})["seq"])
+        LogPosition.from_json(catalog.cursor(other.id, log)).seq
         for other in catalog.units()
         if log in other.inputs
     ]

@@ -23,20 +23,13 @@ from headwater.runtime.catalog import (
     FOREVER,
     Catalog,
     Lease,
+    LogPosition,
     Segment,
     StreamRow,
     is_log_copy,
     stream_log,
 )
-from headwater.runtime.compile import (
-    DeltaJoin,
-    InstantEvaluation,
-    Panes,
-    Plan,
-    SharedJoin,
-    SharedPanes,
-    window_start,
-)
+from headwater.runtime.compile import Plan, window_start
 from headwater.runtime.compile.evaluation_times import earliest_last_instant
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import build_segment
@@ -68,24 +61,21 @@ class LogReader:
 
     @property
     def logs(self) -> set[str]:
-        """The logs of the streams that it reads directly."""
-        feeds = None if isinstance(self.plan, InstantEvaluation) else self.plan.feeds
-        return {
-            stream_log(s.stream) for alias, s in self.plan.scans if feeds is None or alias in feeds
-        }
+        """The streams that it reads itself."""
+        return {stream_log(s.stream) for alias, s in self.plan.scans if alias in self.plan.feeds}
 
     def last_seq(self, log: str) -> int:
-        """The last sequence number that it has read."""
-        return int(self.cursors.get(log, {"seq": 0})["seq"])
+        """The last sequence number that it has taken in."""
+        return LogPosition.from_json(self.cursors.get(log)).seq
 
     def needed_from(self, log: str) -> int | None:
-        """The smallest event time of tuples that it may read again; None if there is no limit."""
-        if isinstance(self.plan, DeltaJoin | SharedJoin):
-            return self._delta_needed_from(self.plan, log)
+        """The least time of a taken-in tuple that it may read again; None if of any time."""
+        if self.plan.emits_on_arrival:
+            return self._delta_needed_from(log)
         instant = earliest_last_instant(self.plan.slide_sets, self.cursors)
-        if isinstance(self.plan, Panes | SharedPanes) and self.plan.keeps_panes:
-            rebuild = None if instant is None else instant - pane_rebuild_span(self.plan)
-            return _earliest([self._delta_needed_from(self.plan.delta, log), rebuild])
+        if self.plan.keeps_panes:
+            again = None if instant is None else instant - pane_rebuild_span(self.plan)
+            return _earliest([self._delta_needed_from(log), again])
         return _earliest(
             self._window_needed_from(alias, scan, instant)
             for alias, scan in self.plan.scans
@@ -101,23 +91,23 @@ class LogReader:
         checkpoint: int | None = self.cursors.get(f"carried:{alias}")
         return checkpoint
 
-    def _delta_needed_from(self, plan: DeltaJoin | SharedJoin, log: str) -> int | None:
-        """A tuple is needed as long as a future tuple of another input may join it."""
+    def _delta_needed_from(self, log: str) -> int | None:
+        """A tuple is needed while a tuple that is to come in another input may meet it."""
         starts: list[int | None] = []
-        for alias, scan in plan.scans:
-            if stream_log(scan.stream) != log or alias not in plan.feeds:
+        for alias, scan in self.plan.scans:
+            if stream_log(scan.stream) != log or alias not in self.plan.feeds:
                 continue
-            for other, theirs in plan.scans:
+            for other, theirs in self.plan.scans:
                 if other == alias:
                     continue
-                watermark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
-                before, _ = plan.reach(alias)
-                starts.append(None if watermark is None or before is None else watermark - before)
+                mark = LogPosition.from_json(self.cursors.get(stream_log(theirs.stream))).watermark
+                before, _ = self.plan.reach(alias)
+                starts.append(None if mark is None or before is None else mark - before)
         return _earliest(starts) if starts else FOREVER
 
 
-def pane_rebuild_span(plan: Panes | SharedPanes) -> int:
-    """How far back tuples are needed to rebuild panes when another query joins the unit."""
+def pane_rebuild_span(plan: Plan) -> int:
+    """How far back tuples are needed if panes are to be made again, for queries that come."""
     windows = [scan.window for _, scan in plan.scans]
     spans = [(w.size or 0) + (w.slide or 0) for w in windows if isinstance(w, Range)]
     return max(spans) + 1
@@ -208,9 +198,8 @@ def join_keys(log: str, readers: Iterable[LogReader]) -> list[str]:
     """The column by which most readers of a stream join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
-        if isinstance(reader.plan, DeltaJoin | SharedJoin | Panes | SharedPanes):
-            own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
-            votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
+        own = {alias for alias, scan in reader.plan.scans if stream_log(scan.stream) == log}
+        votes.update({key.name for key, _ in reader.plan.equalities if key.relation in own})
     return [name for name, _ in votes.most_common(1)]
 
 

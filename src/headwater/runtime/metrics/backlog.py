@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from headwater.runtime.catalog import Catalog, UnitRow, is_log
+from headwater.runtime.catalog import Catalog, LogPosition, UnitRow, is_log
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,12 @@ def unit_backlogs(catalog: Catalog, units: Iterable[UnitRow]) -> dict[str, Backl
     backlogs: dict[str, Backlog] = {}
     # By log, not by unit: many units read the same few logs, and each is queried once.
     for log in dict.fromkeys(name for row in rows for name in row.inputs if is_log(name)):
-        positions = catalog.reader_positions(log)
-        readers = {row.id: _seq(positions.get(row.id)) for row in rows if log in row.inputs}
+        reached = catalog.reader_positions(log)
+        readers = {
+            row.id: LogPosition.from_json(reached.get(row.id)).seq
+            for row in rows
+            if log in row.inputs
+        }
         arrivals = catalog.arrivals(log, min(readers.values()))
         for unit, seq in readers.items():
             new = [arrival for arrival in arrivals if arrival.seq > seq]
@@ -35,7 +38,3 @@ def unit_backlogs(catalog: Catalog, units: Iterable[UnitRow]) -> dict[str, Backl
                     min(before.since, *(arrival.created_at for arrival in new)),
                 )
     return backlogs
-
-
-def _seq(position: Any) -> int:
-    return int((position or {"seq": 0})["seq"])

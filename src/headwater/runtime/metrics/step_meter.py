@@ -45,10 +45,6 @@ class Stopwatch:
         self.parts[part] = self.parts.get(part, 0.0) + now - self._lap_started_at
         self._lap_started_at = now
 
-    def skip(self) -> None:
-        """Discard the time since the last lap."""
-        self._lap_started_at = time.monotonic()
-
 
 def smooth(before: float | None, value: float) -> float:
     """The exponentially weighted mean with a new value."""
@@ -74,6 +70,48 @@ def response_statistics(
 
 
 # ---- units
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a step did, before it is committed."""
+
+    seconds: Mapping[str, float]
+    """Seconds by part; those of the commit are not known yet."""
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_out: int = 0
+    arrivals: Sequence[tuple[int, float]] = ()
+    """How many of the rows ingested arrived when."""
+    executed_plans: Sequence[Any] = ()
+    """The plans that Spark ran, if they are to be measured."""
+    terms: Sequence[Term] = ()
+    """The terms that the first of these plans joined."""
+
+
+def step_statistics(
+    before: Mapping[str, float], parts: Mapping[str, float], report: StepReport
+) -> dict[str, float]:
+    """The statistics of a unit after a step: totals, and smoothed means."""
+    rows_in, rows_out = report.rows_in, report.rows_out
+    total = sum(parts.values())
+    means = {f"{part}_seconds": seconds for part, seconds in parts.items()}
+    means |= {
+        "step_seconds": total,
+        "step_rows_in": rows_in,
+        "step_rows_out": rows_out,
+        "step_bytes_out": report.bytes_out,
+        "step_rows_squared": rows_in * rows_in,
+        "step_rows_seconds": rows_in * total,
+    }
+    return {
+        **before,
+        "steps": before.get("steps", 0.0) + 1,
+        "rows_in": before.get("rows_in", 0.0) + rows_in,
+        "rows_out": before.get("rows_out", 0.0) + rows_out,
+        "last_seconds": total,
+        **{name: smooth(before.get(name), value) for name, value in means.items()},
+    }
 
 
 @dataclass
@@ -112,28 +150,17 @@ class StepMeter:
     def record_step(
         self,
         unit: str,
-        stopwatch: Stopwatch,
-        rows_in: int,
-        rows_out: int,
-        executed_plans: Sequence[Any] = (),
-        terms: Sequence[Term] = (),
-        arrivals: Sequence[tuple[int, float]] = (),
+        report: StepReport,
         subscribers_per_row: float | None = None,
-        bytes_out: int = 0,
     ) -> StepMeasurements:
-        """Record a step that is about to be committed; returns what to commit with it.
-
-        `executed_plans` are the plans that Spark ran, if the step is sampled, and `terms` the join
-        terms of the first. `arrivals` are the rows and arrival times of its input,
-        `subscribers_per_row` how many queries a result row belongs to on average.
-        """
+        """Count a step that is about to be committed; the seconds of its commit are taken to be those
+        of the step before. `subscribers_per_row` is to how many queries a row of its results goes."""
         history = self._history(unit)
-        # How long this commit will take is not known yet, so that of the step before stands in.
-        parts = {part: stopwatch.parts.get(part, 0.0) for part in STEP_PARTS} | {
+        parts = {part: report.seconds.get(part, 0.0) for part in STEP_PARTS} | {
             "commit": history.commit_seconds
         }
-        values = self._smooth_values(history, parts, rows_in, rows_out, bytes_out)
-        values |= response_statistics(values, arrivals, rows_out, time.time())
+        values = step_statistics(history.values, parts, report)
+        values |= response_statistics(values, report.arrivals, report.rows_out, time.time())
         if subscribers_per_row is not None:
             values["told_to"] = smooth(values.get("told_to"), subscribers_per_row)
         history.recent_seconds = [*history.recent_seconds, round(sum(parts.values()), 4)][
@@ -141,11 +168,11 @@ class StepMeter:
         ]
         profiles: dict[str, Json] = {unit: {"recent": history.recent_seconds}}
         history.steps_until_sample -= 1
-        if executed_plans:
+        if report.executed_plans:
             history.steps_until_sample = self.sampled_every - 1
-            jobs = [read_plan_metrics(plan) for plan in executed_plans]
+            jobs = [read_plan_metrics(plan) for plan in report.executed_plans]
             profiles[plan_owner(unit)] = {"step": int(values["steps"]), "jobs": jobs}
-            joins = compute_selectivities(jobs[0]["operators"], terms)
+            joins = compute_selectivities(jobs[0]["operators"], report.terms)
             values |= {n: smooth(values.get(n), value) for n, value in joins.items()}
         history.values = values
         return StepMeasurements({(unit, name): value for name, value in values.items()}, profiles)
@@ -158,42 +185,13 @@ class StepMeter:
         """The estimate of a unit's next step; None if it was never measured."""
         return estimate_step(self._history(unit).values)
 
-    def record_commit(self, unit: str, stopwatch: Stopwatch) -> None:
+    def record_commit(self, unit: str, seconds: float) -> None:
         """Record how long the commit took."""
-        stopwatch.lap("commit")
-        self._history(unit).commit_seconds = stopwatch.parts["commit"]
+        self._history(unit).commit_seconds = seconds
 
     def forget_all_but(self, units: Set[str]) -> None:
         """Forget the measurements of all other units in memory."""
         self._units = {unit: history for unit, history in self._units.items() if unit in units}
-
-    def _smooth_values(
-        self,
-        history: _UnitHistory,
-        parts: Mapping[str, float],
-        rows_in: int,
-        rows_out: int,
-        bytes_out: int = 0,
-    ) -> dict[str, float]:
-        before = history.values
-        total = sum(parts.values())
-        means = {f"{part}_seconds": seconds for part, seconds in parts.items()}
-        means |= {
-            "step_seconds": total,
-            "step_rows_in": rows_in,
-            "step_rows_out": rows_out,
-            "step_bytes_out": bytes_out,
-            "step_rows_squared": rows_in * rows_in,
-            "step_rows_seconds": rows_in * total,
-        }
-        return {
-            **before,
-            "steps": before.get("steps", 0.0) + 1,
-            "rows_in": before.get("rows_in", 0.0) + rows_in,
-            "rows_out": before.get("rows_out", 0.0) + rows_out,
-            "last_seconds": total,
-            **{name: smooth(before.get(name), value) for name, value in means.items()},
-        }
 
     def _history(self, unit: str) -> _UnitHistory:
         if unit not in self._units:

@@ -21,6 +21,7 @@ from headwater.runtime.catalog import (
     Assignment,
     Catalog,
     Lease,
+    LogPosition,
     Segment,
     UnitRow,
     first_segments,
@@ -55,6 +56,16 @@ class LocalSite:
     _adopted_owners: set[str] = field(default_factory=set)
     _link_free_at: dict[str, float] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other sites run the same state."""
+        return True
+
+    @property
+    def housekeeping_owner(self) -> str:
+        """The name of the lease under which its files are tidied."""
+        return f"housekeeping:{self.name}"
 
     @property
     def store(self) -> Path:
@@ -104,7 +115,7 @@ class LocalSite:
         cursors, ends = self.catalog.cursors(unit.id), self.catalog.log_ends()
         return all(
             self.local_log(log) in ends
-            and ends[self.local_log(log)].seq >= (cursors.get(log) or {"seq": 0})["seq"]
+            and ends[self.local_log(log)].seq >= LogPosition.from_json(cursors.get(log)).seq
             for log in copied
         )
 

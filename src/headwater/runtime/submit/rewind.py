@@ -27,6 +27,7 @@ from headwater.runtime.catalog import (
     BatchRejects,
     Catalog,
     Lease,
+    LogPosition,
     NewSegment,
     QueryRow,
     RejectedRecord,
@@ -133,13 +134,10 @@ def _has_read(
         return False
     first = min((segment.first_seq for segment in segments_after), default=stream.next_seq)
     for reader in (unit, *upstream_units(catalog, unit)):
-        position = catalog.cursor(reader.id, stream_log(stream.name)) or {
-            "seq": 0,
-            "watermark": None,
-        }
+        position = LogPosition.from_json(catalog.cursor(reader.id, stream_log(stream.name)))
         last_instant = catalog.cursor(reader.id, "instant")
-        mark = position["watermark"]
-        if int(position["seq"]) >= first or (last_instant is not None and last_instant > until):
+        mark = position.watermark
+        if position.seq >= first or (last_instant is not None and last_instant > until):
             return True
         if mark is not None and mark > until:
             return True

@@ -1,0 +1,195 @@
+"""What a plan says of itself, so that the engine and maintenance need not know which one it is.
+
+Every plan says what it reads and when it emits. Beyond that there are three kinds, by how a step is
+made: `DeltaPlan`, `PanePlan` and `InstantPlan`. A plan hands itself to the method for its kind
+(`make_step`), so that no caller has to ask for its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from headwater.algebra.canonical import Block
+from headwater.algebra.expressions import Column
+from headwater.algebra.nodes import Scan, TableScan
+from headwater.reuse.group_subscribers import GroupSubscribers
+from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.runtime.spark.sql import quote_identifier
+from headwater.runtime.storage.columns import TIME
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARTIAL_JOIN = "part"
+"""The alias of rows that another unit has joined already; each source of them is a struct."""
+
+SlideSets = Mapping[frozenset[int], bool]
+"""The sets of slides by which a plan is evaluated, and whether one of them emits at every instant."""
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class PartialJoin:
+    """A join of some of a unit's sources that another unit emits, as the query of that name there.
+
+    `columns` of its sources are items of the query; `positions` are theirs in its canonical form.
+    """
+
+    unit_id: str
+    query: str
+    columns: tuple[Column, ...]
+    positions: tuple[int, ...]
+    times: Mapping[str, str]
+    """The time column of each source that is a stream."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.relation for column in self.columns))
+
+    def struct_sql(self, names: Sequence[str]) -> list[str]:
+        """SQL of the sources as structs, from the names that their columns have in the rows."""
+        structs = []
+        for alias in self.aliases:
+            fields = [
+                f"{quote_identifier(name)} AS {quote_identifier(column.name)}"
+                for name, column in zip(names, self.columns, strict=True)
+                if column.relation == alias
+            ]
+            if alias in self.times:
+                at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
+                time = fields[at].split(" AS ")[0]
+                fields.append(f"unix_micros({time}) AS {TIME}")
+            structs.append(f"struct({', '.join(fields)}) AS {alias}")
+        return structs
+
+
+@dataclass(frozen=True)
+class TermViews:
+    """What a term reads: a view for each source, which of them are broadcast, and which are joined
+    to the first one by a band of time."""
+
+    names: Mapping[str, str]
+    broadcast: Sequence[str] = ()
+    banded: frozenset[str] = frozenset()
+
+
+# ---- the protocols
+
+
+class Plan(Protocol):
+    """A query, or several that share a unit, as the SQL of its steps."""
+
+    @property
+    def scans(self) -> tuple[tuple[str, Scan], ...]:
+        """The streams by alias, also those that are read as part of a partial join."""
+
+    @property
+    def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        """The tables by alias, except those that were joined already by another unit."""
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """What steps read, by alias: streams, and `PARTIAL_JOIN` if another unit joins some."""
+
+    @property
+    def partial_join(self) -> PartialJoin | None:
+        """What another unit joins for this one."""
+
+    @property
+    def subscribers(self) -> JoinSubscribers | GroupSubscribers | None:
+        """The queries whose rows are distinguished by row class, which needs a subscriber table;
+        None if every row is for every query of the unit."""
+
+    @property
+    def emits_on_arrival(self) -> bool:
+        """Whether rows are emitted as soon as tuples arrive; else when the watermark has passed."""
+
+    @property
+    def keeps_panes(self) -> bool:
+        """Whether what was ingested is kept as panes, so that tuples need not be read again."""
+
+    @property
+    def needs_same_queries(self) -> bool:
+        """Whether a step holds only for the queries that its unit had when it began: a query that
+        is accepted meanwhile relies on later instants not being emitted without it."""
+
+    @property
+    def slide_sets(self) -> SlideSets:
+        """The slides by which it is evaluated; none if it emits on arrival."""
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]:
+        """Columns of two sources that have to be equal, each pair both ways."""
+
+    def reach(self, alias: str) -> tuple[int | None, int]:
+        """How far before (None: any time) and after a tuple of another input one of `alias` may be
+        to meet it in a result."""
+
+    def make_step(self, steps: StepFactory[T]) -> T:
+        """The step of its kind."""
+
+
+class IncrementalPlan(Plan, Protocol):
+    """A plan whose steps join new tuples with those before."""
+
+    @property
+    def block(self) -> Block: ...
+
+    @property
+    def prejoined(self) -> frozenset[str]:
+        """The sources that are read together, as the rows of another unit."""
+
+    @property
+    def delta_constants(self) -> pa.Table | None:
+        """The view of constants that `delta_sql` reads, if it reads one."""
+
+    def term_sql(self, order: Sequence[str], views: TermViews) -> str:
+        """SQL of one term of the delta, its sources joined in that order."""
+
+    def delta_sql(self, terms: Sequence[str]) -> str:
+        """SQL of the rows or panes that a delta adds, from its terms."""
+
+
+class DeltaPlan(IncrementalPlan, Protocol):
+    """A plan whose delta is its result."""
+
+    @property
+    def subscribers(self) -> JoinSubscribers | None: ...
+
+
+class PanePlan(IncrementalPlan, Protocol):
+    """A plan whose delta is panes, from which results are computed at instants."""
+
+    @property
+    def subscribers(self) -> GroupSubscribers | None: ...
+
+    @property
+    def emits_without_panes(self) -> bool:
+        """Whether a row may be emitted though there is no pane: a count of nothing."""
+
+    @property
+    def max_instants_per_step(self) -> int: ...
+
+    def compaction_sql(self, before: int) -> str:
+        """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""
+
+
+class InstantPlan(Plan, Protocol):
+    """A plan that evaluates its windows whole at each instant."""
+
+    def result_sql(self, after: int) -> str:
+        """SQL of the rows emitted at instants later than `after`: `_tau`, c0, c1, .."""
+
+
+class StepFactory(Protocol[T_co]):
+    """Makes the step of a plan: one method for each kind."""
+
+    def delta_step(self, plan: DeltaPlan) -> T_co: ...
+
+    def pane_step(self, plan: PanePlan) -> T_co: ...
+
+    def instant_step(self, plan: InstantPlan) -> T_co: ...
