@@ -87,7 +87,7 @@ def test_options_of_sources(source: Connector, options: object) -> None:
         (of("kafka", **LOGIN, password_env="HOME"), "begins with HEADWATER_SECRET_, not HOME"),
         (of("kafka", **LOGIN, password_file="a", password_env="b"), "exclude each other"),
         (of("kafka", **AT, security="ssl", certificate_file="c.pem"), "needs a key_file"),
-        (of("kafka", **AT, security="ssl", key_file="k.pem"), "key_file is for a certificate_fi"),
+        (of("kafka", **AT, security="ssl", key_file="k.pem"), "key_file needs a certificate_fi"),
         (of("kafka", **AT, security="ssl", check_hostname="no"), "is TRUE or FALSE"),
         (of("kafka", **AT, start="first"), "no start first; there is: earliest, latest"),
         (of("kafka", **AT, sart="latest"), "no option sart; did you mean start"),

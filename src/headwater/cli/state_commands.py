@@ -364,10 +364,10 @@ def show(
         if what is not ListingKind.events:
             listing.show_listing(catalog, what, name, format)
             return
+        from headwater.runtime.inspect.events import EventFilter
+
         try:
-            listing.show_events(
-                catalog, listing.EventFilter(kind, name, since, limit), follow, format
-            )
+            listing.show_events(catalog, EventFilter(kind, name, since, limit), follow, format)
         except KeyboardInterrupt:
             raise typer.Exit from None
 

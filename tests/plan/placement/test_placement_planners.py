@@ -121,6 +121,7 @@ def test_a_plan_written_down_again_is_the_same() -> None:
     assert again.free == pytest.approx(ledger.free)
 
 
+@pytest.mark.long
 def test_ours_admits_at_least_as_many_as_the_papers_baselines() -> None:
     problems = [sample_problem(SMALL, 7)]
     admitted = {

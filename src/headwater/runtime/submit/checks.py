@@ -1,7 +1,7 @@
-"""What can be known of a statement by itself: one check for `headwater check`, `submit` and `run`.
+"""Checks of a statement by itself, the same for `headwater check`, `submit` and `run`.
 
-What depends on a state (whether a name is taken, whether a path is allowed) is checked where the
-statements are carried out.
+What depends on a state (whether a name is in use, whether a path is allowed) is checked when the
+statements are executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_statement(statement: Statement) -> CanonicalQuery | None:
 
 
 def check_script(text: str) -> tuple[Statement, ...]:
-    """The statements of a text; raises CqlErrors with all that is wrong, each with its place."""
+    """The statements of a text; raises CqlErrors with all that is wrong, each with its position."""
     statements = parse(text)
     problems: list[CqlError] = []
     for statement, tokens in zip(statements, split_statements(text), strict=True):
@@ -38,7 +38,9 @@ def check_script(text: str) -> tuple[Statement, ...]:
 
 
 def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:
-    """The refusal at the first of its words that the statement has too, or where that begins."""
+    """The problem at the first of its words that the statement has too, or where that begins."""
+    # The message names the option or column that is wrong, so its first word that the text has
+    # is nearly always the right one. First occurrences win: the tokens are read backwards.
     message, _, hint = str(problem).partition("; ")
     written = {token.text.lower(): token for token in reversed(tokens[1:])}
     words = (word.lower() for word in re.findall(r"[\w-]+", message))

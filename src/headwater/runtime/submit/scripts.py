@@ -1,7 +1,7 @@
-"""A text of statements carried out on a catalog: all of it is checked before any of it is done.
+"""Executes a text of statements on a catalog: all of it is checked before any of it changes anything.
 
-A statement that declares what is declared already, in the same words, is done; so a file can be run
-again after a stop, and goes on. The same name for something else is an error.
+A declaration that exists already, with the same definition, counts as done; so a file can be run again
+after a stop, and continues. The same name with another definition is an error.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from headwater.runtime.submit.checks import check_statement
 
 @dataclass(frozen=True)
 class StatementOutcome:
-    """What became of a statement, in a sentence; `new` says whether anything changed, `refused` that
-    it is a query for which sites have no room."""
+    """The outcome of a statement as a sentence; `new` says whether anything changed, `refused` that it
+    is a query that does not fit on the sites."""
 
     statement: Statement
     sentence: str
@@ -44,13 +44,15 @@ class StatementOutcome:
 def execute(
     catalog: Catalog, definitions: Definitions, text: str, folder: Path | None = None
 ) -> list[StatementOutcome]:
-    """Carry out the statements of a text, none if one is wrong.
+    """Execute the statements of a text, none if one is wrong.
 
-    Relative paths in it are paths from `folder`, or from the current one. Raises CqlErrors for a
-    text that is wrong, and HeadwaterError for a statement that cannot be carried out. A query that
-    is refused keeps no other from being admitted.
+    Relative paths are resolved from `folder`, by default the current one. Raises CqlErrors for a
+    text that is wrong, and HeadwaterError for a statement that cannot be executed. A query that is
+    refused does not keep the others from being admitted.
     """
     root = (folder or Path()).resolve()
+    # The text may declare a stream that exists: without its own names it parses, and the two
+    # definitions are compared afterwards.
     parsed = parse(text, _undeclared_names(text, definitions.namespace))
     statements = [_with_absolute_paths(statement, root) for statement in parsed]
     checked = _check_statements(catalog, statements)
@@ -78,7 +80,7 @@ def _apply_or_refuse(
 
 
 def _undeclared_names(text: str, existing: Namespace) -> Namespace:
-    """The known names without those that the text declares itself."""
+    """The existing names without those that the text declares itself."""
     try:
         statements = split_statements(text)
     except CqlError:
