@@ -22,6 +22,7 @@ from headwater.runtime.inspect.health import check_health
 from headwater.runtime.inspect.listing import UnknownObject, list_views
 from headwater.runtime.inspect.summary import StatusSummary, summarize
 from headwater.runtime.inspect.views import format_clock_time
+from headwater.runtime.metrics.registry import MetricSubject, MetricUnit, metrics_of
 
 # ---- words for people
 
@@ -78,20 +79,16 @@ class ListingColumn:
     format: Callable[[Any], str] = format_value
 
 
+METRIC_FORMATS: dict[MetricUnit, Callable[[Any], str]] = {
+    MetricUnit.COUNT: format_count,
+    MetricUnit.BYTES: format_size,
+    MetricUnit.SECONDS: format_seconds,
+    MetricUnit.ROWS_PER_SECOND: format_rate,
+    MetricUnit.BYTES_PER_SECOND: lambda value: f"{format_size(round(value))}/s",
+    MetricUnit.FACTOR: format_factor,
+}
+
 COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
-    ListingKind.streams: (
-        ListingColumn("stream"),
-        ListingColumn("rows", True, format_count),
-        ListingColumn("rate", True, format_rate),
-        ListingColumn("pending", True, format_count),
-        ListingColumn("watermark"),
-        ListingColumn("lag", True, format_seconds),
-        ListingColumn("late", True, format_count),
-        ListingColumn("malformed", True, format_count),
-        ListingColumn("state"),
-        ListingColumn("waits_for", False, format_names),
-        ListingColumn("source"),
-    ),
     ListingKind.tables: (
         ListingColumn("table"),
         ListingColumn("version", True),
@@ -104,20 +101,6 @@ COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
         ListingColumn("unit"),
         ListingColumn("start"),
         ListingColumn("end"),
-        ListingColumn("error"),
-    ),
-    ListingKind.units: (
-        ListingColumn("unit"),
-        ListingColumn("state"),
-        ListingColumn("queries", False, format_names),
-        ListingColumn("pending", True, format_count),
-        ListingColumn("lag", True, format_seconds),
-        ListingColumn("rows", True, format_count),
-        ListingColumn("bytes", True, format_size),
-        ListingColumn("steps", True, format_count),
-        ListingColumn("step", True, format_seconds),
-        ListingColumn("wait", True, format_seconds),
-        ListingColumn("slowdown", True, format_factor),
         ListingColumn("error"),
     ),
     ListingKind.segments: (
@@ -159,6 +142,61 @@ COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
 }
 
 
+MEASURED_COLUMNS: dict[ListingKind, tuple[MetricSubject, tuple[ListingColumn, ...]]] = {
+    ListingKind.streams: (
+        MetricSubject.STREAM,
+        (
+            ListingColumn("stream"),
+            ListingColumn("state"),
+            ListingColumn("watermark"),
+            ListingColumn("waits_for", False, format_names),
+            ListingColumn("source"),
+        ),
+    ),
+    ListingKind.units: (
+        MetricSubject.UNIT,
+        (
+            ListingColumn("unit"),
+            ListingColumn("state"),
+            ListingColumn("queries", False, format_names),
+            ListingColumn("error"),
+        ),
+    ),
+}
+"""The columns of what is measured that are no metrics; `LAYOUT` says where metrics stand among them."""
+
+LAYOUT: dict[ListingKind, tuple[str, ...]] = {
+    ListingKind.streams: (
+        *("stream", "rows", "rate", "pending", "watermark", "lag", "late", "malformed"),
+        *("state", "waits_for", "source"),
+    ),
+    ListingKind.units: (
+        *("unit", "state", "queries", "pending", "lag", "rows", "bytes", "steps", "step"),
+        *("wait", "slowdown", "error"),
+    ),
+}
+
+
+def format_metric(unit: MetricUnit) -> Callable[[Any], str]:
+    """How values of a unit are worded; what was not measured yet is left out."""
+    return lambda value: "" if value is None else METRIC_FORMATS[unit](value)
+
+
+def listing_columns(what: ListingKind) -> list[ListingColumn]:
+    """The columns of a listing; metrics that the layout does not name stand at the end."""
+    if what not in MEASURED_COLUMNS:
+        return list(COLUMNS[what])
+    subject, others = MEASURED_COLUMNS[what]
+    columns = {column.key: column for column in others}
+    columns |= {
+        metric.name: ListingColumn(metric.name, True, format_metric(metric.unit))
+        for metric in metrics_of(subject)
+        if metric.shown
+    }
+    further = [key for key in columns if key not in LAYOUT[what]]
+    return [columns[key] for key in (*LAYOUT[what], *further)]
+
+
 def show_listing(catalog: Catalog, what: ListingKind, name: str | None, format: Format) -> None:
     """Print a listing; `name` narrows it to one stream, table, query, unit or site."""
     try:
@@ -172,7 +210,7 @@ def show_listing(catalog: Catalog, what: ListingKind, name: str | None, format: 
     if not records:
         typer.echo(f"there are no {what.value}")
         return
-    columns = COLUMNS[what]
+    columns = listing_columns(what)
     rows = [[column.format(record[column.key]) for column in columns] for record in records]
     print_rows([(column.key, column.numeric) for column in columns], rows)
 

@@ -29,6 +29,7 @@ from headwater.runtime.catalog.unit_progress import INSTANTS, has_more_due
 from headwater.runtime.inspect.views import JsonRecord, format_instant
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
 from headwater.runtime.metrics.rates import WAITS, current_rate
+from headwater.runtime.metrics.registry import MetricSubject, metric_values
 from headwater.runtime.metrics.step_estimates import estimate_step
 from headwater.runtime.results.sink_progress import read_delivery
 from headwater.runtime.results.subscribers import SUBSCRIBERS, subscriber_of
@@ -61,15 +62,8 @@ class StreamView:
     def as_json(self) -> JsonRecord:
         return {
             "stream": self.row.spelled,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "pending": self.backlog,
+            **metric_values(MetricSubject.STREAM, self),
             "watermark": format_instant(self.row.watermark),
-            "lag": self.lag / 1e6,
-            "rate": self.rate,
-            "bytes_rate": self.bytes_rate,
-            "late": self.row.late,
-            "malformed": self.row.malformed,
             "state": self.state,
             "waits_for": list(self.waits_for),
             "source": declared_source(self.row),
@@ -108,16 +102,7 @@ class UnitView:
             "unit": self.row.id,
             "state": self.state,
             "queries": list(self.queries),
-            "pending": self.backlog,
-            "lag": self.lag / 1e6,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "steps": self.steps,
-            "step": self.step_seconds,
-            "last_step": self.last_seconds,
-            "wait": self.wait,
-            "wait_slowdown": self.slowdown,
-            "slowdown": self.mean_slowdown,
+            **metric_values(MetricSubject.UNIT, self),
             "inputs": list(self.row.inputs),
             "digest": self.row.digest,
             "error": self.row.error or None,
