@@ -42,7 +42,7 @@ def test_health_of_a_state(run: Run, made: Made) -> None:
     assert "no engine runs this state" in done.out
     running(made)
     done = run("health", "--state", made.path)
-    assert (done.status, "all is well" in done.out) == (0, True)
+    assert (done.status, "healthy: run by" in done.out) == (0, True)
     unit = parked(made)
     done = run("health", "--state", made.path)
     assert done.status == 1

@@ -158,7 +158,7 @@ def test_paths_are_relative_to_the_file(run: Run, made: Made) -> None:
 def test_a_unit_goes_with_its_last_query(run: Run, filled: Made) -> None:
     unit = filled.unit("big")
     assert run("drop", "big", "--state", filled.path).out == "query big dropped\n"
-    assert run("drop", "LARGE", "--state", filled.path).out.endswith(f"with it unit {unit}\n")
+    assert run("drop", "LARGE", "--state", filled.path).out.endswith(f"dropped, with unit {unit}\n")
     assert unit not in run("show", "units", "--state", filled.path).out
 
 
@@ -264,7 +264,7 @@ def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
     assert (shown["rows"], shown["undelivered"], shown["error"]) == (2, 2, "no room")
     assert str(shown["sink"]).startswith("files ")
     said = run("status", "--state", filled.path).out
-    assert "2 rows to deliver" in said
+    assert "2 rows not delivered yet" in said
     assert "the sink of query sent fails: no room" in said
 
 
@@ -297,9 +297,9 @@ def test_tables_are_shown_for_people(run: Run, filled: Made) -> None:
 
 def test_status(run: Run, filled: Made) -> None:
     said = run("status", "--state", filled.path).out
-    assert "engine    does not run" in said
+    assert "engine    not running" in said
     assert "3 running: 4 rows" in said
-    assert "2 running: 3 rows to work on" in said
+    assert "2 running: backlog 3 rows" in said
     (record,) = lines(run("status", "--format", "json", "--state", filled.path).out)
     assert (record["rows_in"], record["rows_out"], record["pending"]) == (3, 4, 3)
     assert record["engine"] == []
@@ -308,7 +308,7 @@ def test_status(run: Run, filled: Made) -> None:
 def test_status_names_the_process_that_runs(run: Run, made: Made) -> None:
     with made.open() as headwater:
         headwater.catalog.acquire("unit:x", "elsewhere:77", 60)
-    assert "runs as elsewhere:77" in run("status", "--state", made.path).out
+    assert "running as elsewhere:77" in run("status", "--state", made.path).out
 
 
 # ---- results
@@ -432,7 +432,7 @@ def test_clean_sweeps_what_nothing_names(run: Run, filled: Made) -> None:
     orphan.write_bytes(b"12345")
     done = run("clean", "--state", filled.path)
     assert "removed 0 files, 0 B" in done.out
-    assert "left 1 file younger than 600 s" in done.out
+    assert "kept 1 file newer than 600 s" in done.out
     os.utime(orphan, (0, 0))
     done = run("clean", "--state", filled.path)
     assert "removed 1 file, 5 B" in done.out
@@ -473,7 +473,7 @@ def test_without_a_state_the_way_to_one_is_told(
     state = tmp_path / "no state"
     done = run(*command, "--state", state)
     assert done.status == 2
-    assert f"headwater run FILE.cql --state '{state}' creates it" in done.err
+    assert f"headwater run FILE.cql --state '{state}' creates and runs one" in done.err
     assert not state.exists()
 
 
@@ -657,7 +657,7 @@ def test_java_that_is_missing_is_told(
     assert done.status == 2
     assert "Spark needs Java and there is none in JAVA_HOME" in done.err
     assert "install Java 17" in done.err
-    assert "does not run" in run("status", "--state", made.path).out
+    assert "not running" in run("status", "--state", made.path).out
 
 
 def test_run_with_a_wrong_file_makes_no_state(run: Run, tmp_path: Path) -> None:
@@ -672,7 +672,7 @@ def test_a_state_is_run_by_one_process_at_a_time(run: Run, made: Made) -> None:
         headwater.catalog.acquire("run", "elsewhere:77", 60)
     done = run("run", "--state", made.path)
     assert done.status == 2
-    assert "elsewhere:77 runs this state already" in done.err
+    assert "elsewhere:77 is already running this state" in done.err
 
 
 def test_the_claims_of_a_dead_process_are_freed(run: Run, made: Made) -> None:
@@ -682,7 +682,7 @@ def test_the_claims_of_a_dead_process_are_freed(run: Run, made: Made) -> None:
     dead.wait()
     with made.open() as headwater:
         headwater.catalog.acquire("run", f"{socket.gethostname()}:{dead.pid}", 60)
-        assert "does not run" in run("status", "--state", made.path).out
+        assert "not running" in run("status", "--state", made.path).out
         with exclusive_run(headwater.catalog):
             (mine,) = headwater.catalog.leases()
             assert mine.holder.endswith(f":{os.getpid()}")
@@ -735,7 +735,7 @@ def test_a_file_is_run_until_idle_and_again(tmp_path: Path, run: Run) -> None:
     assert given
 
     second = headwater(*command)
-    assert "all of it is there already" in second
+    assert "no new statements; resuming" in second
     assert "0 steps of 2 units" in second
     assert run("results", "-f", "json", "--state", state).out == given
     with open_state(state) as opened:

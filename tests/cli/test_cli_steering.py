@@ -152,7 +152,7 @@ with handle_signals(threading.Event()):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
-    assert "the next run goes on" in done.stderr
+    assert "the next run resumes" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

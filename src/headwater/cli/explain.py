@@ -1,4 +1,4 @@
-"""`headwater explain`: what a query means, and which queries mean the same."""
+"""`headwater explain` of a file: what each query computes, and which queries are the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headwater.cql import parse, tree
 
 @dataclass(frozen=True)
 class QueryExplanation:
-    """A query, its canonical form, and the other queries of the file with the same content."""
+    """A query, its canonical form, and the other queries of the file with the same digest."""
 
     named: NamedQuery
     canonical: CanonicalQuery
@@ -30,7 +30,7 @@ class QueryExplanation:
 
 
 def explain_file(source: CqlSource, names: Sequence[str], brief: bool, format: Format) -> None:
-    """Print the queries of those names, or all; raises CqlErrors if the file has mistakes."""
+    """Explain the named queries, or all; raises CqlErrors if the file has mistakes."""
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
@@ -47,7 +47,7 @@ def explain_file(source: CqlSource, names: Sequence[str], brief: bool, format: F
 
 
 def explain_queries(queries: Sequence[NamedQuery]) -> list[QueryExplanation]:
-    """Every query with those before and behind it that have its digest."""
+    """Explain each query, comparing digests with all the others."""
     canonicals = [(named, canonicalize(named.query)) for named in queries]
     names: dict[str, list[str]] = {}
     for named, canonical in canonicals:
@@ -81,7 +81,7 @@ def as_json(explanation: QueryExplanation) -> dict[str, object]:
 
 
 def as_table(explanations: Sequence[QueryExplanation]) -> Table:
-    """One row for each query, with the start of its digest."""
+    """One row per query, with the first characters of its digest."""
     return table(
         "",
         [("query", False), ("digest", False), ("same as", False), ("columns", False)],
@@ -93,7 +93,7 @@ def as_table(explanations: Sequence[QueryExplanation]) -> Table:
 
 
 def print_explanation(explanation: QueryExplanation) -> None:
-    """The query in full: columns, digest, the tree as written and the canonical one."""
+    """Print digest, columns, the tree as written and the canonical tree."""
     out = console()
     out.print(Text(explanation.named.name, style="bold"))
     same = f"   the same as {', '.join(explanation.same_as)}" if explanation.same_as else ""

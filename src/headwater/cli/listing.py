@@ -1,7 +1,7 @@
-"""`headwater show` and `headwater status`: how everything stands, read from the catalog.
+"""`headwater show`, `status` and `health`: listings and summaries read from the catalog.
 
-A listing is one record for each thing. Programs get all of the record as JSON; people get the
-columns of a table, chosen and worded for them.
+A listing has one record per item. JSON output has all keys of the record; a table has selected columns,
+formatted for people. JSON keys are an interface for programs: table headings may change, keys do not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Record = dict[str, Any]
 FOLLOW_SECONDS = 0.5
 
 
-# ---- words for people
+# ---- formatting
 
 
 def format_count(number: int) -> str:
@@ -51,7 +51,7 @@ def format_count(number: int) -> str:
 
 
 def format_size(number: int) -> str:
-    """Bytes in the unit that leaves one to three digits before the point."""
+    """A number of bytes, such as `1.5 MB`."""
     amount = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
@@ -69,7 +69,7 @@ def format_factor(number: float | None) -> str:
 
 
 def format_rate(number: float) -> str:
-    """Rows in a second."""
+    """Rows per second."""
     return f"{number:,.0f}/s"
 
 
@@ -78,18 +78,18 @@ def format_value(value: object) -> str:
 
 
 def format_names(values: Sequence[str]) -> str:
-    """Some of the names, and how many more there are."""
+    """The first three names, and how many more there are."""
     shown = ", ".join(values[:3])
     return f"{shown} and {len(values) - 3} more" if len(values) > 3 else shown
 
 
 def format_clock_time(at: float) -> str:
-    """A time of the clock."""
+    """A clock time in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_load(used: dict[str, float | None]) -> str:
-    """How much is used, and of how much."""
+    """The amount used, and the capacity if there is one."""
     amount, limit = used["used"] or 0.0, used["limit"]
     return f"{amount:,.3g}" if limit is None else f"{amount:,.3g} of {limit:,.3g}"
 
@@ -100,25 +100,30 @@ def format_instant(micros: int | None) -> str | None:
 
 @dataclass(frozen=True)
 class ListingColumn:
-    """A column of a table: the key of the record, whether it holds numbers, and how to word it."""
+    """A column of a table: the key of the record, whether it is numeric, how a value is formatted, and the
+    heading if it is not the key."""
 
     key: str
     numeric: bool = False
     format: Callable[[Any], str] = format_value
+    heading: str = ""
 
+
+SITE_STATES = {"there": "up", "away": "down"}
+"""How tables show the states of sites; the keys are JSON values that programs read."""
 
 COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
     ListingKind.streams: (
         ListingColumn("stream"),
         ListingColumn("rows", True, format_count),
         ListingColumn("rate", True, format_rate),
-        ListingColumn("pending", True, format_count),
+        ListingColumn("pending", True, format_count, "backlog"),
         ListingColumn("watermark"),
         ListingColumn("lag", True, format_seconds),
         ListingColumn("late", True, format_count),
         ListingColumn("malformed", True, format_count),
         ListingColumn("state"),
-        ListingColumn("waits_for", False, format_names),
+        ListingColumn("waits_for", False, format_names, "waiting for"),
         ListingColumn("source"),
     ),
     ListingKind.tables: (
@@ -139,12 +144,12 @@ COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
         ListingColumn("unit"),
         ListingColumn("state"),
         ListingColumn("queries", False, format_names),
-        ListingColumn("pending", True, format_count),
+        ListingColumn("pending", True, format_count, "backlog"),
         ListingColumn("lag", True, format_seconds),
         ListingColumn("rows", True, format_count),
         ListingColumn("bytes", True, format_size),
         ListingColumn("steps", True, format_count),
-        ListingColumn("step", True, format_seconds),
+        ListingColumn("step", True, format_seconds, "step time"),
         ListingColumn("wait", True, format_seconds),
         ListingColumn("slowdown", True, format_factor),
         ListingColumn("error"),
@@ -154,36 +159,36 @@ COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
         ListingColumn("seq", True),
         ListingColumn("rows", True, format_count),
         ListingColumn("bytes", True, format_size),
-        ListingColumn("least"),
-        ListingColumn("largest"),
+        ListingColumn("least", heading="min time"),
+        ListingColumn("largest", heading="max time"),
         ListingColumn("path"),
     ),
     ListingKind.rejects: (
         ListingColumn("stream"),
-        ListingColumn("at"),
-        ListingColumn("place"),
+        ListingColumn("at", heading="rejected at"),
+        ListingColumn("place", heading="location"),
         ListingColumn("column"),
         ListingColumn("reason"),
         ListingColumn("record"),
     ),
     ListingKind.sites: (
         ListingColumn("site"),
-        ListingColumn("state"),
+        ListingColumn("state", format=lambda state: SITE_STATES[state]),
         ListingColumn("streams", False, format_names),
         ListingColumn("units", True, lambda units: format_count(len(units))),
         ListingColumn("queries", True, format_count),
         ListingColumn("cpu", True, format_load),
         ListingColumn("memory", True, format_load),
-        ListingColumn("in", True, format_load),
-        ListingColumn("out", True, format_load),
+        ListingColumn("in", True, format_load, "bytes/s in"),
+        ListingColumn("out", True, format_load, "bytes/s out"),
         ListingColumn("master"),
     ),
     ListingKind.links: (
         ListingColumn("link"),
-        ListingColumn("carries", False, format_names),
-        ListingColumn("planned", True, format_load),
+        ListingColumn("carries", False, format_names, "logs"),
+        ListingColumn("planned", True, format_load, "planned bytes/s"),
         ListingColumn("rate", True, lambda value: f"{format_size(value)}/s"),
-        ListingColumn("bytes", True, format_size),
+        ListingColumn("bytes", True, format_size, "sent"),
     ),
 }
 
@@ -200,7 +205,7 @@ def show_listing(catalog: Catalog, what: ListingKind, name: str | None, format: 
         return
     columns = COLUMNS[what]
     rows = [[column.format(record[column.key]) for column in columns] for record in records]
-    print_rows([(column.key, column.numeric) for column in columns], rows)
+    print_rows([(column.heading or column.key, column.numeric) for column in columns], rows)
 
 
 # ---- records
@@ -318,21 +323,20 @@ def reject_records(catalog: Catalog, name: str | None = None) -> Iterator[Record
     _check_name("stream", name, [row.spelled for row in rows])
     for row in rows:
         if _matches(name, row.name):
-            for refused in reversed(catalog.rejects(row.name)):
+            for reject in reversed(catalog.rejects(row.name)):
                 yield {
                     "stream": row.spelled,
-                    "at": format_clock_time(refused.at),
-                    "place": refused.place,
-                    "column": refused.column,
-                    "reason": refused.reason,
-                    "record": refused.record,
+                    "at": format_clock_time(reject.at),
+                    "place": reject.place,
+                    "column": reject.column,
+                    "reason": reject.reason,
+                    "record": reject.record,
                 }
 
 
 def site_records(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
-    from headwater.runtime.inspect.sites import (
-        site_views,  # brings the planner, which takes a while
-    )
+    # Here, because it loads the planner, which is slow.
+    from headwater.runtime.inspect.sites import site_views
 
     views = list(site_views(catalog))
     _check_name("site", name, [view.name for view in views])
@@ -386,8 +390,8 @@ RECORDS: dict[ListingKind, Callable[[Catalog, str | None], Iterator[Record]]] = 
 }
 
 
-def _matches(name: str | None, this: str) -> bool:
-    return name is None or name.lower() == this.lower()
+def _matches(name: str | None, candidate: str) -> bool:
+    return name is None or name.lower() == candidate.lower()
 
 
 def _check_name(kind: str, name: str | None, available: Sequence[str] | dict[str, str]) -> None:
@@ -396,10 +400,10 @@ def _check_name(kind: str, name: str | None, available: Sequence[str] | dict[str
 
 
 def _source_text(row: StreamRow | TableRow) -> str:
-    """Where a stream or table reads from, in a few words."""
-    if row.source is not None:
+    """A short description of the source of a stream or table."""
+    if row.source is not None:  # NULL in the catalogs of earlier releases
         return row.source
-    from headwater.cql import CreateStream, CreateTable, parse  # which takes longer than the rest
+    from headwater.cql import CreateStream, CreateTable, parse  # here, because it is slow to load
     from headwater.runtime.submit.statements import describe_source
 
     (statement,) = parse(row.definition)
@@ -412,7 +416,7 @@ def _source_text(row: StreamRow | TableRow) -> str:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events: of a kind, about a stream, query or unit, since so many seconds; the latest so many."""
+    """Which events to show: a kind, a stream, query or unit, the last `seconds`, the latest `limit`."""
 
     kind: str | None = None
     name: str | None = None
@@ -421,13 +425,13 @@ class EventFilter:
 
 
 def show_events(catalog: Catalog, event_filter: EventFilter, follow: bool, format: Format) -> None:
-    """Print what happened, and if asked what happens from now on."""
+    """Print events; with `follow`, new ones too until interrupted."""
     subjects = None if event_filter.name is None else _event_subjects(catalog, event_filter.name)
     since = None if event_filter.seconds is None else time.time() - event_filter.seconds
     events = catalog.events(
         kind=event_filter.kind, subjects=subjects, since=since, limit=event_filter.limit
     )
-    last = catalog.events(limit=1)
+    last = catalog.events(limit=1)  # of any kind: the position to follow from if no event matches
     if not events and not follow and format is Format.table:
         typer.echo("there are no events")
     while True:
@@ -442,7 +446,7 @@ def show_events(catalog: Catalog, event_filter: EventFilter, follow: bool, forma
 
 
 def _event_subjects(catalog: Catalog, name: str) -> set[str]:
-    """Whom events about a name are about: also the unit of a query."""
+    """The subjects of events about a name: for a query its unit too."""
     query = catalog.query(name)
     return {name.lower(), *([query.unit_id] if query is not None else [])}
 
@@ -456,30 +460,34 @@ def _print_event(event: EventRow, format: Format) -> None:
 
 
 def _format_event(event: Record) -> str:
-    detail = ", ".join(f"{key}: {value}" for key, value in event["detail"].items())
-    return f"{event['kind']} {event['subject']} {detail}".rstrip()
+    """`stream unread: s (error: ..)`; details without a value are left out."""
+    detail = ", ".join(
+        f"{key}: {'; '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in event["detail"].items()
+        if value not in (None, "", [])
+    )
+    return f"{event['kind']}: {event['subject']}" + (f" ({detail})" if detail else "")
 
 
 # ---- health and status
 
 
 def show_health(catalog: Catalog, format: Format) -> int:
-    """Print whether all is well, and what is not; returns the exit status."""
+    """Print whether the state is healthy, and the reasons if not; returns the exit status."""
     report = check_health(catalog)
     if format is Format.json:
-        words = {0: "healthy", 1: "failing", 2: "not running"}
-        print_json({"health": words[report.status], **asdict(report)})
+        names = {0: "healthy", 1: "failing", 2: "not running"}
+        print_json({"health": names[report.status], **asdict(report)})
     else:
         for reason in report.reasons:
             typer.echo(reason)
         if not report.reasons:
-            typer.echo(f"all is well: {', '.join(report.engine)} runs this state")
+            typer.echo(f"healthy: run by {', '.join(report.engine)}")
     return report.status
 
 
 def show_status(catalog: Catalog, state: Path, format: Format) -> int:
-    """Print the state of all in a few lines; returns the exit status, 1 if something is parked or
-    fails."""
+    """Print a status summary; returns the exit status, 1 if something is parked or failing."""
     overview = Observer(catalog).overview()
     running = lease_holders(catalog.leases())
     report = check_health(catalog, overview)
@@ -490,8 +498,8 @@ def show_status(catalog: Catalog, state: Path, format: Format) -> int:
     if format is Format.json:
         print_json(record)
     else:
-        for name, words in _status_lines(record, overview):
-            typer.echo(f"{name:<10}{words}")
+        for label, text in _status_lines(record, overview):
+            typer.echo(f"{label:<10}{text}")
     return 1 if report.failing else 0
 
 
@@ -534,27 +542,28 @@ def _event_record(event: EventRow) -> Record:
 def _status_lines(record: Record, overview: Overview) -> Iterator[tuple[str, str]]:
     yield "state", f"{record['state']}, {format_size(record['bytes'])} of segments"
     engine = ", ".join(record["engine"])
-    yield "engine", f"runs as {engine}" if engine else "does not run"
-    refused = (
-        f"{format_count(record['late'])} late and {format_count(record['malformed'])} malformed"
-    )
+    yield "engine", f"running as {engine}" if engine else "not running"
+    dropped = f"{format_count(record['late'])} late, {format_count(record['malformed'])} malformed"
     yield (
         "streams",
-        f"{record['streams']}: {pluralize(record['rows_in'], 'row')}; {refused} refused",
+        f"{record['streams']}: {pluralize(record['rows_in'], 'row')} ingested, {dropped}",
     )
     yield "tables", str(record["tables"])
-    yield "queries", f"{format_states(record['queries'])}: {pluralize(record['rows_out'], 'row')}"
+    yield (
+        "queries",
+        f"{format_states(record['queries'])}: {pluralize(record['rows_out'], 'row')} emitted",
+    )
     yield (
         "units",
-        f"{format_states(record['units'])}: {pluralize(record['pending'], 'row')} to work on",
+        f"{format_states(record['units'])}: backlog {pluralize(record['pending'], 'row')}",
     )
     if record["steps"]:
-        longest = f"in the slowest unit {format_seconds(record['step'])} each"
-        yield "steps", f"{format_count(record['steps'])}, {longest}"
-    for stream, waited_for in record["waits"].items():
-        yield "waits", f"{stream}, until {format_names(waited_for)} caught up"
+        slowest = f"{format_seconds(record['step'])} per step in the slowest unit"
+        yield "steps", f"{format_count(record['steps'])}, {slowest}"
+    for stream, queries in record["waits"].items():
+        yield "waiting", f"{stream}, until {format_names(queries)} catches up"
     if any(view.row.sink is not None for view in overview.queries):
-        yield "sinks", f"{pluralize(record['undelivered'], 'row')} to deliver"
+        yield "sinks", f"{pluralize(record['undelivered'], 'row')} not delivered yet"
     for reason in record["failing"]:
         yield "failing", reason
     for reason in record["warnings"]:
