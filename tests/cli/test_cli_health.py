@@ -1,4 +1,4 @@
-"""What operators are told: events, health, and states that are not well."""
+"""`show events`, `health` and `status` of states with failures."""
 
 from __future__ import annotations
 

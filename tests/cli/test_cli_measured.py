@@ -1,4 +1,4 @@
-"""What commands and the live view tell of what was measured; nothing here needs Spark."""
+"""Measurements as commands and the live view show them; no Spark is needed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def shown(run: Run, what: str, made: Made) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_streams_tell_their_rate_and_for_whom_they_wait(run: Run, measured: Made) -> None:
+def test_streams_show_their_rate_and_the_queries_they_wait_for(run: Run, measured: Made) -> None:
     (stream,) = shown(run, "streams", measured)
     assert (stream["state"], stream["waits_for"], stream["pending"]) == ("waits", ["total"], 3)
     assert float(str(stream["rate"])) > 0
@@ -205,7 +205,7 @@ def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
 # ---- the live view
 
 
-def test_the_view_says_who_waits_for_whom(measured: Made) -> None:
+def test_the_live_view_shows_which_stream_waits_for_which_query(measured: Made) -> None:
     with measured.open() as headwater:
         view = LiveView(Observer(headwater.catalog))
         assert view.line() == "3 rows in, 0 rows out, backlog 3 rows; s is waiting for total"

@@ -143,7 +143,7 @@ def test_a_run_may_be_stopped_while_spark_starts(tmp_path: Path, number: int) ->
     ],
 )
 def test_a_run_that_is_killed_goes_on_at_once(tmp_path: Path, run: Run, whole: bool) -> None:
-    """The claims of the dead process, good for a minute, hold nobody up."""
+    """The leases of the dead process, valid for a minute, block nobody."""
     place = Place(tmp_path)
     place.feed()
     with place.run("--interval", "0.05") as process:

@@ -52,7 +52,7 @@ def test_a_state_without_sites_has_none_to_show(run: Run, tmp_path: Path) -> Non
     assert done.status == 2 and "has no sites: start it with headwater up" in done.err
 
 
-def test_a_refusal_is_told_and_other_statements_are_carried_out(run: Run, state: Path) -> None:
+def test_a_refusal_is_reported_and_other_statements_are_executed(run: Run, state: Path) -> None:
     text = f"CREATE QUERY q5 AS {QUERY.format(n=5)}; CREATE QUERY like_q1 AS {QUERY.format(n=1)}"
     done = run("submit", "--state", state, "--execute", text)
     assert done.status == 1

@@ -41,7 +41,7 @@ def engine(made: Made) -> Iterator[SteeredEngine]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Step], None]:
-    """Put something in the place of a step; no stream has anything to take in."""
+    """Replace the step of the engine; no stream has anything to ingest."""
     monkeypatch.setattr(Engine, "ingest", lambda engine, name: False)
     return lambda step: monkeypatch.setattr(Engine, "step", step)
 
@@ -141,7 +141,7 @@ def test_a_signal_is_the_word_to_stop(
     assert "stopping after this step" in capfd.readouterr().err
 
 
-def test_the_second_signal_ends_at_once() -> None:
+def test_the_second_signal_ends_immediately() -> None:
     code = """
 import os, signal, threading, types
 from headwater.cli.run import handle_signals

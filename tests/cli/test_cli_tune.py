@@ -20,7 +20,7 @@ def test_an_unknown_search_is_refused(run: Run) -> None:
     assert "did you mean annealing?" in done.err
 
 
-def test_a_mistake_in_a_file_is_told_with_its_line(run: Run, tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_line(run: Run, tmp_path: Path) -> None:
     wrong = tmp_path / "sites.toml"
     wrong.write_text('[[site]]\nname = "a"\ncpu = "much"\n')
     done = run("tune", QUERIES, "--sites", wrong, "--profile", PROFILE)

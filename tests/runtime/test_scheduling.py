@@ -416,7 +416,7 @@ def test_why_the_last_choice_was_made(opened: Headwater) -> None:
     )
     assert found["name"] == unit(opened, "both")
     assert [one["queries"] for one in found["ranking"]] == [["both"], ["one"]]
-    assert "name a file" in cli("explain", code=2)
+    assert "give a file of queries" in cli("explain", code=2)
 
 
 # ---- on Spark

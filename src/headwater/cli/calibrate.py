@@ -30,6 +30,7 @@ def calibrate_state(
     finally:
         with suppress(Exception):  # Java may have exited already
             spark.stop()
+    # Atomically: an engine may start while it is written.
     replace_file(path, format_costs(costs).encode())
     path.chmod(OWNER_FILE)
     unmeasured = [

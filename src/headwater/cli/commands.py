@@ -181,6 +181,7 @@ def explain(
         with report_failures():
             from headwater.cli.analyze import explain_placement
 
+        # Without a state, reading it as a file below reports that there is no such file.
         if state_exists(state, catalog_url):
             explain_placement(str(file), query or [], state, catalog_url, format)
             return

@@ -299,6 +299,7 @@ def unit_records(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
 def segment_records(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
     logs = {row.name: stream_log(row.name) for row in catalog.streams()}
     logs |= {row.id: unit_log(row.id) for row in catalog.units()}
+    # A query has no log of its own: its results are in the log of its unit.
     if name is not None and (query := catalog.query(name)) is not None:
         logs[query.name] = unit_log(query.unit_id)
     _check_name("stream, query or unit", name, logs)
@@ -323,6 +324,7 @@ def reject_records(catalog: Catalog, name: str | None = None) -> Iterator[Record
     _check_name("stream", name, [row.spelled for row in rows])
     for row in rows:
         if _matches(name, row.name):
+            # The newest last, where a terminal shows them.
             for reject in reversed(catalog.rejects(row.name)):
                 yield {
                     "stream": row.spelled,
@@ -374,6 +376,7 @@ def link_records(catalog: Catalog, name: str | None = None) -> Iterator[Record]:
 
 
 def _load_record(load: Load) -> dict[str, float | None]:
+    # JSON has no infinity.
     limit = None if math.isinf(load.capacity) else load.capacity
     return {"used": load.used, "limit": limit}
 
@@ -391,6 +394,7 @@ RECORDS: dict[ListingKind, Callable[[Catalog, str | None], Iterator[Record]]] = 
 
 
 def _matches(name: str | None, candidate: str) -> bool:
+    # Names of the language are case-insensitive.
     return name is None or name.lower() == candidate.lower()
 
 
@@ -441,6 +445,7 @@ def show_events(catalog: Catalog, event_filter: EventFilter, follow: bool, forma
             return
         last = events[-1:] or last
         time.sleep(FOLLOW_SECONDS)
+        # By number, not by time: clocks of several processes differ, and two events may share a time.
         after = last[0].id if last else 0
         events = catalog.events(after, kind=event_filter.kind, subjects=subjects)
 

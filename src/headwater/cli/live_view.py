@@ -93,7 +93,7 @@ class LiveView:
                 f"{format_size(round(view.bytes_rate))}/s",
                 format_count(view.backlog),
                 f"{view.lag / 1e6:,.0f} s",
-                (format_instant(view.row.watermark) or "")[11:19],
+                (format_instant(view.row.watermark) or "")[11:19],  # the time of day
                 describe_waiting(view) if view.waits_for else "ended" if view.row.ended else "",
             ]
             for view in now.streams
@@ -181,6 +181,7 @@ def _print_lines(view: LiveView) -> Iterator[None]:
                 typer.echo(f"{view.elapsed}: {line}")
             before = line
 
+    # A daemon, so that a catalog that does not answer cannot keep the process alive.
     thread = Thread(target=print_changes, daemon=True)
     thread.start()
     try:

@@ -38,6 +38,7 @@ class ResultReader:
 
     def read(self, catalog: Catalog) -> list[Result]:
         """Read the results since the last call."""
+        # Asked first, because without new segments Arrow need not be loaded.
         if not unread_segments(catalog, self.row, self.after)[1]:
             return []
         from headwater.runtime.results import reader  # here, because Arrow is slow to load

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LEASE_SECONDS = 60.0
+# The live view hides the cursor, and a hard exit gives Rich no chance to show it again.
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
 ENGINE_LOG = "engine.log"
 SPARK_LOG = "spark.log"
@@ -138,6 +139,7 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
     ]
     for declaration in declared:
         path = declaration.source.get("path") if declaration.source else None
+        # A path with a scheme is refused elsewhere.
         if isinstance(path, str) and "://" not in path and not _path_exists(Path(path)):
             name = (
                 declaration.stream.name
@@ -186,11 +188,13 @@ def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
         fail(f"another process has just acquired the lease {name} of this state: stop it first")
 
     def renew() -> None:
+        # The next renewal tries again. If the lease expires meanwhile, commits under it are refused.
         with suppress(HeadwaterError):
             catalog.renew(own_lease, LEASE_SECONDS)
 
     catalog.record_event("engine started", name, process=process_name())
     try:
+        # Two renewals in a row may fail before the lease expires.
         with run_periodically(renew, LEASE_SECONDS / 3, name):
             yield
     finally:
@@ -211,6 +215,7 @@ def log_to_files(state: Path) -> Iterator[None]:
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     stderr_handler = logging.StreamHandler(sys.stderr)
     stderr_handler.setFormatter(_ShortFormatter())
+    # The file gets the messages of libraries too, the terminal only those of Headwater.
     handlers = (
         (logging.getLogger(), file_handler),
         (logging.getLogger("headwater"), stderr_handler),

@@ -71,7 +71,7 @@ def report_failures(source: CqlSource | None = None) -> Iterator[None]:
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("pyspark", "py4j", "sqlalchemy", "pyarrow"):
-            raise
+            raise  # a bug of ours, which deserves its traceback
         fail(f"this needs the package {package}, which is not installed: pip install {package}")
     except CqlError as error:
         name = source.name if source else "<text>"

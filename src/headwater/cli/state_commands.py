@@ -156,6 +156,7 @@ def run(
         from headwater.cli.run import run as start
         from headwater.runtime.settings import parse_setting
 
+    # An option that is not given stays None, so that the value of SET, or the default, applies.
     flags = {
         "interval": interval,
         "rows_per_step": rows_per_step,
@@ -276,6 +277,7 @@ def submit(
     """
     if (file is None) == (execute is None):
         fail("give a file of statements, or the statements with --execute")
+    # The path "-" makes relative paths of --execute relative to the current folder, as for stdin.
     source = read_source(file) if file else CqlSource("--execute", execute or "", Path("-"))
     with report_failures(source):
         is_new = not state_exists(state, catalog_url)

@@ -17,7 +17,7 @@ def console() -> Console:
         file=sys.stdout,
         width=None if sys.stdout.isatty() else 100_000,
         highlight=False,
-        markup=False,
+        markup=False,  # or a window such as [NOW] would be read as a style
         soft_wrap=False,
     )
 

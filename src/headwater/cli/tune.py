@@ -116,7 +116,7 @@ def as_json(tuned: TuneResult) -> dict[str, object]:
 def print_tuning(tuned: TuneResult) -> None:
     """Print the plan with its sites, then the rate, the bottleneck and the gain."""
     best = tuned.quality
-    at = best.value if best.binding else 1.0
+    at = best.value if best.binding else 1.0  # an unlimited rate is shown at the profile's rates
     flow_list = operator_flows(tuned.problem, tuned.found.configuration, best.point)
     rows = [
         (

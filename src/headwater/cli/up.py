@@ -94,7 +94,9 @@ def run_sites(options: UpOptions) -> None:
     )
     with (
         opened_state as headwater,
-        hold_lease(headwater.catalog, "run"),
+        hold_lease(
+            headwater.catalog, "run"
+        ),  # the lease of `headwater run`: one excludes the other
         log_to_files(options.state),
     ):
         deploy(headwater.catalog, deployment)
@@ -209,6 +211,7 @@ def _run_controller(
         try:
             change = controller.tick()
         except CatalogUnavailable as error:
+            # Sites keep working without a controller, so it can wait for the catalog.
             log.warning("%s; waiting", error)
             continue
         if change is not None:
