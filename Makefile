@@ -11,10 +11,18 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-FAST := not slow and not spark and not kafka and not postgresql
-REST := not slow and (spark or kafka or postgresql)
+# Every test that is not slow is in ALONE or in REST; FAST is the quick part of ALONE.
+# REST shares one Spark session, and so one process.
+ALONE := not slow and not spark and not kafka
+FAST := $(ALONE) and not long and not postgresql
+REST := not slow and (spark or kafka)
+EXAMPLES ?= 25
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
+
+# Tests start Python many times, which takes three times as long where its byte code is not kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check lint style types layers fast test bench soak nightly format lock clean
@@ -52,14 +60,15 @@ layers: $(INSTALLED)  ## import-linter: imports point down the layers
 	$(BIN)/lint-imports --no-cache
 
 fast: $(INSTALLED)  ## the fast tests, which need no JVM, broker or database server
-	$(PYTEST) -m "$(FAST)" -n $(WORKERS) --maxprocesses 8
+	HEADWATER_EXAMPLES=$(EXAMPLES) $(PYTEST) -m "$(FAST)" $(PARALLEL)
 
 # The PostgreSQL and Kafka tests are skipped, and say so, where these cannot be had, unless
 # HEADWATER_REQUIRE_POSTGRESQL=1 or HEADWATER_REQUIRE_KAFKA=1 says that they have to run.
-test: check  ## check, and the tests that need a JVM, a broker or a database server
+test: lint  ## everything but the slow tests, with all their examples; what CI runs
 	@scripts/ensure java
 	@scripts/ensure postgresql || true
 	@scripts/ensure kafka || true
+	$(PYTEST) -m "$(ALONE)" $(PARALLEL)
 	$(PYTEST) -m "$(REST)"
 
 # Random tests have fixed seeds in check and test, and fresh ones here: what these find becomes a
@@ -68,7 +77,7 @@ soak nightly: export HEADWATER_SEEDS := fresh
 
 soak: $(INSTALLED)  ## the slow tests, on fresh seeds
 	@scripts/ensure java
-	$(PYTEST) -m slow -n $(WORKERS) --maxprocesses 8 || [ $$? -eq 5 ]
+	$(PYTEST) -m slow $(PARALLEL) || [ $$? -eq 5 ]
 
 nightly: test soak  ## everything, on fresh seeds
 

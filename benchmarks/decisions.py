@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from headwater.jit import cached_njit
 from headwater.reproduce.draw import draw_plot
 from headwater.reproduce.figure import Plot, PlotLine
 from headwater.schedule import POLICIES, Candidate, WorkEstimate
 from headwater.schedule.clusters import logarithmic_clusters
 from headwater.sim.clustered import Queues, build_queues, choose_cluster, update_head
-from headwater.sim.jit import cached_njit
 from headwater.sim.metrics import Floats, Ints
 from headwater.sim.slots import Slots, build_slots, pick_slot, update_slot
 

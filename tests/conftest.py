@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
-from hypothesis import settings
+import typer.testing
+from hypothesis import is_hypothesis_test, settings
 
 # Landing a change must not depend on luck: the same examples every time, unless asked otherwise.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("fresh", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HEADWATER_SEEDS", "fixed"))
+
+# Typer makes all commands from their functions for each one that is run, which takes longer than most
+# of them work.
+typer.testing._get_command = cache(typer.testing._get_command)
+
+MOST_EXAMPLES = int(os.environ.get("HEADWATER_EXAMPLES", "0"))
+"""How many examples a random test may try, whatever it asks for itself; 0: as many as it asks for."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Lower the number of examples to the limit, also where a test states a number of its own."""
+    test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+    if MOST_EXAMPLES and is_hypothesis_test(test):
+        asked = test._hypothesis_internal_use_settings
+        if asked.max_examples > MOST_EXAMPLES:
+            test._hypothesis_internal_use_settings = settings(asked, max_examples=MOST_EXAMPLES)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -276,14 +276,18 @@ CHECKS: list[Check] = [
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_calculus(check: Check) -> None:
-    QUICK(given(st.data())(check))()
+@QUICK
+@given(data=st.data())
+def test_calculus(check: Check, data: st.DataObject) -> None:
+    check(data)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_calculus_at_length(check: Check) -> None:
-    LONG(given(st.data())(check))()
+@LONG
+@given(data=st.data())
+def test_calculus_at_length(check: Check, data: st.DataObject) -> None:
+    check(data)
 
 
 # ---- tables

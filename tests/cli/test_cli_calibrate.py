@@ -15,7 +15,7 @@ def test_a_state_that_cannot_be_made_is_refused(run: Run, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     done = run("calibrate", "--state", tmp_path / "file")
     assert done.status != 0
-    assert "cannot be made: File exists; name another one" in done.err
+    assert "cannot be created: File exists; name another one" in done.err
 
 
 def test_an_order_that_there_is_not_is_refused(run: Run, tmp_path: Path) -> None:

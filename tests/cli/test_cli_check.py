@@ -73,15 +73,15 @@ STREAM = "CREATE STREAM f (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM files(path 
     [
         (
             STREAM + "SET interval = -5",
-            "interval is a number of seconds from 0.01 on, not -5",
+            "interval must be a number of seconds >= 0.01, not -5",
             "interval",
         ),
         (
             STREAM + "SET rows_per_step = 0",
-            "rows_per_step is a whole number from 1 on, not 0",
+            "rows_per_step must be a whole number >= 1, not 0",
             "rows_per_step",
         ),
-        (STREAM + "SET intervall = 5", "there is no option intervall", "intervall"),
+        (STREAM + "SET intervall = 5", "there is no setting intervall", "intervall"),
         (STREAM + "SET scheduler = 'best'", "there is no policy 'best'", "'best'"),
         (
             STREAM + "SET optimise = 'well'",

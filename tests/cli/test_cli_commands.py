@@ -57,16 +57,19 @@ def test_unknown_command(run: Run) -> None:
     assert "chekc" in done.err
 
 
+@pytest.mark.long
 def test_a_reader_that_goes_away_is_no_error(shell: Run) -> None:
     done = shell(f"headwater eval {AIRLINE} --input {DATA} --format json | head -1")
     assert done.err == ""
     assert len(done.out.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_reader_that_is_not_there_is_no_error(shell: Run) -> None:
     assert shell(f"headwater explain {AIRLINE} | true").err == ""
 
 
+@pytest.mark.long
 def test_a_terminal_without_unicode_gets_something_to_read(shell: Run) -> None:
     done = shell(f"PYTHONIOENCODING=ascii headwater explain {AIRLINE}")
     assert (done.status, done.err) == (0, "")

@@ -52,6 +52,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command, unneeded",
     [

@@ -70,7 +70,7 @@ def test_explain_tells_it_to_programs(run: Run, measured: Made) -> None:
     done = run("explain", "large", "--analyze", "--format", "json", "--state", measured.path)
     (found,) = [json.loads(line) for line in done.out.splitlines()]
     with measured.open() as headwater:
-        assert found == headwater.query("large").analysis()
+        assert found == headwater.query("large").analysis().as_json()
     assert found["shared_with"] == ["big"]
     assert found["plan"]["jobs"][0]["operators"][0]["rows_out"] == 2
 
@@ -82,7 +82,7 @@ def test_explain_takes_the_queries_of_a_file(run: Run, measured: Made, tmp_path:
     assert [line.partition(":")[0] for line in done.out.splitlines() if ", in unit" in line] == [
         "big", "large", "total",
     ]  # fmt: skip
-    assert "no step was taken yet" in done.out
+    assert "no step has run yet" in done.out
     one = run("explain", file, "--analyze", "--query", "total", "--state", measured.path)
     assert one.out.startswith("total: running")
 
@@ -199,7 +199,7 @@ def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
     assert done.out.splitlines() == ["retries = 2", "max_backlog_rows = 10"]
     wrong = run("submit", "-e", "SET retreis = 2", "--state", measured.path)
     assert wrong.status == 1
-    assert "there is no option retreis; did you mean retries?" in wrong.err
+    assert "there is no setting retreis; did you mean retries?" in wrong.err
 
 
 # ---- the live view

@@ -10,6 +10,7 @@ from command_line import Run
 
 from headwater.runtime.api import open_state
 from headwater.runtime.inspect import explain
+from headwater.runtime.inspect.listing import LISTS, UnknownName
 
 TEXT = """\
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
@@ -49,13 +50,13 @@ def test_a_query_that_came_to_another(run: Run, state: Path) -> None:
     assert done.status == 0
     lines = done.out.splitlines()
     assert lines[0] == f"five: running, in unit {unit(state, 'five')}, shared with fifty, nine"
-    assert "  placed    the operator was relaxed for it" in lines
+    assert "  assigned  the operator was relaxed for it" in lines
     assert "  relaxed   bids [RANGE 1 MINUTE] -> [RANGE 2 MINUTES]" in lines
     assert "            bids.price >= 10 -> bids.price >= 6" in lines
     assert "  operator  reads asks [NOW], bids [RANGE 2 MINUTES]" in lines
     assert "            where asks.item = bids.item AND bids.price >= 6" in lines
-    assert "  shapes    1 query by bids.price: 1 class of rows" in lines
-    assert "  its part  all rows" in lines
+    assert "  shapes    1 query by bids.price: 1 row class" in lines
+    assert "  keeps     all rows" in lines
 
 
 def test_a_query_that_was_served_already(run: Run, state: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_query_that_was_served_already(run: Run, state: Path) -> None:
     assert found["part"] == "bids.price >= 51"
     assert float(str(found["alone"])) > 0
     text = run("explain", "fifty", "--state", state).out
-    assert "placed    asks for a part of what the operator told already" in text
+    assert "assigned  the operator emitted its rows already, and more" in text
     assert "adds nothing, alone " in text
 
 
@@ -77,21 +78,44 @@ def test_the_first_query_has_a_part_of_what_its_operator_became(run: Run, state:
 
 def test_a_query_that_shares_with_equals_alone(run: Run, state: Path) -> None:
     lines = run("explain", "latest", "--state", state).out.splitlines()
-    assert lines[0].endswith("which serves no other")
+    assert lines[0].endswith("not shared")
     assert not any("operator" in line for line in lines)
 
 
 def test_a_grouped_query(run: Run, state: Path) -> None:
     lines = run("explain", "total", "--state", state).out.splitlines()
     assert "  operator  reads bids [RANGE 1 MINUTE SLIDE 1 MINUTE]" in lines
-    assert "            tells sum(bids.price)" in lines
+    assert "            emits sum(bids.price)" in lines
 
 
 def test_python_says_the_same(run: Run, state: Path) -> None:
     with open_state(state) as headwater:
         query = headwater.query("five")
         assert query.explain() + "\n" == run("explain", "five", "--state", state).out
-        assert query.placement() == explained(run, "five", state)
+        assert query.placement().as_json() == explained(run, "five", state)
+
+
+@pytest.mark.parametrize("kind", sorted(LISTS))
+def test_python_lists_the_same(run: Run, state: Path, kind: str) -> None:
+    out = run("show", kind, "--format", "json", "--state", state).out
+    with open_state(state) as headwater:
+        views = [view.as_json() for view in headwater.show(kind)]
+    printed = [json.loads(line) for line in out.splitlines()]
+    if kind != "units":  # their waits go on
+        assert views == printed
+    assert [list(view) for view in views] == [list(record) for record in printed]
+
+
+def test_python_has_the_same_status_and_health(run: Run, state: Path) -> None:
+    with open_state(state) as headwater:
+        status, health = headwater.status().as_json(), headwater.health().as_json()
+    assert status == json.loads(run("status", "--format", "json", "--state", state).out)
+    assert health == json.loads(run("health", "--format", "json", "--state", state).out)
+
+
+def test_an_unknown_name_in_python(state: Path) -> None:
+    with open_state(state) as headwater, pytest.raises(UnknownName, match="did you mean bids"):
+        headwater.show("streams", "bid")
 
 
 def test_several_names(run: Run, state: Path) -> None:
@@ -114,4 +138,4 @@ def test_of_many_queries_few_are_named_and_no_shapes_worked_out(
         text = headwater.query("nine").explain()
     assert "shared with fifty and 1 other\n" in text
     assert "shapes" not in text
-    assert "its part  bids.price >= 10" in text
+    assert "keeps     bids.price >= 10" in text

@@ -598,7 +598,9 @@ def test_a_directory_that_may_not_be_written(run: Run) -> None:
         with as_nobody(run):
             done = run("run", GATE, "--state", folder / "state")
         assert done.status == 2
-        assert f"the state directory {folder}/state cannot be made: Permission denied" in done.err
+        assert (
+            f"the state directory {folder}/state cannot be created: Permission denied" in done.err
+        )
         folder.chmod(0o000)
         with as_nobody(run):
             done = run("status", "--state", folder / "state")
@@ -611,7 +613,7 @@ def test_a_file_instead_of_the_directory(run: Run, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     done = run("run", GATE, "--state", tmp_path / "state")
     assert done.status == 2
-    assert "state cannot be made: File exists; name another one" in done.err
+    assert "state cannot be created: File exists; name another one" in done.err
 
 
 def test_a_state_whose_log_may_not_be_written(run: Run) -> None:
@@ -640,6 +642,7 @@ def test_a_catalog_of_a_newer_release(run: Run, made: Made, command: str) -> Non
     assert "upgrade Headwater, or use another catalog" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ["pyspark", "sqlalchemy"])
 def test_a_package_that_is_missing_is_named(made: Made, package: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None; from headwater.cli import main; main()"

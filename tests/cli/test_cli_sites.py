@@ -58,7 +58,7 @@ def test_a_refusal_is_reported_and_other_statements_are_executed(run: Run, state
     assert done.status == 1
     assert "query q5 is refused: cpu of" in done.err and "would help:" in done.err
     assert "query like_q1 runs in unit" in done.out
-    assert "at site one, which takes 0.2 of a core there, shared with q1" in done.out
+    assert "at site one, estimated load 0.2 cores, shared with q1" in done.out
     names = [
         json.loads(x)["query"]
         for x in run("show", "queries", "--state", state, "-f", "json").out.splitlines()
@@ -68,7 +68,7 @@ def test_a_refusal_is_reported_and_other_statements_are_executed(run: Run, state
 
 def test_explain_says_where(run: Run, state: Path) -> None:
     said = run("explain", "q1", "--state", state).out
-    assert "site      one" in said and "reads stream:s, which is there" in said
+    assert "site      one" in said and "reads stream:s, written there" in said
     assert "estimated: 0.2" in said and "measured" not in said
     place = json.loads(run("explain", "q1", "--state", state, "--format", "json").out)["place"]
     assert place["site"] == "one" and place["measured"] is None
@@ -79,7 +79,7 @@ def test_explain_says_where(run: Run, state: Path) -> None:
     [
         ('[[site]]\nname = "a"\n[[site]]\nname = "a"\n', "sites.toml:4: a second site is called a"),
         ('[[site]]\nname = "a"\ncpu = -2\n', "sites.toml:3: cpu is -2"),
-        ('[[site]]\nname = "a"\nmaster = "nowhere"\n', "sites.toml:3: nowhere is no master"),
+        ('[[site]]\nname = "a"\nmaster = "nowhere"\n', "sites.toml:3: nowhere is not a master"),
         ("", "there is no [[site]]"),
     ],
 )

@@ -141,6 +141,7 @@ def test_a_signal_is_the_word_to_stop(
     assert "stopping after this step" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_the_second_signal_ends_immediately() -> None:
     code = """
 import os, signal, threading, types

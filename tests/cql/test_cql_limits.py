@@ -61,7 +61,7 @@ DEEP = {
 }
 
 
-@pytest.mark.parametrize("depth", [200, 2_000, 6_000])
+@pytest.mark.parametrize("depth", [200, 2_000, pytest.param(6_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sort", DEEP)
 def test_deep_texts_are_refused_soon(sort: str, depth: int) -> None:
     text = DEEP[sort](depth)
@@ -88,6 +88,7 @@ def test_texts_as_deep_as_people_write_are_read(sort: str) -> None:
     parse(DEEP[sort](40), NAMES)
 
 
+@pytest.mark.long
 def test_flat_texts_may_be_long() -> None:
     many = range(3_000)
     texts = [

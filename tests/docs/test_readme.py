@@ -74,6 +74,7 @@ def of_language(language: str) -> list[object]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", of_language("console"))
 def test_console(block: Block) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -91,6 +92,7 @@ def test_console(block: Block) -> None:
             assert shown_in(output, done.stdout), f"{command} printed:\n{done.stdout}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", of_language("python"))
 def test_python(block: Block) -> None:
     done = subprocess.run(

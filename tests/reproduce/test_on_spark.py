@@ -36,6 +36,7 @@ def test_rank_correlation() -> None:
     assert -1 < rank_correlation([1, 1, 2, 3], [7, 5, 5, 1]) < -0.7
 
 
+@pytest.mark.long
 def test_more_work_is_predicted_to_run_slower() -> None:
     window = "[RANGE 10 SECONDS]"
     one = predict_rate(f"SELECT a.k FROM a {window}", COSTS, 2)

@@ -214,6 +214,7 @@ def test_what_was_relaxed_is_tightened_when_queries_leave() -> None:
     assert state.usage() < both
 
 
+@pytest.mark.long
 def test_a_run_repeats_itself() -> None:
     workload = airline_workload(2, hours=0.3)
     place = build_world(list(workload.statistics), 2)

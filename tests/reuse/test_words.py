@@ -34,7 +34,7 @@ def test_nothing_changed() -> None:
 def test_a_condition_that_is_lost() -> None:
     before = minimal_operator(form("SELECT item FROM Bids [NOW] WHERE price > 1"))
     assert describe_changes(before, relax(before, form("SELECT item FROM Bids [NOW]")))[0] == (
-        "Bids.price > 1.0D -> any"
+        "Bids.price > 1.0D -> no condition"
     )
 
 
@@ -42,7 +42,7 @@ def test_an_operator() -> None:
     assert describe_operator(serving([ONE, OTHER])) == [
         "reads Asks [NOW], Bids [RANGE 2 SECONDS]",
         "where Asks.item = Bids.item AND Asks.item IN (1, 3)",
-        "tells Asks.cost, Asks.item, Bids.note",
+        "emits Asks.cost, Asks.item, Bids.note",
     ]
 
 
@@ -53,7 +53,7 @@ def test_groups() -> None:
         form(f"SELECT count(*) {grouped}, note"),
     )
     before = minimal_operator(one)
-    assert describe_operator(before)[1:] == ["by Bids.item", "tells sum(Bids.price)"]
+    assert describe_operator(before)[1:] == ["grouped by Bids.item", "emits sum(Bids.price)"]
     assert describe_changes(before, relax(before, other)) == [
         "+ Bids.note, count(*)",
         "+ GROUP BY Bids.note",
@@ -74,8 +74,8 @@ def test_what_a_query_wants() -> None:
         "Asks.item = 3 AND Bids.note LIKE 'a%'",
     ]
     assert [describe_shape(shape, sources) for shape in members.shapes] == [
-        "1 query by Asks.item, age of Bids: 1 class of rows",
-        "1 query by Asks.item, Bids.note LIKE 'a%': 1 class of rows",
+        "1 query by Asks.item, age of Bids: 1 row class",
+        "1 query by Asks.item, Bids.note LIKE 'a%': 1 row class",
     ]
     alone = JoinSubscribers(minimal_operator(ONE), (ONE,))
     assert describe_bounds(alone.residual_bounds(ONE), sources) == "all rows"

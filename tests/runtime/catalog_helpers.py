@@ -23,19 +23,17 @@ from headwater.runtime.catalog import (
     QueryRow,
     stream_log,
 )
+from headwater.testing import ManualClock
 
 S = stream_log("s")
 _paths = count()
 
 
-class Clock:
-    """A clock to set."""
+class Clock(ManualClock):
+    """A clock that begins at 1,000 seconds."""
 
     def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
+        super().__init__(1_000.0)
 
 
 def segment(

@@ -98,6 +98,8 @@ class History:
     lateness: int
     alone: bool
     """Whether there is one query at a time."""
+    keep: int
+    """The history of the streams; nothing expires where it is short, as starts may lie before."""
     queries: dict[str, Query] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
@@ -141,7 +143,7 @@ class History:
             (1, self._drop),
             (1, self._pause),
             (1, self._resume),
-            (1, lambda h: h.engine.tidy()),
+            (1, lambda h: h.engine.tidy() if self.keep > 1_000 * SECOND else None),
             (1, self._crash),
         ]
         weights = [weight for weight, _ in actions]
@@ -151,7 +153,7 @@ class History:
         declare(headwater, self.folder / "items", as_csv_keeps(TABLES))
         for stream in (BIDS, ASKS):
             headwater.execute(f"DROP STREAM {stream.name}")
-            late = replace(stream, lateness=self.lateness * SECOND)
+            late = replace(stream, lateness=self.lateness * SECOND, keep=self.keep)
             headwater.execute(unparse(CreateStream(late, self.inlet.source(stream))))
 
     def _bring(self, headwater: Headwater) -> None:
@@ -241,7 +243,7 @@ class History:
 
     def _compare(self, headwater: Headwater) -> None:
         streams = {s.name: tuples_in_log(headwater, s) for s in (BIDS, ASKS)}
-        keep = {stream.name: stream.keep for stream in (BIDS, ASKS)}
+        keep = {stream.name: self.keep for stream in (BIDS, ASKS)}
         for name in self._live():
             row = headwater.query(name).row
             bounds = {"start": row.start_at, "end": row.end_at, "keep": keep}
@@ -270,4 +272,6 @@ def check_history(
     rng = random.Random(seed)
     of_files, alone = rng.random() < 0.7, rng.random() < 0.1
     inlet = inlet or (from_files(folder) if of_files else CLIENT)
-    History(rng, spark, folder, actions, inlet, rng.choice([0, 0, 3, 3600]), alone).run()
+    lateness = rng.choice([0, 0, 3, 3600])
+    keep = random.Random(f"keep {seed}").choice([3600, 3600, 2, 5, 10, 31]) * SECOND
+    History(rng, spark, folder, actions, inlet, lateness, alone, keep).run()

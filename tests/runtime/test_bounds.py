@@ -63,6 +63,7 @@ def one_round(headwater: Headwater, engine: Engine, number: int) -> None:
     engine.tidy()
 
 
+@pytest.mark.long
 def test_a_long_run_leaves_no_more_than_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ class TestQueries:
             try:
                 catalog.accept_query(NewQuery(unit.id, "", "d"), unit, newest_unit=newest)
             except CommitConflict as error:
-                assert str(error) == "a unit was made meanwhile" and not made
+                assert str(error) == "a unit was created meanwhile" and not made
             assert (catalog.unit(unit.id) is not None) == made
 
     def test_units_get_different_ids(self) -> None:
@@ -326,7 +326,7 @@ class TestLeases:
         assert len(stream.segments(S)) == 1 and stream.cursors("a") == {}
         assert new and stream.release(new)
         for gone in (old, new, Lease("never", "a", 1, 0.0)):
-            with pytest.raises(LeaseLost, match="it was given up"):
+            with pytest.raises(LeaseLost, match="it was released"):
                 stream.commit(gone)
 
     @pytest.mark.parametrize(

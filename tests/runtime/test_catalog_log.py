@@ -86,7 +86,7 @@ class TestCommit:
             )
         assert len(stream.segments(S)) == 2 and len(stream.rejects("s")) == 1
         assert stream.cursor("a", "b") == 1
-        with pytest.raises(CatalogError, match="repeats 1 of stream:s, but not with the segments"):
+        with pytest.raises(CatalogError, match="repeats 1 of stream:s, but with other segments"):
             stream.commit(None, segments=[batch[0], segment(key="2")])
 
     def test_a_batch_is_remembered_when_its_segments_are_gone(self, stream: Catalog) -> None:
@@ -219,16 +219,16 @@ class TestSegments:
         one, two, three = committed(stream, 3)
         other = committed(stream, 1, unit_log("u"))[0]
         for ids, new, message in (
-            ([], segment(0), "0 are there to be replaced"),
-            ([one.id, 999_999], segment(1), "1 are there to be replaced"),
-            ([one.id, three.id], segment(4), "only segments that are neighbours"),
+            ([], segment(0), r"only 0 of the segments \[\] exist"),
+            ([one.id, 999_999], segment(1), "only 1 of the segments"),
+            ([one.id, three.id], segment(4), "only neighbouring segments"),
             ([one.id, two.id], segment(2), "3 rows cannot be replaced by 2"),
             ([one.id, other.id], segment(2), "segments of other logs"),
         ):
             with pytest.raises(CatalogError, match=message):
                 stream.replace_segments(None, ids, new)
         stream.replace_segments(None, [one.id, two.id], segment(3))
-        with pytest.raises(CatalogError, match="were replaced before"):
+        with pytest.raises(CatalogError, match="were replaced already"):
             stream.replace_segments(None, [two.id, three.id], segment(5))
         assert seqs(stream.segments(S)) == [(1, 2), (3, 3)]
 

@@ -200,7 +200,7 @@ class Both:
             with pytest.raises(LeaseLost):
                 self.catalog.commit(lease, segments=new, cursors=cursor)
         elif known and len(known) < len(logs):
-            with pytest.raises(CatalogError, match="but not with the segments it had then"):
+            with pytest.raises(CatalogError, match="but with other segments than before"):
                 self.catalog.commit(lease, segments=new, cursors=cursor)
         elif known:
             assert key is not None

@@ -98,7 +98,7 @@ class TestMigrations:
         Catalog.open(where).close()
         with changed(where, sa.delete(schema.meta)):
             pass
-        with pytest.raises(CatalogError, match="does not say which version"):
+        with pytest.raises(CatalogError, match="has lost its version number"):
             Catalog.open(where)
 
     def test_nothing_is_made_where_that_was_not_asked(self, where: str, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ class TestFiles:
 
     def test_a_file_in_the_place_of_a_directory(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        with pytest.raises(CatalogError, match=r"cannot make the directory .*file"):
+        with pytest.raises(CatalogError, match=r"cannot create the directory .*file"):
             Catalog.open(tmp_path / "file" / "sub" / "catalog.sqlite")
 
     def test_a_file_that_is_something_else(self, tmp_path: Path) -> None:
@@ -208,7 +208,9 @@ class TestFiles:
         connection = sqlite3.connect(where)
         connection.execute("CREATE TABLE books (title TEXT)")
         connection.close()
-        with pytest.raises(CatalogError, match=r"other.sqlite holds something else \(books\)"):
+        with pytest.raises(
+            CatalogError, match=r"other.sqlite is not a catalog: it holds other tables \(books\)"
+        ):
             Catalog.open(where)
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:

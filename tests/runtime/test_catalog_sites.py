@@ -80,7 +80,7 @@ def test_copies_keep_their_numbers_and_what_is_known_of_them(
         stream.register_copies(None, COPY, [(third, three)], 3)
     stream.register_copies(None, COPY, [], 9)
     assert stream.log_ends()[COPY].seq == 9
-    with pytest.raises(CatalogError, match="is gone"):
+    with pytest.raises(CatalogError, match="was dropped"):
         stream.register_copies(None, log_copy(S, "west"), [(third, three)], 3)
 
 

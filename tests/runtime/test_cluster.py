@@ -44,8 +44,8 @@ ELSEWHERE = "s3a://bucket/x"
 @pytest.mark.parametrize(
     "master, said",
     [
-        ("sc://localhost:15002", "Spark Connect, on which Headwater does not run yet"),
-        ("lokal[2]", "is no master: write local"),
+        ("sc://localhost:15002", "Spark Connect server, on which Headwater does not run yet"),
+        ("lokal[2]", "is not a master: write local"),
         ("spark://127.0.0.1:1", "cannot be reached: .*; start it"),
         ("spark://127.0.0.1:x", "cannot be reached"),
     ],
@@ -109,7 +109,7 @@ def test_files_are_in_folders(statement: str, kind: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "key, said",
     [
-        ("ui.enabled", "is no setting of Spark"),
+        ("ui.enabled", "is not a Spark setting"),
         ("spark.master", "name the master with --master"),
         (SECRET, f"set {SECRET_FILE}=/path"),
         ("spark.sql.ansi.enabled", "the results of queries rely on it"),
@@ -300,7 +300,7 @@ def test_a_cluster_without_workers(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "headwater", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 2
-        said = f"{url} gave no executor within {{}} s; it has 0 workers, 0 of 0 cores free"
+        said = f"{url} started no executor within {{}} s; it has 0 workers, 0 of 0 cores free"
         assert said.format(30) in done.stderr and said.format(120) in done.stderr
         secret.write_text("another")
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -105,6 +105,7 @@ def test_a_file_appears_when_it_is_complete(
     assert not list(tmp_path.rglob(".*"))
 
 
+@pytest.mark.long
 def test_the_queries_are_two_hundred_on_a_handful_of_units(
     workload: ModuleType, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def demo(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_language_needs_no_java() -> None:
     done = demo("--language")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -120,7 +120,7 @@ def test_a_table_has_another_version_when_its_files_are_others(spark: Any, tmp_p
             headwater.push("s", [(1, at * 1_000_000)], timestamp_unit="us")
             settle(headwater)
             (table,) = headwater.catalog.tables()
-            said.append((table.version, headwater.query("q").placement()["tables"]))
+            said.append((table.version, headwater.query("q").placement().tables))
         assert said == [(1, {"t": 1}), (1, {"t": 1}), (2, {"t": 2})]
         assert "tables    t, version 2" in headwater.query("q").explain()
         rows = headwater.query("q").results()

@@ -21,7 +21,7 @@ from headwater.reference.records import MAX_LINE_BYTES
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log
 from headwater.runtime.catalog.schema import FileName
-from headwater.runtime.connectors.registry import FileSource
+from headwater.runtime.connectors.files import FileSource
 from headwater.runtime.engine.engine import Engine
 
 
@@ -275,7 +275,7 @@ def test_a_path_that_never_was_is_reported_once(
         assert take_in(headwater) == take_in(headwater) == []
         (event,) = headwater.catalog.events(kind="path missing")
         assert event.subject == "s" and event.detail["path"] == str(tmp_path / "in")
-        assert caplog.text.count("there is nothing at") == 1
+        assert caplog.text.count("does not exist; it is read once it does") == 1
         (tmp_path / "in").mkdir()
         (tmp_path / "in" / "a.json").write_bytes(content("json", 1))
         assert take_in(headwater) == [1]
@@ -298,6 +298,7 @@ def test_a_file_that_goes_before_it_is_read(tmp_path: Path) -> None:
 # ---- positions
 
 
+@pytest.mark.long
 def test_a_position_does_not_grow_with_files(tmp_path: Path) -> None:
     inbox = tmp_path / "in"
     sizes = set()
@@ -315,6 +316,7 @@ def test_a_position_does_not_grow_with_files(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 def test_files_that_are_gone_for_long_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

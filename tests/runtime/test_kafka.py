@@ -23,9 +23,10 @@ from headwater.cql import Connector, CreateQuery, parse_query, unparse
 from headwater.errors import HeadwaterError, InputError
 from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater
+from headwater.runtime.connectors.base import SourceReplaced
 from headwater.runtime.connectors.kafka_client import topic_state
-from headwater.runtime.connectors.options import KafkaSinkOptions, sink_options
-from headwater.runtime.connectors.registry import SourceReplaced
+from headwater.runtime.connectors.options import KafkaSinkOptions
+from headwater.runtime.connectors.registry import sink_options
 from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery
 from strategies import BIDS, SOURCES
 
@@ -257,7 +258,7 @@ def test_a_server_that_never_answers(kafka: Broker, spark: Any, tmp_path: Path) 
     ):
         servers = f"127.0.0.1:{mute.getsockname()[1]}"
         declare_bids(headwater, "kafka", servers=servers, topic="t")
-        with pytest.raises(InputError, match=f"Kafka at {servers} gave no answer within"):
+        with pytest.raises(InputError, match=f"Kafka at {servers} did not answer within"):
             headwater.engine.ingestion.ingest("bids")
 
 
@@ -301,13 +302,13 @@ def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path
         tick_until(headwater, lambda: taken_in(headwater) == 3)
         into.make_again(1)
         into.send(0, lines(data[3:]))
-        with pytest.raises(InputError, match=r"was deleted and made again .* RESTART STREAM bids"):
+        with pytest.raises(InputError, match=r"was deleted and recreated .* RESTART STREAM bids"):
             headwater.engine.ingestion.ingest("bids")
     with opened(tmp_path / "state", spark) as headwater:
         settle(headwater)
         assert taken_in(headwater) == 3
         (event,) = [e for e in headwater.catalog.events() if e.kind == "stream unread"]
-        assert "8 offsets that it has now none was read" in event.detail["error"]
+        assert "none of the 8 offsets of the new one was read" in event.detail["error"]
         headwater.execute("RESTART STREAM bids")
         settle(headwater)
         assert taken_in(headwater) == len(data)
@@ -325,7 +326,7 @@ def test_a_topic_made_again_while_it_is_read(kafka: Broker, spark: Any, tmp_path
         into.send(0, lines(data[3:]))
         rows = sum(piece.table.num_rows for piece in batch.pieces)
         assert rows == 3, "the same offsets, of the other topic"
-        with pytest.raises(InputError, match="made again while it was read"):
+        with pytest.raises(InputError, match="recreated while it was read"):
             batch.confirm()
 
 
@@ -436,7 +437,7 @@ ADMITTED = [
     ({"servers": "localhost", "check_hostname": False}, ""),
     ({"security": "plaintext"}, "if it expects TLS, declare security"),
     ({"servers": "plain"}, "does not speak TLS"),
-    ({"servers": "mutual", "security": "ssl"}, "wants a certificate of ours"),
+    ({"servers": "mutual", "security": "ssl"}, "requires a client certificate"),
     ({"servers": "mutual", "security": "ssl", "certificate_file": "client.pem"}, ""),
 ]
 

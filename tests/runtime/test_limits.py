@@ -14,7 +14,8 @@ from headwater.runtime.settings import SETTING_NAMES, Settings, effective_settin
 @pytest.mark.parametrize("name", SETTING_NAMES)
 def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
     with open_state(tmp_path) as headwater:
-        known = {"scheduler": "hnr", "optimise": "greedy", "late_share": 0.5, "reject_share": 0.5}
+        known: dict[str, object] = {"scheduler": "hnr", "optimise": "greedy", "planner": "regions"}
+        known |= {"late_share": 0.5, "reject_share": 0.5}
         value = known.get(name) or type(getattr(Settings(), name))(7)
         assert headwater.execute(f"SET {name} = '{value}'") == [f"{name} = {value}"]
         limits = effective_settings(Settings(), headwater.catalog.options(), {})
@@ -27,18 +28,18 @@ def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("SET rows_per_stpe = 5", "there is no option rows_per_stpe; did you mean rows_per_step?"),
-        ("SET spark.sql.ansi.enabled = TRUE", "there is no option spark.sql.ansi.enabled"),
-        ("SET retries = 'many'", "retries is a whole number from 0 on, not many"),
-        ("SET retries = 1.5", "retries is a whole number from 0 on, not 1.5"),
+        ("SET rows_per_stpe = 5", "there is no setting rows_per_stpe; did you mean rows_per_step?"),
+        ("SET spark.sql.ansi.enabled = TRUE", "there is no setting spark.sql.ansi.enabled"),
+        ("SET retries = 'many'", "retries must be a whole number >= 0, not many"),
+        ("SET retries = 1.5", "retries must be a whole number >= 0, not 1.5"),
         ("SET at_once = 2", "at_once is now called max_concurrency"),
-        ("SET max_concurrency = 0", "max_concurrency is a whole number from 1 on, not 0"),
-        ("SET max_backlog_rows = TRUE", "max_backlog_rows is a whole number from 1 on, not True"),
-        ("SET interval = 0", "interval is a number of seconds from 0.01 on, not 0"),
-        ("SET backoff = 'inf'", "backoff is a number of seconds from 0.0 on, not inf"),
+        ("SET max_concurrency = 0", "max_concurrency must be a whole number >= 1, not 0"),
+        ("SET max_backlog_rows = TRUE", "max_backlog_rows must be a whole number >= 1, not True"),
+        ("SET interval = 0", "interval must be a number of seconds >= 0.01, not 0"),
+        ("SET backoff = 'inf'", "backoff must be a number of seconds >= 0.0, not inf"),
         ("SET scheduler = 'bsdd'", "there is no policy 'bsdd'; did you mean bsd?"),
         ("SET scheduler = 5", "there is no policy '5'; there is: bsd, bsd-early, fcfs"),
-        ("SET backoff = 'nan'", "backoff is a number of seconds from 0.0 on, not nan"),
+        ("SET backoff = 'nan'", "backoff must be a number of seconds >= 0.0, not nan"),
     ],
 )
 def test_what_cannot_be_set_is_refused(tmp_path: Path, statement: str, said: str) -> None:

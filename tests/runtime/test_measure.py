@@ -122,12 +122,12 @@ def test_steps_add_up_and_a_new_process_goes_on(headwater: Headwater) -> None:
         take(headwater, meter, 10, 2, float(number))
         take(headwater, meter, 0, 0, float(number))
     found = headwater.query("q").analysis()
-    assert (found["steps"], found["rows_in"], found["rows_out"]) == (12, 60, 12)
-    assert found["latency"]["of_steps"] == 12
-    assert found["latency"]["median"] == pytest.approx(2, abs=1)
-    assert found["latency"]["p95"] == pytest.approx(5, abs=1)
-    assert set(found["seconds"]) == set(STEP_PARTS)
-    assert found["shared_with"] == ["same"]
+    assert (found.steps, found.rows_in, found.rows_out) == (12, 60, 12)
+    assert found.latency.of_steps == 12
+    assert found.latency.median == pytest.approx(2, abs=1)
+    assert found.latency.p95 == pytest.approx(5, abs=1)
+    assert set(found.seconds) == set(STEP_PARTS)
+    assert found.shared_with == ("same",)
 
 
 def test_what_is_kept_of_a_unit_is_bounded(headwater: Headwater) -> None:
@@ -157,7 +157,7 @@ def test_a_step_without_a_sample_keeps_the_plan_of_the_last(headwater: Headwater
     plan = {"step": 1, "jobs": [{"operators": [], "stages": []}]}
     headwater.catalog.commit(None, profiles={plan_owner(unit): plan})
     take(headwater, StepMeter(headwater.catalog), 1, 1, 0.1)
-    assert headwater.query("q").analysis()["plan"] == plan
+    assert headwater.query("q").analysis().as_json()["plan"] == plan
 
 
 def test_all_goes_with_the_unit_and_the_stream(headwater: Headwater) -> None:
@@ -205,7 +205,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
     assert text == "\n".join(format_analysis(analyze_query(headwater.catalog, row)))
     assert text.splitlines() == [
         f"q: running, in unit {row.unit_id}, shared with same",
-        *(f"  {line}" for line in headwater.query("q").analysis()["tree"]),
+        *(f"  {line}" for line in headwater.query("q").analysis().tree),
         "  steps     1: 1,000 rows in, 10 rows out",
         "  latency   median 0.500 s, p95 0.500 s of the last 1",
         "  of which  build 0.000 s, run 0.500 s, write 0.000 s, commit 0.000 s",
@@ -215,7 +215,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
         "    1,000        10         0.01               1  Join a = b",
         "                600               0.250 s      1  ├─ Scan s",
         "                400               0.250 s      1  └─ Scan t",
-        "  seconds of all tasks by stage: 1: 0.750 s",
+        "  task seconds by stage: 1: 0.750 s",
     ]
 
 
@@ -230,15 +230,14 @@ def test_each_job_of_a_step_is_told(headwater: Headwater) -> None:
     text = headwater.query("q").explain(analyze=True)
     assert text.index("Scan s") < text.index("Scan panes")
     assert text.endswith(
-        "  seconds of all tasks by stage of job 1: 1: 0.500 s\n"
-        "  seconds of all tasks by stage of job 2: 1: 0.500 s"
+        "  task seconds by stage of job 1: 1: 0.500 s\n  task seconds by stage of job 2: 1: 0.500 s"
     )
 
 
 def test_before_the_first_step_it_is_said_how(headwater: Headwater) -> None:
     text = headwater.query("q").explain(analyze=True)
-    assert "no step was taken yet" in text
-    assert headwater.query("q").analysis()["plan"] is None
+    assert "no step has run yet" in text
+    assert headwater.query("q").analysis().plan is None
     take(headwater, StepMeter(headwater.catalog), 5, 0, 0.1)
     assert "no operator was measured" in headwater.query("q").explain(analyze=True)
 
@@ -274,7 +273,7 @@ def test_operators_are_measured(
         for name, query in found.items():
             wanted = expected(query, data, TABLES)
             assert told(headwater, name, query) == wanted
-            measured = headwater.query(name).analysis()
+            measured = headwater.query(name).analysis().as_json()
             read = sum(len(data[s]) for s in data if s.lower() in KINDS[name])
             assert (measured["rows_in"], measured["rows_out"]) == (read, len(wanted)), name
             assert json.loads(json.dumps(measured)) == measured
@@ -295,7 +294,9 @@ def test_operators_are_measured(
             assert headwater.query(name).explain(analyze=True).count("Scan bids")
         (filtered,) = [
             o
-            for o in flat(headwater.query("select").analysis()["plan"]["jobs"][0]["operators"])
+            for o in flat(
+                headwater.query("select").analysis().as_json()["plan"]["jobs"][0]["operators"]
+            )
             if o["kind"] == "filter"
         ]
         kept = [row for row in data["Bids"] if row[0] > 0]
@@ -317,4 +318,4 @@ def test_measuring_changes_no_result(spark: Any, tmp_path: Path) -> None:
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, TABLES), name
             measured = headwater.query(name).analysis()
-            assert 1 < measured["plan"]["step"] <= measured["steps"]
+            assert measured.plan is not None and 1 < measured.plan.step <= measured.steps

@@ -436,6 +436,7 @@ def test_random_numbers(tmp_path_factory: pytest.TempPathFactory, numbers: list[
         check(folder, "json", "\n".join(f'{{"{name}": {n}}}' for n in numbers).encode(), schema)
 
 
+@pytest.mark.long
 def test_a_large_file_with_some_odd_records(tmp_path: Path) -> None:
     rng = random.Random(5)
     odd = [text for text, _ in ODD_JSON if len(text) < 200]

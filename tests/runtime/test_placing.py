@@ -115,8 +115,8 @@ def test_who_was_overtaken_by_another_chooses_anew(
         one.execute(text.format("mine", 6))
         (unit,) = one.catalog.units()
         assert "4" in unit.definition and unit.version == 3
-        assert one.query("mine").placement()["relation"] == "contained"
-        assert one.query("theirs").placement()["relation"] == "overlapping"
+        assert one.query("mine").placement().relation == "contained"
+        assert one.query("theirs").placement().relation == "overlapping"
         check(one)
         check(other)
 

@@ -179,6 +179,7 @@ def _deliver(here: World, most: int) -> list[int]:
     return rows
 
 
+@pytest.mark.long
 def test_few_segments_are_left_of_many_steps(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         for n in range(1, 301):
@@ -243,6 +244,7 @@ def _members(here: World, version: int) -> Any:
 # ---- expiry
 
 
+@pytest.mark.long
 def test_results_expire_after_their_time(tmp_path: Path) -> None:
     keep = 100.0
     with world(tmp_path) as here:

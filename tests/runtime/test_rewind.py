@@ -61,7 +61,7 @@ def test_what_nobody_has_read_is_taken_back(headwater: Headwater) -> None:
     assert push(headwater, (1, 4, T0 + 2 * MINUTE)) == 0, "all that follows is late"
     before = headwater.catalog.stream("s")
     assert before is not None
-    assert "1 tuple went to its rejects" in rewind(headwater, T0 + MINUTE)
+    assert "1 tuple moved to its rejects" in rewind(headwater, T0 + MINUTE)
     row = headwater.catalog.stream("s")
     assert row is not None and row.max_event_time == T0 + MINUTE
     assert headwater.catalog.log_ends()[stream_log("s")].watermark == T0
@@ -69,7 +69,7 @@ def test_what_nobody_has_read_is_taken_back(headwater: Headwater) -> None:
     assert headwater.catalog.log_stats(stream_log("s")).total_rows == 2
     assert times(headwater) == [T0, T0 + MINUTE]
     reasons = [reject.reason for reject in headwater.catalog.rejects("s")]
-    assert any(reason.startswith("taken back by REWIND STREAM") for reason in reasons)
+    assert any(reason.startswith("removed by REWIND STREAM") for reason in reasons)
     assert push(headwater, (1, 4, T0 + 2 * MINUTE)) == 1
     assert "has nothing after" in rewind(headwater, T0 + 2 * MINUTE)
     (event,) = headwater.catalog.events(kind="stream rewound")
@@ -97,7 +97,7 @@ def test_from_the_command_line(headwater: Headwater) -> None:
     push(headwater, (1, 1, T0), (1, 2, WRONG))
     place = ["--state", str(headwater.state)]
     done = CliRunner().invoke(app, ["rewind", "s", format_timestamp(T0), *place])
-    assert (done.exit_code, "1 tuple went to its rejects" in done.output) == (0, True), done.output
+    assert (done.exit_code, "1 tuple moved to its rejects" in done.output) == (0, True), done.output
     done = CliRunner().invoke(app, ["rewind", "t", format_timestamp(T0), *place])
     assert done.exit_code == 1 and "there is no stream t" in done.output
 
@@ -135,7 +135,7 @@ def test_queries_begin_again_as_if_submitted_then(spark: Any, tmp_path: Path) ->
         with pytest.raises(HeadwaterError, match="RESTART QUERIES begins them again there"):
             rewind(headwater, until)
         said = rewind(headwater, until, "RESTART QUERIES")
-        assert "1 tuple went to its rejects" in said and "started again there: " in said
+        assert "1 tuple moved to its rejects" in said and "started again there: " in said
         assert push(headwater, *later) == len(later)
         settle(headwater)
         headwater.execute("END STREAM s")

@@ -367,7 +367,7 @@ def test_the_scheduler_is_an_option(opened: Headwater) -> None:
     assert opened.catalog.options() == {"scheduler": "lsf", "max_wait_seconds": "5.0"}
     with pytest.raises(HeadwaterError, match="no policy 'bsdd'; did you mean bsd"):
         opened.execute("SET SCHEDULER = 'bsdd'")
-    with pytest.raises(HeadwaterError, match="max_wait_seconds is a number of seconds"):
+    with pytest.raises(HeadwaterError, match="max_wait_seconds must be a number of seconds"):
         opened.execute("SET max_wait_seconds = 'soon'")
 
 

@@ -42,7 +42,7 @@ def test_no_java_in_its_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ),
         ("#!/bin/sh\necho 'java version \"1.8.0_292\"' >&2", "17 or later, .*java is 8: install"),
         ("#!/bin/sh\necho broken library >&2; exit 127", "does not work: broken library; install"),
-        ("#!/bin/sh\nexit 3", "does not work: it ends with 3; install"),
+        ("#!/bin/sh\nexit 3", "does not work: it exits with status 3; install"),
         ("#!/nowhere/sh\n", "cannot be run: No such file or directory; install"),
     ],
 )

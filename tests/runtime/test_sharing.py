@@ -174,3 +174,57 @@ def test_another_process_goes_on_where_a_query_has_left(
         keep = {"Bids": 3_600_000_000, "Asks": 3_600_000_000}
         due = expected(query, streams, tables, start=row.start_at, keep=keep)
         assert told(headwater, "again", query) == due
+
+
+@pytest.mark.parametrize(
+    ("keep", "text", "other", "times", "start"),
+    [
+        # The instant before the start has a window that reaches further back than the history.
+        pytest.param(
+            10,
+            "SELECT SUM(v) AS n FROM s [RANGE 10 SEC]",
+            "SELECT SUM(v) AS n, MAX(v) AS m FROM s [RANGE 10 SEC]",
+            (88, 95, 101),
+            100,
+            id="previous instant",
+        ),
+        # A tuple older than the history is first seen after the start, as the slide is longer.
+        pytest.param(
+            1,
+            "SELECT v FROM s [RANGE 10 SEC SLIDE 10 SEC]",
+            "SELECT v, v + 1 AS w FROM s [RANGE 10 SEC SLIDE 10 SEC]",
+            (12, 25),
+            15,
+            id="long slide",
+        ),
+        # Instants begin with the first tuple of the history: an empty window has a row only then.
+        pytest.param(
+            2,
+            "SELECT COUNT(*) AS n FROM s [RANGE 1 SEC SLIDE 1 SEC]",
+            "SELECT COUNT(*) AS n, MAX(v) AS m FROM s [RANGE 1 SEC SLIDE 1 SEC]",
+            (1, 20),
+            15,
+            id="first instant",
+        ),
+    ],
+)
+def test_a_shorter_history_than_others_have(
+    spark: Any, tmp_path: Path, keep: int, text: str, other: str, times: tuple[int, ...], start: int
+) -> None:
+    """A query that begins later may look back on less than those that run already."""
+    second = 1_000_000
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(
+            f"CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts KEEP {keep} SEC FROM CLIENT"
+        )
+        headwater.execute(f"CREATE QUERY first STARTING AT EARLIEST AS {other}")
+        at = f"1970-01-01T00:{start // 60:02}:{start % 60:02}Z"
+        headwater.execute(f"CREATE QUERY later STARTING AT TIMESTAMP '{at}' AS {text}")
+        rows = [(1, time * second) for time in times]
+        headwater.push("s", rows, timestamp_unit="us")
+        headwater.execute("END STREAM s")
+        settle(headwater)
+        query = parse_query(text, headwater.definitions.namespace)
+        history = {"s": keep * second}
+        due = expected(query, {"s": rows}, {}, start=start * second, keep=history)
+        assert told(headwater, "later", query) == due

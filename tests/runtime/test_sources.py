@@ -35,9 +35,9 @@ from headwater.algebra.times import to_micros
 from headwater.cql import Connector, CreateStream, parse_query, unparse
 from headwater.errors import InputError
 from headwater.runtime.api import Headwater
-from headwater.runtime.catalog import EventRow, stream_log
+from headwater.runtime.catalog import FOREVER, EventRow, stream_log
 from headwater.runtime.connectors.kafka import allot_messages
-from headwater.runtime.connectors.replay import EARLIEST, StagedFile
+from headwater.runtime.connectors.replay import StagedFile
 from headwater.runtime.connectors.socket import MAX_LINE_BYTES, LineReader, SocketLine
 from headwater.runtime.results import reader
 from headwater.runtime.storage.columns import TIME
@@ -150,6 +150,7 @@ def test_socket_reconnects_and_gives_again_what_was_not_kept(spark: Any, tmp_pat
         assert (refused.record, refused.place) == ('{"item": 3, "bid', "line 21 received")
 
 
+@pytest.mark.long
 def test_a_server_waits_while_its_lines_are_not_taken() -> None:
     """The buffer holds one line more than it may at most; nothing is lost or moved."""
     text = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(5_000))
@@ -270,8 +271,8 @@ def test_a_row_is_due_when_the_clock_has_reached_all_up_to_it(
         for part, begin in enumerate(range(0, len(times) or 1, 7)):
             column = pa.array(times[begin : begin + 7], pa.int64())
             pq.write_table(pa.table({TIME: column}), staged.folder / f"part-{part}.parquet")
-        running = list(accumulate((EARLIEST if t is None else t for t in times), max))
-        largest = running[min(done, len(times)) - 1] if done and times else EARLIEST
+        running = list(accumulate((-FOREVER if t is None else t for t in times), max))
+        largest = running[min(done, len(times)) - 1] if done and times else -FOREVER
         found, last = staged.due_rows(done, clock, largest)
         due = [t for t, r in zip(times[done:], running[done:], strict=True) if r <= clock]
         assert found[TIME].to_pylist() == due[: found.num_rows]

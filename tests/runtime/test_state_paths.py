@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from headwater.errors import HeadwaterError, InputError
 from headwater.runtime.api import open_state
+from headwater.runtime.connectors.file_sink import write_sink_file
+from headwater.runtime.connectors.open_sources import check_source_paths
 from headwater.runtime.connectors.options import FileSinkOptions
-from headwater.runtime.connectors.registry import check_source_paths
-from headwater.runtime.connectors.sender import ResultChunk, write_sink_file
+from headwater.runtime.connectors.sink_batch import ResultChunk
 from headwater.runtime.storage import append, segment_files
 from headwater.runtime.storage.paths import allowed_paths, check_paths, file_name
 

@@ -19,6 +19,7 @@ from headwater.runtime.catalog import UnitRow, partial_join_name
 from headwater.runtime.catalog.deployment import current_deployment, deploy
 from headwater.runtime.compile import SharedJoin, SharedPanes
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.inspect.explain import UnitSummary
 from headwater.runtime.sites.planner import SitePlanner
 from headwater.runtime.sites.resource_usage import (
     estimate_usage,
@@ -110,9 +111,8 @@ def agrees(headwater: Headwater) -> None:
         assert (operator.sources, operator.columns) == (least.sources, least.columns)
         for query in catalog.subscribers(unit.id):
             if not query.is_hidden:
-                assert headwater.query(query.name).placement()["operator"] == describe_operator(
-                    operator
-                )
+                placement = headwater.query(query.name).placement()
+                assert placement.operator == tuple(describe_operator(operator))
 
 
 def come_and_go(tmp_path: Path, seed: int, steps: int) -> None:
@@ -134,6 +134,7 @@ def come_and_go(tmp_path: Path, seed: int, steps: int) -> None:
         agrees(other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_who_comes_and_goes_leaves_one_operator(tmp_path: Path, seed: int) -> None:
     come_and_go(tmp_path, seed, 20)
@@ -145,6 +146,7 @@ def test_who_comes_and_goes_leaves_one_operator_in_the_long_run(tmp_path: Path, 
     come_and_go(tmp_path, seed, 60)
 
 
+@pytest.mark.long
 def test_several_who_submit_and_drop_at_once(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with open_state(path) as first:
@@ -174,17 +176,17 @@ def test_what_was_wide_is_narrow_when_the_wide_query_has_left(tmp_path: Path) ->
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(STREAMS + NARROW)
         (alone,) = headwater.catalog.units()
-        before = headwater.query("narrow").placement()["operator"]
+        before = headwater.query("narrow").placement().operator
         headwater.execute(WIDE)
-        assert headwater.query("narrow").placement()["operator"] != before
+        assert headwater.query("narrow").placement().operator != before
         headwater.execute("DROP QUERY wide")
-        assert headwater.query("narrow").placement()["operator"] == before
+        assert headwater.query("narrow").placement().operator == before
         (after,) = headwater.catalog.units()
         assert after.definition == alone.definition
         headwater.execute(SOME)
         some = headwater.query("some").placement()
-        assert some["relation"] == "overlapping"
-        assert some["relaxed"]
+        assert some.relation == "overlapping"
+        assert some.relaxed
 
 
 def test_an_equal_query_that_stays_keeps_the_operator(tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ def test_a_covered_query_chooses_again_if_the_wide_one_leaves_meanwhile(
 
         monkeypatch.setattr(one.catalog, "accept_query", overtaken)
         one.execute(SOME)
-        assert one.query("some").placement()["relation"] == "overlapping"
+        assert one.query("some").placement().relation == "overlapping"
         (unit,) = one.catalog.units()
         _, operator = defined(one, unit)
         assert operator is not None
@@ -260,17 +262,13 @@ def test_a_join_that_is_built_on_another_says_so_and_so_does_the_other(tmp_path:
     with open_state(tmp_path / "state") as headwater:
         headwater.execute(f"{STREAMS}; CREATE QUERY two AS {TWO}; CREATE QUERY three AS {THREE}")
         two, three = headwater.query("two"), headwater.query("three")
-        assert three.placement()["reads"] == [
-            {"unit": two.row.unit_id, "queries": ["two"], "others": 0}
-        ]
-        assert two.placement()["read_by"] == [
-            {"unit": three.row.unit_id, "queries": ["three"], "others": 0}
-        ]
+        assert three.placement().reads == (UnitSummary(two.row.unit_id, ("two",), 0),)
+        assert two.placement().read_by == (UnitSummary(three.row.unit_id, ("three",), 0),)
         assert f"reads     the rows of unit {two.row.unit_id}, which serves two" in three.explain()
         assert f"read by   unit {three.row.unit_id}, which serves three" in two.explain()
-        assert two.placement()["shared_with"] == []
+        assert two.placement().shared_with == ()
         headwater.execute("DROP QUERY two")
-        assert three.placement()["reads"] == [{"unit": two.row.unit_id, "queries": [], "others": 0}]
+        assert three.placement().reads == (UnitSummary(two.row.unit_id, (), 0),)
         headwater.execute("DROP QUERY three")
         assert not headwater.catalog.units()
 

@@ -7,8 +7,9 @@ NULL, so no row can stop a query, and none depends on the order in which conditi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from headwater.algebra.expressions import Call, Expr, Literal
 from headwater.algebra.lengths import MAX_TEXT, exact_length
@@ -435,8 +436,8 @@ def build_aggregate(
     name: str, arg: Expr | None, distinct: bool = False, filter: Expr | None = None
 ) -> AggregateCall:
     """The aggregate call; raises AlgebraError if it is unknown or the argument does not fit."""
-    rule = AGGREGATES.get(name)
-    if rule is None:
+    function = AGGREGATES.get(name)
+    if function is None:
         raise AlgebraError(f"unknown aggregate {name}; {suggest(name, AGGREGATES)}")
     if arg is None and name != "count":
         raise AlgebraError(f"{name} takes an expression, not *")
@@ -444,8 +445,8 @@ def build_aggregate(
         raise AlgebraError(f"FILTER takes a condition, not {filter.type}")
     if distinct and arg is None:
         raise AlgebraError("COUNT(DISTINCT *): name the columns")
-    result = BIGINT if arg is None else rule(name, (arg,))
-    if name in ("min", "max"):
+    result = BIGINT if arg is None else function.rule(name, (arg,))
+    if function.ignores_distinct:
         distinct = False
     return AggregateCall(name, arg, result, distinct, filter)
 
@@ -472,16 +473,85 @@ def _avg(name: str, args: Sequence[Expr]) -> Type:
     raise _argument_error(name, args, "a number")
 
 
-AGGREGATES: dict[str, Rule] = {
-    "count": lambda name, args: BIGINT,
-    "sum": _sum,
-    "avg": _avg,
-    "min": lambda name, args: args[0].type,
-    "max": lambda name, args: args[0].type,
-    **{
-        n: _takes("a number", _numeric, DOUBLE)
-        for n in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
-    },
-    "bool_and": _condition,
-    "bool_or": _condition,
+def _always_merges(argument: Type | None) -> bool:
+    return True
+
+
+def _never_merges(argument: Type | None) -> bool:
+    return False
+
+
+def _sum_merges(argument: Type | None) -> bool:
+    if argument is None:
+        return False
+    if argument.is_decimal:
+        # A sum is kept with ten more digits: beyond 28 the parts of some panes would not fit in 38.
+        return argument.precision <= 28
+    return argument.is_floating or argument.is_integer or argument == INTERVAL
+
+
+def _avg_merges(argument: Type | None) -> bool:
+    return argument is not None and not argument.is_decimal and _sum_merges(argument)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """An aggregate as the language knows it: the rule that gives its type or refuses the argument, and
+    for which types of argument the aggregate of all rows follows from those of parts (only such
+    queries keep panes, and share them). `ignores_distinct` if DISTINCT changes nothing."""
+
+    name: str
+    rule: Rule
+    merges: Callable[[Type | None], bool] = _never_merges
+    ignores_distinct: bool = False
+
+
+def _first_type(name: str, args: Sequence[Expr]) -> Type:
+    return args[0].type
+
+
+def _count(name: str, args: Sequence[Expr]) -> Type:
+    return BIGINT
+
+
+_aggregates: dict[str, AggregateFunction] = {
+    function.name: function
+    for function in (
+        AggregateFunction("count", _count, _always_merges),
+        AggregateFunction("sum", _sum, _sum_merges),
+        AggregateFunction("avg", _avg, _avg_merges),
+        AggregateFunction("min", _first_type, _always_merges, ignores_distinct=True),
+        AggregateFunction("max", _first_type, _always_merges, ignores_distinct=True),
+        *(
+            AggregateFunction(name, _takes("a number", _numeric, DOUBLE))
+            for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+        ),
+        AggregateFunction("bool_and", _condition, _always_merges),
+        AggregateFunction("bool_or", _condition, _always_merges),
+    )
 }
+
+AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(_aggregates)
+"""Every aggregate by its name. What it computes is said twice, on purpose, by code that shares nothing:
+in `headwater.reference.aggregates`, and as SQL in `headwater.runtime.spark.aggregates`."""
+
+
+def add_aggregate(function: AggregateFunction) -> None:
+    """Let queries call an aggregate; raises AlgebraError if its name is taken, or none."""
+    if function.name in FUNCTIONS or function.name in _aggregates:
+        raise AlgebraError(f"there is a function {function.name} already")
+    if not function.name.isidentifier() or function.name != function.name.lower():
+        raise AlgebraError(f"an aggregate is named by one word in small letters: {function.name}")
+    _aggregates[function.name] = function
+
+
+def remove_aggregate(name: str) -> None:
+    """Let queries call an aggregate no longer; raises AlgebraError if there is none."""
+    if _aggregates.pop(name, None) is None:
+        raise AlgebraError(f"unknown aggregate {name}; {suggest(name, AGGREGATES)}")
+
+
+def is_mergeable(call: AggregateCall) -> bool:
+    """Whether the aggregate of all rows follows from those of parts."""
+    argument = None if call.arg is None else call.arg.type
+    return not call.distinct and AGGREGATES[call.name].merges(argument)

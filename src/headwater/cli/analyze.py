@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import typer
 
 from headwater.cli.cql_files import fail, is_query_name, read_source, report_errors
 from headwater.cli.formats import Format, print_json
-from headwater.cli.listing import format_clock_time, format_count, format_factor, format_seconds
+from headwater.cli.listing import format_count, format_factor, format_seconds
 from headwater.cli.listing import format_names as names_of
 from headwater.cli.queries import queries_of, select_queries
 from headwater.cli.state import open_catalog, run_command_line, state_exists
@@ -18,10 +18,13 @@ from headwater.cli.tables import console, table
 from headwater.cql import parse
 from headwater.errors import suggest
 from headwater.runtime.catalog import Catalog, QueryRow
-from headwater.runtime.engine.scheduler import SCHEDULE
 from headwater.runtime.inspect.explain import describe_placement
 from headwater.runtime.inspect.explain import format_placement as placement_lines
 from headwater.runtime.inspect.explain_analyze import analyze_query, format_analysis
+from headwater.runtime.inspect.schedule import last_choice
+from headwater.runtime.inspect.views import View, format_clock_time
+
+QueryView = TypeVar("QueryView", bound=View)
 
 
 def explain_analysis(
@@ -48,34 +51,28 @@ def explain_placement(
 def explain_schedule(state: Path, url: str | None, format: Format) -> None:
     """Print which unit was scheduled last, by which policy, and how the others ranked."""
     with open_catalog(state, url) as catalog:
-        profile = catalog.profile(SCHEDULE)
-        if profile is None:
-            fail("no unit has been scheduled yet: nothing has run on this state")
-        queries_by_unit = {
-            row.id: [query.spelled for query in catalog.subscribers(row.id) if not query.is_hidden]
-            for row in catalog.units(dropped=True)
-        }
-    choice = dict(profile.value, at=format_clock_time(profile.value["at"]))
-    for candidate in choice["ranking"]:
-        candidate["queries"] = queries_by_unit.get(candidate["name"], [])
+        choice = last_choice(catalog)
+    if choice is None:
+        fail("no unit has been scheduled yet: nothing has run on this state")
     if format is Format.json:
-        print_json(choice)
+        print_json(choice.as_json())
         return
-    typer.echo(f"{choice['at']}, by {choice['policy']} (highest {choice['formula']} first):")
-    typer.echo(f"  {choice['why']}\n")
+    at = format_clock_time(choice.at)
+    typer.echo(f"{at}, by {choice.policy} (highest {choice.formula} first):")
+    typer.echo(f"  {choice.why}\n")
     heading = [("unit", False), ("queries", False), ("rank", True), ("backlog", True)]
     heading += [("wait", True), ("slowdown", True), ("", False)]
     rows = [
         [
-            candidate["name"],
-            names_of(candidate["queries"]),
-            f"{candidate['rank']:.4g}",
-            format_count(candidate["pending"]),
-            format_seconds(candidate["wait"]),
-            format_factor(candidate["slowdown"]),
-            "overdue" if candidate["overdue"] else "",
+            unit.name,
+            names_of(unit.queries),
+            f"{unit.rank:.4g}",
+            format_count(unit.pending),
+            format_seconds(unit.wait),
+            format_factor(unit.slowdown),
+            "overdue" if unit.overdue else "",
         ]
-        for candidate in choice["ranking"]
+        for unit in choice.ranking
     ]
     console().print(table("", heading, rows))
 
@@ -85,8 +82,8 @@ def _print_explanations(
     state: Path,
     url: str | None,
     format: Format,
-    describe: Callable[[Catalog, QueryRow], dict[str, Any]],
-    as_lines: Callable[[dict[str, Any]], list[str]],
+    describe: Callable[[Catalog, QueryRow], QueryView],
+    as_lines: Callable[[QueryView], list[str]],
 ) -> None:
     # All names are checked first, so that no output is printed before one is refused.
     with open_catalog(state, url) as catalog:
@@ -98,7 +95,7 @@ def _print_explanations(
         for position, name in enumerate(names):
             description = describe(catalog, rows_by_name[name.lower()])
             if format is Format.json:
-                print_json(description)
+                print_json(description.as_json())
             else:
                 typer.echo("\n" * (position > 0) + "\n".join(as_lines(description)))
 

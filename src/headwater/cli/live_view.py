@@ -20,7 +20,6 @@ from headwater.cli.formats import pluralize
 from headwater.cli.listing import (
     format_count,
     format_factor,
-    format_instant,
     format_names,
     format_rate,
     format_seconds,
@@ -29,6 +28,7 @@ from headwater.cli.listing import (
 from headwater.cli.tables import console, table
 from headwater.errors import HeadwaterError
 from headwater.runtime.inspect.status import Observer, Overview, StreamView
+from headwater.runtime.inspect.views import format_instant
 
 LINE_SECONDS = 5.0
 

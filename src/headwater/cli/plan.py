@@ -15,7 +15,7 @@ from headwater.cli.queries import queries_of, select_queries
 from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, read_costs
 from headwater.cql import parse
-from headwater.errors import suggest
+from headwater.errors import PlanError
 from headwater.network.sites import read_network
 from headwater.plan.placement.bound import certified_bound
 from headwater.plan.placement.check import ensure_valid
@@ -30,7 +30,7 @@ from headwater.plan.placement.model import (
 )
 from headwater.plan.placement.picture import render_svg
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.planners import PLANNERS
+from headwater.plan.placement.planners import find_planner
 from headwater.plan.throughput.profile import read_profile
 
 
@@ -62,8 +62,10 @@ def plan_file(
     source: CqlSource, options: PlanOptions, names: Sequence[str], format: Format
 ) -> None:
     """Plan the named queries, or all, in the order of the file, and print the plan."""
-    if options.planner not in PLANNERS:
-        fail(f"there is no planner {options.planner}; {suggest(options.planner, PLANNERS)}")
+    try:
+        find_planner(options.planner)
+    except PlanError as error:
+        fail(str(error))
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
@@ -88,7 +90,7 @@ def plan_file(
 
 def plan_queries(problem: PlacementProblem, options: PlanOptions) -> PlanResult:
     """Plan all queries, one after the other as if they were submitted."""
-    ledger, planner = Ledger(problem), PLANNERS[options.planner]()
+    ledger, planner = Ledger(problem), find_planner(options.planner).make()
     decisions: list[Decision] = []
     for query in range(len(problem.queries)):
         decisions += planner(ledger, [query], Budget(options.seconds, options.seed))

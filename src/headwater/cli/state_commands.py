@@ -207,6 +207,14 @@ def up(
             help="Start only this site here; can be repeated.",
         ),
     ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="From now on, place units with this planning algorithm.",
+            show_default="headwater",
+        ),
+    ] = None,
     memory: Memory = None,
     allow_paths: AllowPaths = None,
     conf: Conf = None,
@@ -221,6 +229,7 @@ def up(
     with report_failures(source):
         from headwater.cli.up import UpOptions
         from headwater.cli.up import run_sites as start
+        from headwater.runtime.settings import parse_setting
 
         start(
             UpOptions(
@@ -234,6 +243,7 @@ def up(
                 memory,
                 allow_paths or (),
                 parse_spark_settings(conf),
+                None if planner is None else str(parse_setting("planner", planner)),
             )
         )
 
@@ -402,10 +412,10 @@ def show(
         if what is not ListingKind.events:
             listing.show_listing(catalog, what, name, format)
             return
+        from headwater.runtime.inspect.events import EventFilter
+
         try:
-            listing.show_events(
-                catalog, listing.EventFilter(kind, name, since, limit), follow, format
-            )
+            listing.show_events(catalog, EventFilter(kind, name, since, limit), follow, format)
         except KeyboardInterrupt:
             raise typer.Exit from None
 

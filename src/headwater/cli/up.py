@@ -71,6 +71,7 @@ class UpOptions:
     memory: str | None = None
     allow_paths: Sequence[Path] = ()
     spark_settings: Mapping[str, str] = field(default_factory=dict)
+    planner: str | None = None
 
     def echo(self, message: str) -> None:
         if not self.quiet:
@@ -100,6 +101,9 @@ def run_sites(options: UpOptions) -> None:
         log_to_files(options.state),
     ):
         deploy(headwater.catalog, deployment)
+        if options.planner is not None:
+            # In the catalog, because the process that submits a query plans for it, and may be another one.
+            headwater.catalog.set_option("planner", options.planner)
         refused = options.source is not None and _execute_source(headwater, options.source, options)
         workers = Workers(options, [n for n in names if options.only is None or n in options.only])
         site_planner = SitePlanner(headwater.catalog, headwater.definitions, deployment)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import typer
 
 from headwater.cli.formats import Format, pluralize, print_json
@@ -14,7 +12,7 @@ from headwater.runtime.inspect.verify import Verification
 def print_verification(done: Verification, format: Format) -> None:
     """Print each damaged file, then totals; as JSON, one object."""
     if format is Format.json:
-        print_json(asdict(done) | {"sound": done.is_sound})
+        print_json(done.as_json())
         return
     for problem in done.catalog:
         typer.echo(f"catalog: {problem}")

@@ -331,7 +331,6 @@ _ALIASES = {
     "isnull": "is_null",
 }
 _AGGREGATE_ALIASES = {
-    **{name: name for name in AGGREGATES},
     "mean": "avg",
     "std": "stddev_samp",
     "stddev": "stddev_samp",
@@ -349,7 +348,18 @@ _CASTS = {
     "to_date": DATE,
     "to_timestamp": TIMESTAMP,
 }
-KNOWN_FUNCTIONS = sorted({*_FUNCTION_NAMES, *_ALIASES, *_AGGREGATE_ALIASES, "if", "nullif"})
+
+
+def known_functions() -> list[str]:
+    """The names that can be called."""
+    aggregates = {*AGGREGATES, *_AGGREGATE_ALIASES}
+    return sorted({*_FUNCTION_NAMES, *_ALIASES, *aggregates, "if", "nullif"})
+
+
+def _aggregate_name(called: str | None) -> str | None:
+    """The aggregate that a name calls; None if it calls none."""
+    name = _AGGREGATE_ALIASES.get(called or "", called)
+    return name if name in AGGREGATES else None
 
 
 def called_function(node: Any) -> str | None:
@@ -363,7 +373,7 @@ def called_function(node: Any) -> str | None:
 
 def is_aggregate(node: object) -> bool:
     """Whether there is a call of an aggregate in the expression."""
-    return any(called_function(part) in _AGGREGATE_ALIASES for part in walk_nodes(node))
+    return any(_aggregate_name(called_function(part)) for part in walk_nodes(node))
 
 
 def _function(binder: Binder, node: Node) -> Expr:
@@ -371,7 +381,7 @@ def _function(binder: Binder, node: Node) -> Expr:
     args = node.args.get("expressions") or []
     if name is None:
         raise binder.locator.error("a function's name goes without backquotes", node)
-    if name in _AGGREGATE_ALIASES:
+    if _aggregate_name(name):
         return _aggregate(binder, node, None)
     if name == "if":
         return _if(binder, node, args)
@@ -385,7 +395,9 @@ def _function(binder: Binder, node: Node) -> Expr:
         raise binder.locator.error("a continuous query has no current time", node, hint)
     function = _ALIASES.get(name, name)
     if name not in _ALIASES and name not in _FUNCTION_NAMES:
-        raise binder.locator.error(f"unknown function {name}", node, suggest(name, KNOWN_FUNCTIONS))
+        raise binder.locator.error(
+            f"unknown function {name}", node, suggest(name, known_functions())
+        )
     return binder.call(node, function, *bound)
 
 
@@ -407,7 +419,7 @@ def _cast_call(binder: Binder, node: Node, value: Expr, type_: Type) -> Expr:
 
 def _filter(binder: Binder, node: Node) -> Expr:
     call, where = node.args.get("this"), node.args.get("expression")
-    if called_function(call) not in _AGGREGATE_ALIASES or type(where) is not exp.Where:
+    if not _aggregate_name(called_function(call)) or type(where) is not exp.Where:
         raise binder.locator.error("FILTER (WHERE ..) stands only behind an aggregate", node)
     return _aggregate(binder, call, where)
 
@@ -431,7 +443,7 @@ def _aggregate(binder: Binder, node: Any, where: Node | None) -> Expr:
     if name == "count_if":
         bound, condition = _count_if(binder, node, bound, condition)
     call = binder.locator.build(
-        node, build_aggregate, _AGGREGATE_ALIASES[name], bound, distinct, condition
+        node, build_aggregate, _AGGREGATE_ALIASES.get(name, name), bound, distinct, condition
     )
     return binder.aggregates.column(call)
 

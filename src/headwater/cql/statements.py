@@ -8,11 +8,8 @@ from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.nodes import Query
 from headwater.algebra.types import Value
 from headwater.algebra.windows import UNITS
+from headwater.cql.connector_kinds import is_finite
 
-SOURCE_KINDS = ("files", "kafka", "rate", "socket", "replay")
-LIVE_SOURCES = ("kafka", "rate", "socket")
-"""Sources whose events happen as they arrive; what clients push does so too."""
-SINK_KINDS = ("files", "kafka")
 SHOW_KINDS = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
 
 
@@ -34,6 +31,11 @@ class Connector:
 NO_SINK = Connector("none")
 
 
+class Statement:
+    """The base of all statements. How one is read and written is in `statement_syntax`, what it does to
+    a state in `headwater.runtime.submit.actions`."""
+
+
 @dataclass(frozen=True)
 class Start:
     """From where a query counts: "EARLIEST", "LATEST" or "TIMESTAMP", then with the instant."""
@@ -47,7 +49,7 @@ LATEST = Start("LATEST")
 
 
 @dataclass(frozen=True)
-class CreateStream:
+class CreateStream(Statement):
     """A stream; `source` is None for one that clients push to."""
 
     stream: Stream
@@ -56,18 +58,18 @@ class CreateStream:
 
 def default_ahead(source: Connector | None) -> int | None:
     """How far ahead of the clock an event may be where the stream does not say it: no bound for what
-    was written down, which may be of any time."""
-    return UNITS["HOUR"] if source is None or source.kind in LIVE_SOURCES else None
+    was written down, which may be of any time. What clients push happens as it arrives."""
+    return UNITS["HOUR"] if source is None or not is_finite(source.kind) else None
 
 
 @dataclass(frozen=True)
-class CreateTable:
+class CreateTable(Statement):
     table: Table
     source: Connector
 
 
 @dataclass(frozen=True)
-class CreateQuery:
+class CreateQuery(Statement):
     """A continuous query under a name; `lifetime` and for how long its results are kept (`keep`) in
     microseconds, None if not said, as is `sink`."""
 
@@ -80,59 +82,59 @@ class CreateQuery:
 
 
 @dataclass(frozen=True)
-class Explain:
+class Explain(Statement):
     query: Query
     analyze: bool = False
 
 
 @dataclass(frozen=True)
-class BareQuery:
+class BareQuery(Statement):
     """A query that stands alone, to be run and shown."""
 
     query: Query
 
 
 @dataclass(frozen=True)
-class Show:
-    """`what` is one of SHOWN."""
+class Show(Statement):
+    """`what` is one of SHOW_KINDS."""
 
     what: str
 
 
 @dataclass(frozen=True)
-class DropQuery:
+class DropQuery(Statement):
     name: str
 
 
 @dataclass(frozen=True)
-class DropStream:
+class DropStream(Statement):
     name: str
 
 
 @dataclass(frozen=True)
-class DropTable:
+class DropTable(Statement):
     name: str
 
 
 @dataclass(frozen=True)
-class PauseQuery:
+class PauseQuery(Statement):
     name: str
 
 
 @dataclass(frozen=True)
-class ResumeQuery:
+class ResumeQuery(Statement):
     name: str
 
 
 @dataclass(frozen=True)
-class EndStream:
+class EndStream(Statement):
     """No more data will come on the stream."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class RewindStream:
+class RewindStream(Statement):
     """Take back what came to the stream after a time (microseconds); with `restart`, queries that have
     read of it begin again at that time."""
 
@@ -142,34 +144,15 @@ class RewindStream:
 
 
 @dataclass(frozen=True)
-class RestartStream:
+class RestartStream(Statement):
     """A stream that stopped because its source was replaced reads on from what is there now."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class SetOption:
+class SetOption(Statement):
     """An option of the session; its name is in small letters."""
 
     name: str
     value: Value
-
-
-Statement = (
-    CreateStream
-    | CreateTable
-    | CreateQuery
-    | Explain
-    | BareQuery
-    | Show
-    | DropQuery
-    | DropStream
-    | DropTable
-    | PauseQuery
-    | ResumeQuery
-    | EndStream
-    | RewindStream
-    | RestartStream
-    | SetOption
-)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from headwater.errors import NetworkError
+from headwater.jit import cached_njit
 from headwater.network.model import Network
 
 Floats = NDArray[np.float64]
@@ -89,7 +89,7 @@ def _adjacency(network: Network) -> tuple[Indices, Indices, Indices]:
     return start.astype(np.int32), targets[order], number[order].astype(np.int32)
 
 
-@njit(cache=True)
+@cached_njit
 def _shortest_paths(start: Any, to: Any, link: Any, weights: Any) -> Any:
     """Dijkstra's algorithm from every site, with a binary heap of (distance, site)."""
     count = len(start) - 1
@@ -129,7 +129,7 @@ def _shortest_paths(start: Any, to: Any, link: Any, weights: Any) -> Any:
     return distance, last
 
 
-@njit(cache=True)
+@cached_njit
 def _sum_along_paths(last: Any, ends: Any, values: Any) -> Any:
     """Sums along the ways; each is the sum up to the site before, which is found first."""
     count = len(last)

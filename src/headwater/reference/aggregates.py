@@ -58,6 +58,17 @@ def supported_aggregates() -> frozenset[str]:
     return frozenset(_SUMMARIES)
 
 
+def add_summary(name: str, summary: Callable[[Type, Type], Summary]) -> None:
+    """Say what an aggregate means: for the types of its argument and of its result, a function of the
+    values of a group, none of them NULL."""
+    _SUMMARIES[name] = summary
+
+
+def remove_summary(name: str) -> None:
+    """Forget what an aggregate means."""
+    del _SUMMARIES[name]
+
+
 def _total(values: Sequence[float]) -> float:
     """The sum of doubles, rounded once; NaN and infinities as addition has them."""
     if all(map(math.isfinite, values)):

@@ -1,7 +1,7 @@
-"""Operators, and what queries want of them, in words for people.
+"""Operators, and what queries keep of their rows, as text for people.
 
-Columns are called by the stream or table that they come from, not by the places that sources have in
-an operator; where one stream is read twice, by its number too.
+Columns are named after the stream or table that they come from, not after the aliases of the canonical
+form; where one stream is read twice, with a number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ColumnNaming = Callable[[Column], str]
 
 
 def describe_changes(before: Operator, after: Operator) -> list[str]:
-    """How one operator was relaxed (or tightened) into another, in a few words each."""
+    """How one operator was relaxed (or narrowed) into another, one line for each change."""
     name_of = column_naming(after.sources)
     lines = []
     for old, new in zip(before.scans, after.scans, strict=True):
@@ -42,28 +42,29 @@ def describe_changes(before: Operator, after: Operator) -> list[str]:
 
 
 def describe_operator(operator: Operator) -> list[str]:
-    """An operator in a line for each thing that it says."""
+    """An operator in a few lines: what it reads, its condition, its groups and what it emits."""
     name_of = column_naming(operator.sources)
     lines = [f"reads {', '.join(_describe_source(source) for source in operator.sources)}"]
     if parts := _conjuncts(operator.where, name_of):
         lines.append(f"where {_conjunction_text(parts)}")
     if operator.keys:
-        lines.append(f"by {', '.join(expr_text(key, name_of) for key in operator.keys)}")
+        lines.append(f"grouped by {', '.join(expr_text(key, name_of) for key in operator.keys)}")
     outputs = [call_text(call, name_of) for call in operator.calls]
     outputs = outputs or sorted(map(name_of, operator.columns))
-    return [*lines, f"tells {', '.join(outputs) or 'that rows are there'}"]
+    return [*lines, f"emits {', '.join(outputs) or 'rows without columns'}"]
 
 
 def describe_bounds(bounds: Sequence[Bound], sources: Sequence[Scan | TableScan]) -> str:
-    """What bounds ask of an operator's rows."""
+    """The condition by which a query with these bounds keeps rows of an operator."""
     name_of = column_naming(sources)
     return " AND ".join(_describe_bound(bound, name_of) for bound in bounds) or "all rows"
 
 
 def describe_shape(shape: Shape, sources: Sequence[Scan | TableScan]) -> str:
-    """The terms of a shape, and how many queries and classes it has."""
+    """The terms of a shape, and how many queries and row classes it has."""
     name_of = column_naming(sources)
-    terms = ", ".join(expr_text(term, name_of) for term in shape.terms) or "nothing"
+    terms = ", ".join(expr_text(term, name_of) for term in shape.terms)
+    bounds = f"by {terms}" if terms else "without bounds"
     slides = [
         f"{scan.stream} slides by {format_duration(slide)}"
         for scan, slide in zip(_scans(sources), shape.slides, strict=True)
@@ -71,7 +72,8 @@ def describe_shape(shape: Shape, sources: Sequence[Scan | TableScan]) -> str:
     ]
     sliding = f", where {' and '.join(slides)}" if slides else ""
     queries, row_classes = len(shape.table.row_classes), len(shape.table.cells)
-    return f"{count_noun(queries, 'query', 'queries')} by {terms}{sliding}: {count_noun(row_classes, 'class', 'classes')} of rows"
+    classes = count_noun(row_classes, "row class", "row classes")
+    return f"{count_noun(queries, 'query', 'queries')} {bounds}{sliding}: {classes}"
 
 
 def count_noun(number: int, singular: str, plural: str) -> str:
@@ -79,22 +81,24 @@ def count_noun(number: int, singular: str, plural: str) -> str:
 
 
 def column_naming(sources: Iterable[Scan | TableScan]) -> ColumnNaming:
-    """How columns of an operator's sources are called."""
+    """The function that names the columns of an operator's sources."""
     aliases_of: dict[str, list[str]] = {}
     for source in sources:
         aliases_of.setdefault(_source_name(source), []).append(source.alias)
+    # Two scans of one stream have the same columns: only the number tells them apart.
     names = {
         alias: called if len(aliases) == 1 else f"{called}#{number}"
         for called, aliases in aliases_of.items()
         for number, alias in enumerate(aliases, 1)
     }
 
-    def named(column: Column) -> str:
+    def name_of(column: Column) -> str:
+        # An age is no column of the stream: it is how long before the result the tuple came.
         if column.relation == AGE:
             return f"age of {names[column.name]}"
         return f"{names[column.relation]}.{column.name}"
 
-    return named
+    return name_of
 
 
 def _source_name(source: Scan | TableScan) -> str:
@@ -115,12 +119,13 @@ def _conjuncts(where: Box, name_of: ColumnNaming) -> list[str]:
 
 
 def _conjunction_text(parts: Sequence[str]) -> str:
-    return " AND ".join(f"({p})" if " OR " in p else p for p in parts) or "any"
+    return " AND ".join(f"({p})" if " OR " in p else p for p in parts) or "no condition"
 
 
 def _describe_bound(bound: Bound, name_of: ColumnNaming) -> str:
     term, domain = bound.term, bound.domain
     if isinstance(term, Column) and term.relation == AGE:
+        # The domain of an age is everything below its last cut.
         return f"{name_of(term)} <= {format_duration(domain.cuts[-1] - 1)}"
     condition = domain.as_expr(term)
     return "any" if condition is None else expr_text(condition, name_of)

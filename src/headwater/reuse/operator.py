@@ -19,7 +19,7 @@ from headwater.algebra.conditions.predicate import Box, cover, implies
 from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.windows import Range, Window
 from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
 
@@ -183,17 +183,46 @@ def _merge_sorted(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -
 
 
 def looks_back(signature: QuerySignature, streams: Mapping[str, Stream]) -> bool:
-    """Whether no window reaches further back than its stream's history, so that results after its
-    start do not depend on the start; the rows of a lone stream never do."""
-    if signature.kind is SharingKind.JOIN and len(signature.scans) == 1:
-        return True
-    for scan in signature.scans:
+    """Whether the results after a query's start are the same for every earlier start, whatever the
+    data: no window that they depend on reaches further back than its stream's history."""
+    return reaches_within_history(signature, streams) and not depends_on_previous_event(signature)
+
+
+def reaches_within_history(signature: QuerySignature, streams: Mapping[str, Stream]) -> bool:
+    """Whether no window at the instants that results after the start depend on reaches further back
+    than its stream's history."""
+    scans = signature.scans
+    slides = {scan.window.slide for scan in scans if isinstance(scan.window, Range)} - {None}
+    if signature.kind is SharingKind.JOIN and len(scans) == 1:
+        # A row of a lone stream is there from the first instant that can hold its tuple, so its
+        # tuple is older than the start by less than the slide.
+        return all(slide <= streams[scans[0].stream.lower()].keep for slide in slides if slide)
+    # ISTREAM and DSTREAM compare with the instant before, which is up to a slide before the start.
+    # Slides that differ have instants at which a window is not at a multiple of its own.
+    compares = signature.kind is SharingKind.GROUP and signature.output is not Output.RSTREAM
+    before = min((slide for slide in slides if slide), default=0) if compares else 0
+    for scan in scans:
         window = scan.window
         if not isinstance(window, Range) or window.size is None:
             return False
-        if window.size + (window.slide or 0) > streams[scan.stream.lower()].keep:
+        since = (window.slide or 0) if len(slides) > 1 else 0
+        reach = window.size + max(window.slide or 0, since + before)
+        if reach > streams[scan.stream.lower()].keep:
             return False
-    return bool(signature.scans)
+    return bool(scans)
+
+
+def depends_on_previous_event(signature: QuerySignature) -> bool:
+    """Whether results may depend on when the last event before the start was, however short windows
+    are: that is the instant before where no window slides, and where windows do, an aggregate
+    without keys has a row at every instant after the first event."""
+    if signature.kind is not SharingKind.GROUP:
+        return False
+    slides = any(isinstance(s.window, Range) and s.window.slide for s in signature.scans)
+    if not slides:
+        return signature.output is not Output.RSTREAM
+    group = signature.content.group
+    return group is not None and not group.keys
 
 
 def serving_operator(signatures: Sequence[QuerySignature]) -> Operator:

@@ -28,7 +28,7 @@ from headwater.algebra.expressions import (
     conjunction,
     substitute,
 )
-from headwater.algebra.functions import AggregateCall
+from headwater.algebra.functions import AggregateCall, is_mergeable
 from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
@@ -149,22 +149,8 @@ def _fits_panes(body: Block) -> bool:
     return (
         len(scans) == len(body.sources)
         and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
-        and all(map(_is_mergeable, calls))
+        and all(map(is_mergeable, calls))
     )
-
-
-def _is_mergeable(call: AggregateCall) -> bool:
-    """Whether an aggregate of all follows from those of parts."""
-    if call.distinct:
-        return False
-    if call.name in ("count", "min", "max", "bool_and", "bool_or"):
-        return True
-    if call.name not in ("sum", "avg") or call.arg is None:
-        return False
-    type_ = call.arg.type
-    if type_.is_decimal:
-        return call.name == "sum" and type_.precision <= 28
-    return type_.is_floating or type_.is_integer or type_.name == "INTERVAL"
 
 
 # ---- the base

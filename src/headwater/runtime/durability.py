@@ -1,7 +1,8 @@
-"""What outlives a power cut: files and their names are on the disk before anything refers to them.
+"""Durability: files and their names are on the disk before anything refers to them.
 
-Writing a file puts it into memory; a crash of the machine loses it, or leaves it with a length and no
-content. The catalog calls `make_durable` before each commit that names files, once for all of them.
+Writing a file puts it into the page cache; a crash of the machine loses it, or leaves it with a
+length and no content. The catalog calls `make_durable` before each commit that names files, once
+for all of them.
 """
 
 from __future__ import annotations
@@ -17,35 +18,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
-"""What a state consists of is its owner's alone, whatever the umask."""
+"""Modes of a state's folders and files: private to the owner, whatever the umask."""
 
 _synced_folders: set[Path] = set()
-"""Folders whose own names this process has synced, up to the root."""
+"""Folders whose names this process has synced, with those of all parents."""
 
 
 def make_folder(folder: Path, mode: int = OWNER_FOLDER) -> None:
-    """Make a folder and those above it that are missing."""
+    """Create a folder and its missing parents."""
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):
         path.mkdir(mode=mode, exist_ok=True)
-        _synced_folders.discard(path)
+        _synced_folders.discard(path)  # it was removed and created again: its name is new
 
 
 def owner_only_opener(path: str | Path, flags: int) -> int:
-    """The `opener` of files that others may not read."""
+    """An `opener` for files that other users may not read."""
     return os.open(path, flags, OWNER_FILE)
 
 
 def write_file(path: Path, content: bytes | pa.Buffer) -> None:
-    """Write a new file of the state; it is durable when `make_durable` has it synced."""
+    """Write a new private file; it is durable after `make_durable`."""
     with open(path, "xb", buffering=0, opener=owner_only_opener) as file:
         remaining = memoryview(content)
-        while remaining:
+        while remaining:  # an unbuffered write may write less than asked, at most 2 GB on Linux
             remaining = remaining[file.write(remaining) :]
 
 
 def make_durable(paths: Iterable[str | Path]) -> None:
-    """Sync files, or folders with the files in them, and then the names that lead to them."""
+    """Sync files, or folders with the files in them, and then the directories that name them."""
+    # fsync of a file does not sync its directory entry, so the parents are synced too; each once.
     folders: dict[Path, None] = {}
     for path in map(Path, paths):
         if path.is_dir():
@@ -59,15 +61,15 @@ def make_durable(paths: Iterable[str | Path]) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a new file in the place of another, so that a crash leaves the one or the other whole.
+    """Replace a file atomically: after a crash it has either the old content or the new.
 
-    It may be for others to read, and so may folders that are made for it: it is as the umask says.
+    For files outside the state, which others may read: modes follow the umask.
     """
     temporary = path.with_name(f".{path.name}.new")
     make_folder(path.parent, 0o777)
     try:
         temporary.write_bytes(content)
-        _sync(temporary)
+        _sync(temporary)  # before the rename: a name must not become durable ahead of its content
         temporary.replace(path)
     except OSError:
         with suppress(OSError):
@@ -82,14 +84,16 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems sync no folders
+        # Some file systems cannot sync folders, and say so.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(handle)
 
 
 def _sync_parents(folder: Path) -> None:
-    """Sync the folders above one, once; those of others that may not be opened are not ours."""
+    """Sync the parents of a folder, once per process."""
+    # Parents that may not be opened belong to other users: this process did not create them.
     while folder not in _synced_folders and folder != folder.parent:
         with suppress(PermissionError):
             _sync(folder.parent)

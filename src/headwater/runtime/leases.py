@@ -1,7 +1,7 @@
-"""The leases of one process: taken when needed, kept alive in the background, given back at the end.
+"""The leases of one process: acquired when needed, renewed in the background, released at the end.
 
-A lease may be lost at any time, to another process that waited for its end. That is noticed by the
-commit, which is refused; so nothing here has to be exact.
+A lease may be lost at any time, to a process that waited for it to expire. The commit notices, and
+is refused; so nothing here has to be exact.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def process_name() -> str:
 
 
 def is_dead_process(holder: str) -> bool:
-    """Whether a holder of leases, `host:pid`, was a process of this machine that is no more."""
+    """Whether a holder of leases, `host:pid`, was a process of this machine that has ended."""
     host, _, pid = holder.rpartition(":")
     if host != socket.gethostname() or not pid.isdecimal():
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(pid), 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
         return True
-    except OSError:
+    except OSError:  # it exists and belongs to another user
         return False
     return False
 
 
 @contextmanager
 def run_periodically(action: Callable[[], object], every: float, name: str) -> Iterator[None]:
-    """Do something every so many seconds in the background, until the block ends."""
+    """Call `action` every `every` seconds in a background thread until the block ends."""
     done = Event()
 
     def work() -> None:
@@ -58,8 +58,11 @@ def run_periodically(action: Callable[[], object], every: float, name: str) -> I
 
 
 class ProcessLeases:
-    """What one holder has claimed; may be shared by threads. A claim is used for half of its time,
-    then asked for again: by the clock of the process, which nobody can set."""
+    """The leases of one holder; may be shared by threads.
+
+    A lease is trusted for half of its time to live, then acquired again. That is measured by the
+    monotonic clock, which nobody can set back.
+    """
 
     def __init__(
         self,
@@ -77,12 +80,14 @@ class ProcessLeases:
         self._lock = Lock()
 
     def acquire(self, name: str) -> Lease | None:
-        """The lease of that name, held already or taken now; None while another holds it."""
+        """The lease of that name, held already or acquired now; None while another holds it."""
         with self._lock:
             current, fresh_until = self._held.get(name, (None, 0.0))
             if current is not None and fresh_until > self._clock():
                 return current
-        requested_at = self._clock()
+        requested_at = (
+            self._clock()
+        )  # before the call, which may take long: the lease counts from there
         lease = self._catalog.acquire(name, self._holder, self._seconds)
         if lease is None and self._free_if_dead(name):
             lease = self._catalog.acquire(name, self._holder, self._seconds)
@@ -96,7 +101,7 @@ class ProcessLeases:
         return lease
 
     def _free_if_dead(self, name: str) -> bool:
-        """Free the lease of a process that died; whether it was one."""
+        """Release the lease of a process of this machine that died; whether it is free now."""
         for lease in self._catalog.leases():
             if lease.name == name:
                 with self._lock:
@@ -105,26 +110,26 @@ class ProcessLeases:
         return True
 
     def release_where(self, predicate: Callable[[str], bool]) -> None:
-        """Give back the leases whose names are of things that are gone."""
+        """Release the leases whose names satisfy the predicate."""
         with self._lock:
             leases = [self._held.pop(name)[0] for name in list(self._held) if predicate(name)]
         for lease in leases:
             self._catalog.release(lease)
 
     def mark_lost(self, name: str) -> None:
-        """Do not trust a lease any more under which a commit was refused."""
+        """Stop using a lease under which a commit was refused."""
         with self._lock:
             self._held.pop(name, None)
             self._contended.setdefault(name, "another process")
 
     def pop_contended(self) -> dict[str, str]:
-        """What was refused since the last call because another holds it, and who that is."""
+        """The leases that were refused since the last call, each with its holder."""
         with self._lock:
             contended, self._contended = self._contended, {}
             return contended
 
     def keep_alive(self) -> AbstractContextManager[None]:
-        """Renew what is held until the block ends, as a step may take longer than a lease lasts."""
+        """Renew all leases until the block ends, as a step may outlast a lease."""
         return run_periodically(self._renew_all, self._seconds / 4, "leases")
 
     def _renew_all(self) -> None:
@@ -138,6 +143,7 @@ class ProcessLeases:
         try:
             renewed = self._catalog.renew(lease, self._seconds)
         except LeaseLost:
+            # Only if it is still the one in use: another thread may have acquired it again.
             if self._holds(lease):
                 self.mark_lost(lease.name)
         except CatalogError as error:
@@ -152,7 +158,7 @@ class ProcessLeases:
         return current is not None and current.token == lease.token
 
     def release_all(self) -> None:
-        """Give back all leases, so that another process may go on at once."""
+        """Release all leases, so that another process can continue immediately."""
         with self._lock:
             leases, self._held = [lease for lease, _ in self._held.values()], {}
         for lease in leases:
@@ -161,8 +167,10 @@ class ProcessLeases:
 
 
 def lease_holders(leases: Iterable[Lease], now: float | None = None) -> dict[str, float]:
-    """The processes that run the streams and units now, and the seconds until their claims end;
-    those that are known to be dead are left out."""
+    """The processes that run streams and units, and the seconds until their leases expire.
+
+    Processes that are known to be dead are left out.
+    """
     at = time.time() if now is None else now
     seconds_left: dict[str, float] = {}
     for lease in leases:

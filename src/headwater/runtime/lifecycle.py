@@ -1,9 +1,9 @@
-"""When a query ends, when it goes on, and what its unit still needs.
+"""The lifecycle of queries: when one finishes, when it runs again, and what its unit still needs.
 
-A query is finished when its unit has told all that it can ever tell of it: its lifetime is over, or
-its inputs have ended. Everything is decided from the catalog, so any process comes to the same view.
-A finished query keeps its results; one that was finished by the end of its inputs goes on when one
-of them is reopened.
+A query is finished when its unit has emitted all rows it can ever have: its lifetime is over, or
+its inputs have ended. Everything is decided from the catalog, so all processes reach the same
+decision. A finished query keeps its results; one that finished because its inputs ended runs again
+when one of them is reopened.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.runtime.catalog import (
+    FOREVER,
     Catalog,
     QueryRow,
     StreamRow,
@@ -23,30 +24,31 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 
-FOREVER = 2**62
-
 STOPPED = "stopped"
-"""The cursor that says why a stream is read no more, and where it would go on."""
+"""The cursor that says why a stream is no longer read, and where reading would continue."""
 
 EmitsFor = Callable[[UnitRow, str], bool]
+"""Whether a unit already emits the rows of the query with that name."""
 
 
 def complete_until(streams: Iterable[StreamRow], positions: Mapping[str, Any]) -> int | None:
-    """The last time of which a reader at those positions has all tuples of the streams; None if one
-    of them has not begun, FOREVER if it has all there will be."""
-    ready = FOREVER
+    """The time up to which a reader at these positions has all tuples of the streams.
+
+    None if one of the streams has no watermark yet, FOREVER if all have ended and were read.
+    """
+    until = FOREVER
     for row in streams:
         position = positions.get(stream_log(row.name)) or {"seq": 0, "watermark": None}
         if row.ended and position["seq"] >= row.next_seq - 1:
             continue
         if position["watermark"] is None:
             return None
-        ready = min(ready, position["watermark"] - 1)
-    return ready
+        until = min(until, position["watermark"] - 1)  # a tuple at the watermark is not late
+    return until
 
 
 def input_streams(catalog: Catalog, unit: UnitRow) -> list[StreamRow]:
-    """The streams that a unit reads, itself or by other units."""
+    """The streams that a unit reads, directly or through other units."""
     names = {name for reader in (unit, *upstream_units(catalog, unit)) for name in reader.inputs}
     return [row for row in catalog.streams() if stream_log(row.name) in names]
 
@@ -60,15 +62,17 @@ def upstream_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
 def emitted_until(
     catalog: Catalog, unit: UnitRow, streams: Sequence[StreamRow], emits_for: EmitsFor
 ) -> int | None:
-    """The last time of which a unit has told all that its inputs hold; None if there is none.
+    """The time up to which a unit has emitted all results of its inputs; None if there is none.
 
-    The rows of a unit that it reads count when that one has told all it knows, and it has read them.
+    A unit that it reads counts once that one has emitted its rows and this one has read them.
     """
     times: list[int | None] = []
     for other in upstream_units(catalog, unit):
         their_time = emitted_until(catalog, other, streams, emits_for)
         log = unit_log(other.id)
         seen = (catalog.cursor(unit.id, log) or {"seq": 0})["seq"]
+        # A unit that has not yet adopted this one's partial join may be at the end of its log
+        # without having written any of the rows in question.
         is_read = seen >= catalog.log_ends()[log].seq and emits_for(
             other, partial_join_name(unit.id)
         )
@@ -82,7 +86,7 @@ def emitted_until(
 
 
 def settle_ends(catalog: Catalog) -> None:
-    """Note the end of every query whose lifetime counts from its first data, once that is fixed."""
+    """Record the end of queries whose lifetime counts from their first data, once known."""
     first: dict[str, int | None] = {}
     ends: dict[str, int] = {}
     for query in catalog.queries_with_unknown_end():
@@ -97,7 +101,7 @@ def settle_ends(catalog: Catalog) -> None:
 
 
 def first_event_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | None:
-    """The least event time of the streams; None while an earlier one may come, or none has."""
+    """The smallest event time of the streams; None while an earlier tuple is still possible."""
     stats = [catalog.log_stats(stream_log(row.name)) for row in streams]
     least = min((s.least_time for s in stats if s.least_time is not None), default=None)
     if least is None:
@@ -108,7 +112,7 @@ def first_event_time(catalog: Catalog, streams: Sequence[StreamRow]) -> int | No
     return least
 
 
-# ---- the end
+# ---- finishing
 
 
 def finish_queries(
@@ -120,22 +124,23 @@ def finish_queries(
     idle: bool,
     emits_for: EmitsFor = lambda unit, query: True,
 ) -> list[str]:
-    """Finish the queries of which the unit has told everything; returns their names.
+    """Finish the queries of a unit that have all their rows; returns their names.
 
-    `serves` are the result keys of those that it knew of in its last step, `streams` are its inputs as
-    they were before that, `told` is the last instant it has evaluated (FOREVER for one that tells a
-    result as soon as its tuples are there), and `idle` says that the step found nothing to do;
-    `adopted` whether a unit tells the rows of a query by now.
+    `serves` are the result keys of the queries that its last step computed. `streams` are its
+    inputs as they were before that step: what arrived during it is not in its results.
+    `last_instant` is the last one it has evaluated (FOREVER for a unit that emits a result as soon
+    as its tuples have arrived), and `idle` says that the step had nothing to do.
     """
-    count, mortal = catalog.running_counts(unit.id)
-    if not count:
+    running_count, with_lifetime = catalog.running_counts(unit.id)
+    if not running_count:
         update_unit_state(catalog, unit.id)
-    if not (mortal or _all_ended(streams)):
+    if not (with_lifetime or _all_ended(streams)):
         return []
     settle_ends(catalog)
     until = emitted_until(catalog, unit, streams, emits_for)
-    first = catalog.earliest_end(unit.id)
-    if until is None or until < (FOREVER if first is None else first):
+    earliest = catalog.earliest_end(unit.id)
+    # Cheap, and true of almost every step: a unit may have thousands of queries to load below.
+    if until is None or until < (FOREVER if earliest is None else earliest):
         return []
     running = [query for query in catalog.subscribers(unit.id) if query.state == "running"]
     finishable = [query for query in running if query.result_key in serves]
@@ -154,10 +159,10 @@ def _is_fully_emitted(query: QueryRow, complete: int, last_instant: int | None, 
 
 
 def _has_passed_end(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
-    """Whether tuples have come to the end of a query.
+    """Whether tuples have reached the end of a query.
 
-    Where a stream was reopened, time is closed further than its tuples go, and the instants that follow
-    the last tuple are evaluated only when another one comes.
+    The watermark does not say so: a reopened stream has closed times beyond its last tuple, and the
+    instants in between are evaluated only when another tuple arrives.
     """
     times = [row.max_event_time for row in streams if row.max_event_time is not None]
     return query.end_at is not None and any(time >= query.end_at for time in times)
@@ -168,7 +173,7 @@ def _all_ended(streams: Sequence[StreamRow]) -> bool:
 
 
 def update_unit_state(catalog: Catalog, unit_id: str) -> None:
-    """A unit runs if and only if one of its queries does."""
+    """Run a unit if one of its queries is running, else pause it."""
     unit = catalog.unit(unit_id)
     if unit is None or unit.state == "dropped":
         return
@@ -179,14 +184,15 @@ def update_unit_state(catalog: Catalog, unit_id: str) -> None:
         catalog.set_unit_state(unit_id, "paused")
 
 
-# ---- going on
+# ---- running again
 
 
 def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
-    """Open a stream that was taken as ended, with the queries that its end finished.
+    """Reopen a stream that ended by idleness, and run the queries again that its end finished.
 
-    What was told on the strength of the end stays told: an instant that was evaluated, a query
-    whose lifetime is over. So tuples that are not after the last of them are late from now on.
+    What was emitted on the strength of the end is not taken back: instants that were evaluated,
+    queries whose lifetime is over. Tuples that are not after the last of these are late from now
+    on.
     """
     closed: list[int] = []
     for unit in catalog.units():
@@ -209,29 +215,29 @@ def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
 
 
 def is_final(query: QueryRow, streams: Sequence[StreamRow]) -> bool:
-    """Whether a finished query stays so: time has passed its end, or its inputs never reopen."""
+    """Whether a finished query stays finished: its end has passed, or its inputs never reopen."""
     if query.state != "finished":
         return False
     if all(row.ended and not row.reopens for row in streams):
         return True
-    marks = [row.watermark for row in streams if row.watermark is not None]
-    is_closed = query.end_at is not None and any(mark > query.end_at for mark in marks)
+    watermarks = [row.watermark for row in streams if row.watermark is not None]
+    is_closed = query.end_at is not None and any(mark > query.end_at for mark in watermarks)
     return is_closed and _has_passed_end(query, streams)
 
 
 def plannable_queries(
     queries: Sequence[QueryRow], streams: Sequence[StreamRow]
 ) -> tuple[QueryRow, ...]:
-    """The queries that the plan of a unit is made for: all that may still have rows.
+    """The queries that the plan of a unit has to cover: all that may still get rows.
 
-    One that was finished by the end of an input that may be reopened is among them, so that the unit
-    goes on keeping what it needs.
+    A query that finished because an input ended that may be reopened is among them, so that the
+    unit keeps what it needs.
     """
     return tuple(q for q in queries if not is_final(q, streams)) or tuple(queries)
 
 
 def equal_running_queries(catalog: Catalog, unit: UnitRow, digest: str) -> list[QueryRow]:
-    """The queries of a unit with that digest whose rows it still writes."""
+    """The queries of a unit with this digest that may still get rows."""
     equal = catalog.subscribers_with_digest(unit.id, digest)
     if all(query.state != "finished" for query in equal):
         return equal
@@ -240,15 +246,17 @@ def equal_running_queries(catalog: Catalog, unit: UnitRow, digest: str) -> list[
 
 
 def is_stopped_for_good(catalog: Catalog, unit: UnitRow) -> bool:
-    """Whether a unit will never step again for any of its queries, so that it needs no input."""
+    """Whether all queries of a unit are final, so that it never steps again and needs no input."""
     streams = input_streams(catalog, unit)
     queries = catalog.subscribers(unit.id)
     return bool(queries) and all(is_final(query, streams) for query in queries)
 
 
 def restart_stream(catalog: Catalog, name: str) -> None:
-    """Let a stream go on that stopped because its source was replaced; raises HeadwaterError if it
-    did not."""
+    """Continue a stream that stopped because its source was replaced.
+
+    Raises HeadwaterError if it did not stop.
+    """
     owner = ingest_owner(name)
     stopped = catalog.cursor(owner, STOPPED)
     if not stopped:

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from headwater.schedule.choice import Choice, RankedCandidate, choose, next_candidate
 from headwater.schedule.estimates import WorkEstimate, estimate_chain, estimate_join
-from headwater.schedule.policies import POLICIES, Candidate, Policy, find_policy
+from headwater.schedule.policies import (
+    POLICIES,
+    Candidate,
+    Policy,
+    find_policy,
+    register_policy,
+    unregister_policy,
+)
 from headwater.schedule.sharing import SHARING_RULES, SharingRule
 
 __all__ = [
@@ -26,4 +33,6 @@ __all__ = [
     "estimate_join",
     "find_policy",
     "next_candidate",
+    "register_policy",
+    "unregister_policy",
 ]

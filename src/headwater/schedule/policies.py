@@ -13,9 +13,10 @@ S, C and T are the results per tuple, the expected cost and the ideal time of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 
 from headwater.errors import ScheduleError, suggest
 from headwater.schedule.estimates import WorkEstimate
@@ -170,9 +171,26 @@ BSD_EARLY = replace(
     head_start=100.0,
 )
 
-POLICIES: dict[str, Policy] = {
+_policies: dict[str, Policy] = {
     policy.name: policy for policy in (FCFS, RR, SRPT, HR, HNR, LSF, BSD, BSD_EARLY)
 }
+
+POLICIES: Mapping[str, Policy] = MappingProxyType(_policies)
+"""Every policy by its name."""
+
+
+def register_policy(policy: Policy) -> None:
+    """Add a policy; raises ScheduleError if its name is taken, or not in small letters."""
+    if policy.name in _policies:
+        raise ScheduleError(f"there is a policy {policy.name!r} already")
+    if policy.name != policy.name.lower():
+        raise ScheduleError(f"a policy is named in small letters: {policy.name!r}")
+    _policies[policy.name] = policy
+
+
+def unregister_policy(name: str) -> None:
+    """Remove a policy; raises ScheduleError if there is none of that name."""
+    del _policies[find_policy(name).name]
 
 
 def find_policy(name: str) -> Policy:

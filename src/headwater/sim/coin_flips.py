@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.sim.jit import cached_njit
+from headwater.jit import cached_njit
 
 CERTAIN = 1 << 53
 """A threshold that every tuple passes."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from headwater.errors import SimulationError
+from headwater.jit import cached_njit
 from headwater.schedule import Candidate, Policy
 from headwater.sim.arrivals import Arrivals
 from headwater.sim.coin_flips import fast_coin_flip, pass_threshold, run_key
-from headwater.sim.jit import cached_njit
 from headwater.sim.metrics import Floats, Ints, SimulationResult, empty_tally, record_result
 from headwater.sim.slots import (
     TURNS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.sim.jit import cached_njit
+from headwater.jit import cached_njit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headwater.jit import cached_njit
 from headwater.schedule import Candidate, Policy
 from headwater.schedule.policies import Growth
-from headwater.sim.jit import cached_njit
 from headwater.sim.metrics import Floats, Ints
 
 NONE, WAIT, TURNS = range(3)

@@ -22,7 +22,7 @@ from headwater.plan.placement.model import (
     PlacementStream,
 )
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.planners import PLANNERS
+from headwater.plan.placement.planners import make_planner
 from headwater.plan.placement.regions import RegionPlacer, cut_into_regions
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 
@@ -81,7 +81,7 @@ def test_a_query_that_all_sites_can_place_is_placed(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_planner_refuses_only_what_has_no_plan(seed: int) -> None:
     problem = random_system(seed, hosts=3, queries=3)
-    ledger, planner = Ledger(problem), PLANNERS["regions"]()
+    ledger, planner = Ledger(problem), make_planner("regions")
     for query in range(len(problem.queries)):
         before = ledger.plan()
         possible = exhaustive(problem, before, [query]) is not None

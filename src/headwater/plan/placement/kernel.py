@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from headwater.jit import cached_njit
 
 UNOBTAINABLE = np.iinfo(np.int32).min
 HELD = -1
 """In `how`: numbers from 0 are operators, those below HELD senders."""
 
 
-@njit(cache=True)
+@cached_njit
 def cheapest_ways(
     rates: Any,
     held: Any,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from headwater.jit import cached_njit_with
 from headwater.plan.throughput.model import OperatorKind
 
 EMIT, SELECT, PROJECT, JOIN = (
@@ -42,12 +42,10 @@ WORSE = -0.5
 
 # Arrays are filled and copied by loops, since each slice that is assigned takes a second to compile.
 
-jit_entry = njit(cache=True, nogil=True, error_model="numpy")
+jit_entry = cached_njit_with(error_model="numpy")
 """For functions that Python calls."""
 
-_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-jit_inner = njit(cache=True, nogil=True, error_model="numpy", **_NO_WRAPPERS)
+jit_inner = cached_njit_with(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that compiled code alone calls; without what Python needs they compile sooner."""
 
 

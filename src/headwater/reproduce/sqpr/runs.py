@@ -14,7 +14,7 @@ from headwater.plan.placement.check import ensure_valid
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.planners import PLANNERS
+from headwater.plan.placement.planners import make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 from headwater.reproduce.figure import FigureSettings, PlotLine
 
@@ -68,7 +68,7 @@ def submit_queries(
 ) -> SubmissionOutcome:
     """Submit the first queries to a planner; the plan in the end is checked."""
     count = queries or len(problem.queries)
-    ledger, plan = Ledger(problem), PLANNERS[planner]()
+    ledger, plan = Ledger(problem), make_planner(planner)
     decisions: list[Decision] = []
     console = Console(file=sys.stderr)
     starts: Iterable[int] = track(

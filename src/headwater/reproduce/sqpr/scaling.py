@@ -9,7 +9,7 @@ from itertools import pairwise
 from headwater.plan.placement.bound import optimistic_admissions
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.planners import PLANNERS
+from headwater.plan.placement.planners import make_planner
 from headwater.plan.placement.samples import AMPLE, TIGHT, SampleSetting, sample_problem
 from headwater.reproduce.figure import (
     Cell,
@@ -143,8 +143,8 @@ def _planning_times(
 ) -> list[tuple[float, bool]]:
     """The time of each query while 75 to 95 % of the CPU is in use, and whether it was in time."""
     problem = sample_problem(setting, 1)
-    ledger, fill = Ledger(problem), PLANNERS["dynamic"]()
-    measured = PLANNERS[planner]()
+    ledger, fill = Ledger(problem), make_planner("dynamic")
+    measured = make_planner(planner)
     times: list[tuple[float, bool]] = []
     capacity = float(ledger.capacity[0].sum())
     for query in range(len(problem.queries)):

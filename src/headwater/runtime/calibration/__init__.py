@@ -1,0 +1,1 @@
+"""Measures what operators cost on this machine, by which joins are ordered and queries priced."""

@@ -1,9 +1,9 @@
-"""What an operator costs on this machine, measured: queries of each kind run on generated streams.
+"""Measures what operators cost on this machine, by queries of each kind over generated streams.
 
-A trial is a query of which is known how many tuples each of its operators takes in and gives. It runs
-over few tuples and over many; what the many take more, in seconds of a core, is what its
-operators cost, and from all trials together follows the cost of each kind, by least squares. Costs
-that do not grow with tuples, as those of starting a job, drop out.
+A trial is a query for which the rows in and out of each operator are known. It runs over few tuples and
+over many; the difference, in seconds of a core, is the cost of its operators, and least squares over
+all trials give the cost of each kind. Costs that do not grow with tuples, such as starting a job,
+cancel out.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ RATE = 1_000
 
 COLUMNS = {"k": 1_000_000, "g": 100, "v": 1_000_000_000}
 MIN_SECONDS = 1e-3
-"""Seconds that cannot be told from none; the errors of shorter ones count no more than theirs."""
+"""Shorter times are noise: relative errors of trials below this count as if they took this long."""
 
 Counts = Mapping[str, tuple[float, float]]
-"""For each kind of operator the tuples that come in, and the results that go out."""
+"""For each kind of operator the rows in and the rows out."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A query, and what its operators do when each of its streams has n tuples."""
+    """A query, and the rows of its operators when each of its streams has n tuples."""
 
     query: str
     counts: Callable[[float], Counts]
     share: float = 1.0
-    """Of the tuples of other trials, for operators that take long."""
+    """The share of the tuples of other trials that it reads, for operators that are slow."""
 
 
 def _join_trial(window: float, keys: int) -> Trial:
@@ -60,7 +60,7 @@ def _join_trial(window: float, keys: int) -> Trial:
 
 
 def _per_instant_trial(kind: str, text: str) -> Trial:
-    """Two streams by the second, of which every tuple of the first is told about once."""
+    """Two streams by the second; every tuple of the first gives one result."""
     return Trial(
         text,
         lambda n: {"emit": (0, 2 * n), kind: (2 * n, n), "project": (n, 0)},
@@ -117,9 +117,9 @@ def calibrate(
     rows: int = ROWS,
     repeats: int = 2,
     trials: Sequence[Trial] = TRIALS,
-    report: Callable[[str], None] = lambda words: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> CostTable:
-    """The cost of each kind of operator in seconds of a core, from trials with so many tuples."""
+    """The cost of each kind of operator in seconds of a core, from trials with `rows` tuples."""
     features: list[Counts] = []
     seconds: list[float] = []
     with TemporaryDirectory(prefix="headwater-calibrate-") as folder:
@@ -127,6 +127,7 @@ def calibrate(
         for number, trial in enumerate(trials, 1):
             few, many = int(rows * trial.share / 10), int(rows * trial.share)
             report(f"{number} of {len(trials)}: {trial.query}")
+            # The least of several runs: whatever else the machine does only adds time.
             least = {n: min(runs.seconds(trial, n) for _ in range(repeats)) for n in (few, many)}
             seconds.append(max(least[many] - least[few], 0.0))
             features.append(trial.counts(many - few))
@@ -150,8 +151,9 @@ def fit_costs(features: Sequence[Counts], seconds: Sequence[float]) -> CostTable
 
 
 def _solve_nonnegative(table: Any, target: Any) -> Any:
-    """Least squares of values that are not negative (Lawson and Hanson): values are let go of zero
-    one by one, the one that helps most first, and taken back when they would fall below it."""
+    """Least squares with values that are not negative (Lawson and Hanson): values are released from
+    zero one by one, the one with the largest gain first, and fixed again when they would fall below."""
+    # Columns are scaled to length 1, as counts of trials differ by orders of magnitude.
     sizes = np.maximum(np.sqrt((table**2).sum(axis=0)), 1e-300)
     scaled = table / sizes
     values = np.zeros(table.shape[1])
@@ -177,14 +179,14 @@ def _solve_nonnegative(table: Any, target: Any) -> Any:
 
 @dataclass
 class _TrialRuns:
-    """Streams of generated files, made when they are first asked for, and runs over them."""
+    """Runs of trials over streams of generated files, which are written when first needed."""
 
     spark: SparkSession
     folder: Path
     count: int = 0
 
     def seconds(self, trial: Trial, rows: int) -> float:
-        """The seconds of cores that a run takes."""
+        """The task seconds of one run."""
         self.count += 1
         names = [name for name in "ab" if f" {name} " in f"{trial.query} "]
         statements = [stream_declaration(name, COLUMNS, self._stream(name, rows)) for name in names]

@@ -1,4 +1,4 @@
-"""Trials: generated streams, and states that run over them in a session that is there already."""
+"""Generated streams, and states that run over them in an existing Spark session."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.engine.engine import Engine
 
 START_SECOND = 1_700_000_000
 """The second at which streams begin."""
 
 ColumnValues = Mapping[str, int]
-"""How many values each column of a generated stream has; all are INT, and `ts` is its time."""
+"""The number of distinct values of each column of a generated stream; all are INT, `ts` is the time."""
 
 
 def write_stream(
     spark: SparkSession, folder: Path, columns: ColumnValues, rows: int, rate: int, files: int = 1
 ) -> None:
-    """A folder of JSON files: so many tuples in all, `rate` a second of event time, drawn by the
-    names of folder and column."""
+    """Write a stream as a folder of JSON files: `rows` tuples in all, `rate` a second of event time.
+
+    Values are hashes of the folder's and column's names, so that runs repeat exactly.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = [
         f"CAST(pmod(xxhash64(id, '{folder.name} {name}'), {values}) AS INT) AS {name}"
         for name, values in columns.items()
     ]
     at = f"timestamp_micros({START_SECOND * 1_000_000} + id * 1000 div {rate} * 1000) AS ts"
+    # Spark writes a folder of part files; each stream file is the only part of one, moved into place
+    # so that it is never seen half written.
     for number in range(files):
         part = folder / f".{number:05}"
         ids = spark.range(rows * number // files, rows * (number + 1) // files)
@@ -42,7 +45,7 @@ def write_stream(
 
 
 def stream_declaration(name: str, columns: ColumnValues, folder: Path) -> str:
-    """The statement that declares a generated stream, one file a micro-batch."""
+    """The statement that declares a generated stream, read one file at a time."""
     listed = ", ".join(f"{column} INT" for column in columns)
     return (
         f"CREATE STREAM {name} ({listed}, ts TIMESTAMP) TIMESTAMP BY ts "
@@ -54,10 +57,9 @@ def stream_declaration(name: str, columns: ColumnValues, folder: Path) -> str:
 def run_statements(
     spark: SparkSession, folder: Path, statements: Sequence[str]
 ) -> Iterator[Headwater]:
-    """A state that has carried out statements, and then all that there was to do; raises
+    """A state that has executed statements, and then run until nothing was left to do; raises
     RuntimeFailure if a unit failed."""
-    with open_state(folder) as headwater:
-        headwater._engine = Engine(headwater.catalog, headwater.state, spark)
+    with open_state(folder, spark=spark) as headwater:
         for statement in statements:
             headwater.execute(statement)
         headwater.run(until_idle=True, interval=0.01)
@@ -68,7 +70,7 @@ def run_statements(
 
 
 def task_seconds(spark: SparkSession) -> float:
-    """The seconds that all tasks of a session have taken so far, on whatever core."""
+    """The seconds of all tasks of a session so far, over all cores."""
     context: Any = spark.sparkContext
     executors = context._jsc.sc().statusStore().executorList(True)
     return sum(int(executors.apply(n).totalDuration()) for n in range(executors.size())) / 1000

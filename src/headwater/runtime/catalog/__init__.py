@@ -1,8 +1,8 @@
-"""The catalog: how controller, workers and command line agree.
+"""The catalog: the database through which controller, workers and command line agree.
 
-It lists streams, tables, queries, units, segments, cursors and leases in one database, SQLite in
-the state directory or PostgreSQL by URL. Every method is one transaction, and writes are serial, so
-any number of threads and processes may use one catalog.
+It lists streams, tables, queries, units, segments, cursors and leases, in SQLite in the state
+directory or in PostgreSQL by URL. Every method is one transaction and writes are serialised, so any
+number of threads and processes may share one catalog.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headwater.runtime.catalog.log import MAX_BATCH_KEYS
 from headwater.runtime.catalog.queries import Queries
 from headwater.runtime.catalog.query_moves import ORIGIN_KEY, QueryMoves
 from headwater.runtime.catalog.records import (
+    FOREVER,
     Assignment,
     BatchRejects,
     Cursors,
@@ -70,6 +71,7 @@ from headwater.runtime.catalog.schema import meta
 from headwater.runtime.catalog.sites import Sites
 
 __all__ = [
+    "FOREVER",
     "MAX_BATCH_KEYS",
     "MAX_EVENTS",
     "MAX_LEASE_SECONDS",
@@ -140,9 +142,9 @@ class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
         """Open the catalog in a file, in a state directory, or at a URL, and migrate it.
 
         `postgresql://user@host/database?schema=name` is one on PostgreSQL, in the schema
-        `headwater` if none is named. `timeout` is how many seconds to wait for another's write.
+        `headwater` if none is named. `timeout` is how many seconds to wait for another writer.
         `clock` replaces the database's clock. Raises CatalogError, saying what to do, if the
-        catalog cannot be had: also if there is none and `create` is false.
+        catalog cannot be opened, or if it does not exist and `create` is false.
         """
         database = Database(where, timeout, clock)
         try:
@@ -158,15 +160,15 @@ class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
         return self._database.name
 
     def change_count(self) -> int:
-        """A number that grows with every change by anyone, at the cost of reading one row.
+        """A number that grows with every change by any process; reading it costs one row.
 
-        Renewals of leases, signs of life, statistics and events are not counted.
+        Lease renewals, heartbeats, statistics and events are not counted, so that they wake nobody.
         """
         with self._database.read() as connection:
             return int(connection.execute(_CHANGE_COUNT).scalar_one())
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong with its file; a PostgreSQL server looks after its own."""
+        """What SQLite's integrity check reports; empty on PostgreSQL."""
         if self._database.path is None:
             return []
         with self._database.read() as connection:
@@ -174,19 +176,21 @@ class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
         return [] if messages == ["ok"] else [str(problem) for problem in messages]
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Within it, all that this thread reads is of one moment, and quicker to read; it must not
-        write there."""
+        """A context in which all reads of this thread see one state of the catalog.
+
+        Reads are also faster inside it, as they share a connection. Writing inside it is an error.
+        """
         return self._database.snapshot()
 
     def wait_for_change(self, seen: int, timeout: float, poll: float = 0.05) -> int:
-        """Wait until `changes()` differs from what was seen, or time is up; returns it."""
+        """Wait until `change_count()` differs from `seen` or time is up; returns the count."""
         deadline = time.monotonic() + timeout
         while (now := self.change_count()) == seen and time.monotonic() < deadline:
             time.sleep(min(poll, max(0.0, deadline - time.monotonic())))
         return now
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._database.close()
 
     def __enter__(self) -> Catalog:

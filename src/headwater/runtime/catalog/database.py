@@ -1,8 +1,8 @@
 """One database, SQLite or PostgreSQL, with one writer at a time and errors a user can act on.
 
-A write transaction begins by claiming the only row of `meta`: on SQLite that is BEGIN IMMEDIATE,
-on PostgreSQL the row's lock. So writes are serial on both, whoever makes them, and code inside one
-may read, decide and write without further care. The same row counts the changes.
+A write transaction begins by locking: BEGIN IMMEDIATE on SQLite, the lock of the only row of `meta`
+on PostgreSQL. So writes are serialised across all processes, and code inside one may read, decide
+and write without further locking. The same row counts the changes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ Clock = Callable[[], float]
 _Row = TypeVar("_Row")
 
 _MIN_SQLITE = (3, 35, 0)
-_MIGRATION_LOCK = 0x68656164  # the key of PostgreSQL's advisory lock: any number that is only ours
+# The key of the advisory lock: arbitrary, but the same in every release. Two processes may create
+# the schema concurrently, and `meta` with its row lock does not exist before that.
+_MIGRATION_LOCK = 0x68656164
 
 _COUNT_CHANGE = sa.update(meta).values(changes=meta.c.changes + 1)
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """A write transaction: its connection, and the one time at which all of it happens."""
+    """A write transaction: its connection, and the single timestamp that all its rows carry."""
 
     connection: Connection
     now: float
@@ -77,6 +79,8 @@ class Database:
                     url,
                     connect_args={"connect_timeout": max(2, round(self.timeout))},
                     max_overflow=20,
+                    # A server that restarted leaves dead connections in the pool; without the ping
+                    # each of them would fail one transaction.
                     pool_pre_ping=True,
                 )
             )
@@ -92,6 +96,8 @@ class Database:
             self._write_engine: Engine = engine.execution_options(immediate=True)
         else:
             event.listen(engine, "connect", self._prepare_postgresql)
+            # PostgreSQL's default, READ COMMITTED, sees a new state with every statement; reads
+            # here consist of several statements that must agree.
             self._read_engine = engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
@@ -99,14 +105,17 @@ class Database:
         return engine
 
     def _prepare_postgresql(self, connection: Any, _record: object) -> None:
-        """A writer that hangs must not stop the others for ever."""
+        """Set the schema, durable commits and timeouts of a new connection."""
         limit = max(1, round(self.timeout * 1000))
         connection.autocommit = True
         connection.execute(f'SET search_path TO "{self._schema}"')
-        connection.execute(  # files are removed after the commit that forgets them, which must stay
+        # Files are deleted after the commit that forgets them. A commit that the server lost in a
+        # crash would bring back segments without files. Stricter settings than "on" are kept.
+        connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
+        # All writers queue for one row: one that hangs must not block the others forever.
         connection.execute(f"SET lock_timeout TO {limit}")
         connection.execute(f"SET idle_in_transaction_session_timeout TO {max(3 * limit, 10_000)}")
         connection.autocommit = False
@@ -120,7 +129,7 @@ class Database:
                 version = self._version(connection)
             if version == 0 and not create:
                 raise CatalogNotFound(
-                    f"there is no catalog in {self.name}: start Headwater with it"
+                    f"there is no catalog in {self.name}: start Headwater with it first"
                 )
             if version < len(migrations.MIGRATIONS):
                 self._migrate()
@@ -139,18 +148,20 @@ class Database:
             make_folder(path.parent)
         except OSError as error:
             raise CatalogError(
-                f"cannot make the directory {path.parent}: {error.strerror}; name another one"
+                f"cannot create the directory {path.parent}: {error.strerror}; name another one"
             ) from error
         if not path.exists():
-            with suppress(OSError):  # SQLite says what is wrong; it gives files beside it this mode
+            # SQLite gives its -wal and -shm files the mode of the main file, so that must be
+            # private from the start. If this fails, SQLite fails next, and says why.
+            with suppress(OSError):
                 open(path, "ab", opener=owner_only_opener).close()
         self._enable_wal()
 
     def _enable_wal(self) -> None:
         """Put the file in WAL mode, where readers and the writer do not wait for each other.
 
-        SQLite answers "locked" at once when two processes do this together, whatever its busy
-        timeout; hence the loop.
+        SQLite fails immediately with "locked" when two processes do this concurrently, whatever its
+        busy timeout; hence the loop.
         """
         deadline = time.monotonic() + self.timeout
         while True:
@@ -168,8 +179,9 @@ class Database:
                 time.sleep(0.02)
 
     def _migrate(self) -> None:
-        """Whoever comes second waits, then finds nothing left to do."""
+        """Bring the schema up to date; a second process waits, then has nothing left to do."""
         with self._hold_write_lock(), self._write_engine.begin() as connection:
+            # The version is read again under the lock: another process may have migrated meanwhile.
             if self.path is None:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 self._create_schema(connection)
@@ -193,8 +205,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the catalog throughout: that of the thread's
-        snapshot, if there is one."""
+        """A transaction that sees one state of the catalog: the thread's snapshot, if any."""
         shared: Connection | None = getattr(self._local, "snapshot", None)
         if shared is not None:
             yield shared
@@ -208,7 +219,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all that this thread reads inside see one state; it must not write there."""
+        """Make all reads of this thread inside it see one state; writing inside it is an error."""
         with self.read() as connection:
             outer = getattr(self._local, "snapshot", None)
             self._local.snapshot = connection
@@ -219,9 +230,9 @@ class Database:
 
     @contextmanager
     def write(self, quiet: bool = False) -> Iterator[Transaction]:
-        """The only write transaction there is now; kept if the block ends, else undone.
+        """The one write transaction; committed when the block ends, rolled back if it raises.
 
-        A quiet one does not count as a change, so that no loop wakes up for it.
+        A quiet one is not counted as a change, so no waiting loop wakes up for it.
         """
         assert getattr(self._local, "snapshot", None) is None, "a snapshot would not see this write"
         with (
@@ -232,10 +243,13 @@ class Database:
             yield Transaction(connection, self._begin_write(connection, quiet))
 
     def _begin_write(self, connection: Connection, quiet: bool) -> float:
-        if self.path is not None:
+        """Take the lock of `meta`, count the change, and return the time of the transaction."""
+        if self.path is not None:  # BEGIN IMMEDIATE has the lock already
             if not quiet:
                 connection.execute(_COUNT_CHANGE)
             return (self._clock or time.time)()
+        # The server's clock, which all processes share, read after the lock was granted: now()
+        # would be the time at which the transaction began to wait.
         clock: sa.ColumnElement[Any] = sa.extract("epoch", sa.func.clock_timestamp())
         if quiet:
             connection.execute(sa.select(meta.c.changes).with_for_update())
@@ -247,7 +261,7 @@ class Database:
 
     @contextmanager
     def _hold_write_lock(self) -> Iterator[None]:
-        """Threads of one process queue here, which is quicker than SQLite's polling."""
+        """Queue the threads of this process, which is faster than SQLite's polling."""
         if not self._write_lock.acquire(timeout=self.timeout):
             raise CatalogUnavailable(
                 f"the catalog {self.name} is locked by another thread of this process "
@@ -270,8 +284,10 @@ class Database:
 
 
 def redact_password(url: str) -> str:
-    """A URL as it may be shown, whether or not it is one that can be used: rather too little of it
-    than a part of a password with odd characters."""
+    """A URL, valid or not, without its password.
+
+    It hides up to the last `@`: rather too much than part of a password with odd characters.
+    """
     hidden = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
 
@@ -300,14 +316,18 @@ def _parse_url(text: str) -> tuple[sa.URL, str]:
 
 
 def _file_url(path: Path) -> sa.URL:
-    """Absolute, as connections are opened later, when the working directory may be another."""
+    """The URL of a file; absolute, as connections open later, maybe in another directory."""
     file = path / CATALOG_FILE if path.is_dir() else path
     return sa.URL.create("sqlite", database=str(file.absolute()))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # BEGIN is ours, see _begin_sqlite
+    # By default sqlite3 begins a transaction only before the first write, so a read would not be
+    # one snapshot; BEGIN is issued by _begin_sqlite instead.
+    connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
+    # In WAL mode NORMAL may lose the last commits in a power cut, but the files that those commits
+    # forgot are deleted by then.
     connection.execute("PRAGMA synchronous = FULL")
 
 
@@ -317,7 +337,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 class CatalogBase:
-    """What every part of the catalog stands on."""
+    """The base of the classes that make up a catalog: its database, and reading rows as records."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -325,7 +345,7 @@ class CatalogBase:
     def _select_rows(
         self, row_type: Callable[..., _Row], statement: sa.Select[Any], **parameters: Any
     ) -> list[_Row]:
-        """What the statement selects, each row as the arguments of `kind`."""
+        """The rows that the statement selects, each passed to `row_type` as arguments."""
         with self._database.read() as connection:
             return select_rows(connection, row_type, statement, parameters)
 
@@ -342,17 +362,17 @@ def select_rows(
     statement: sa.Select[Any],
     parameters: Mapping[str, Any] | None = None,
 ) -> list[_Row]:
-    """What the statement selects, each row as the arguments of `kind`."""
+    """The rows that the statement selects, each passed to `row_type` as arguments."""
     return [row_type(*row) for row in connection.execute(statement, parameters)]
 
 
 def upsert(
     connection: Connection, table: Table, values: Sequence[Mapping[str, Any]], *keys: str
 ) -> None:
-    """Insert the rows, or replace those whose keys are there."""
+    """Insert the rows, or update those whose keys exist."""
     if not values:
         return
-    # The dialect that is not in use is not loaded, as that takes a while.
+    # Importing both dialects would slow down every start; only the one in use is loaded.
     dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
     statement = dialect.insert(table)
     replaced = {name: statement.excluded[name] for name in values[0] if name not in keys}

@@ -1,4 +1,7 @@
-"""The streams and tables that were declared. Names are kept in lower case, and as spelled."""
+"""The declared streams and tables of a catalog.
+
+Each has its name in lower case, by which it is found, and `spelled`, as the user wrote it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class Declarations(CatalogBase):
             return {row.name: row.definition for row in connection.execute(_DECLARATIONS)}
 
     def streams(self, named: Collection[str] | None = None) -> list[StreamRow]:
-        """Every stream, or those of these names in lower case, by name."""
+        """Every stream, or those with these lower-case names, ordered by name."""
         if named is None:
             return self._select_rows(StreamRow, _STREAMS)
         return self._select_rows(StreamRow, _STREAMS_NAMED, names=sorted(named))
@@ -80,9 +83,9 @@ class Declarations(CatalogBase):
         return self._select_row(StreamRow, _STREAMS_NAMED, names=[name.lower()])
 
     def drop_stream(self, name: str) -> None:
-        """Forget a stream and all that belongs to it; its files are then orphans.
+        """Remove a stream and all that belongs to it; its files become orphans.
 
-        Raises CatalogError if there is none, or if a query still reads it.
+        Raises CatalogError if it does not exist, or if a query still reads it.
         """
         with self._database.write() as transaction:
             _check_not_read(transaction, name, stream_log(name))
@@ -92,7 +95,7 @@ class Declarations(CatalogBase):
             forget_owner(transaction, stream_log(name))
 
     def end_stream(self, name: str, reopens: bool = False) -> None:
-        """Nothing more will come; `reopens` says: unless the source has more after all.
+        """Declare that a stream has all its tuples; with `reopens`, until its source has more.
 
         Raises CatalogError if there is no such stream.
         """
@@ -105,7 +108,11 @@ class Declarations(CatalogBase):
             add_event(transaction, "stream ended", name.lower(), {})
 
     def reopen_stream(self, name: str, closed_until: int | None) -> None:
-        """More has come on a stream that was taken as ended; what is closed already stays so."""
+        """Reopen a stream that ended by idleness; times up to `closed_until` accept no more tuples.
+
+        Results of those times were emitted on the strength of the end and cannot be taken back, so
+        the bound only grows.
+        """
         table = schema.streams
         with self._database.write() as transaction:
             same = sa.and_(table.c.name == name.lower(), table.c.reopens)
@@ -137,8 +144,7 @@ class Declarations(CatalogBase):
         return self._select_row(TableRow, sa.select(schema.tables).where(same))
 
     def refresh_table(self, name: str, fingerprint: str) -> int:
-        """The version of a table whose content has this fingerprint: a new one if it differs from what
-        was read last.
+        """The version of a table with this fingerprint: a new one if the content changed.
 
         Raises CatalogError if there is no such table.
         """
@@ -151,6 +157,7 @@ class Declarations(CatalogBase):
                 sa.update(table)
                 .where(table.c.name == name.lower())
                 .values(
+                    # "" is a table that was never read: its first content is version 1.
                     version=sa.case(
                         (table.c.fingerprint.in_(["", fingerprint]), table.c.version),
                         else_=table.c.version + 1,
@@ -164,20 +171,20 @@ class Declarations(CatalogBase):
             return int(version)
 
     def drop_table(self, name: str) -> None:
-        """Forget a table; raises CatalogError if there is none, or if a query still reads it."""
+        """Remove a table; raises CatalogError if there is none, or a query still reads it."""
         with self._database.write() as transaction:
             _check_not_read(transaction, name, table_input(name))
             _delete(transaction, schema.tables, "table", name)
 
 
 def forget_owner(transaction: Transaction, owner: str) -> None:
-    """Delete what was noted and measured of an owner."""
+    """Delete the cursors, statistics and profile of an owner."""
     for table in (schema.cursors, schema.statistics, schema.profiles):
         transaction.connection.execute(sa.delete(table).where(table.c.owner == owner))
 
 
 def check_inputs(transaction: Transaction, inputs: tuple[str, ...]) -> None:
-    """Raises CatalogError unless every log and table is there."""
+    """Raise CatalogError unless every log and table exists."""
     logs = set(transaction.connection.scalars(sa.select(schema.logs.c.log)))
     names = transaction.connection.scalars(sa.select(schema.tables.c.name))
     available = logs | {table_input(name) for name in names}
@@ -188,7 +195,7 @@ def check_inputs(transaction: Transaction, inputs: tuple[str, ...]) -> None:
 
 
 def units_reading(transaction: Transaction, input_name: str) -> list[str]:
-    """The ids of the units, dropped ones left out, that have this log or table as an input."""
+    """The ids of the units that read this log or table, without dropped ones."""
     table = schema.units
     live = sa.select(table.c.id, table.c.inputs).where(table.c.state != "dropped")
     units = transaction.connection.execute(live.order_by(table.c.id))
@@ -199,9 +206,7 @@ def _check_name_free(transaction: Transaction, name: str) -> None:
     for kind, table in (("stream", schema.streams), ("table", schema.tables)):
         statement = sa.select(table.c.spelled).where(table.c.name == name.lower())
         if (spelled := transaction.connection.scalar(statement)) is not None:
-            raise CatalogError(
-                f"there is a {kind} {spelled} already: drop it, or take another name"
-            )
+            raise CatalogError(f"there is a {kind} {spelled} already: drop it, or use another name")
 
 
 def _check_not_read(transaction: Transaction, name: str, input_name: str) -> None:

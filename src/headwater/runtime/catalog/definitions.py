@@ -1,4 +1,7 @@
-"""The streams and tables of a catalog as the statements that declared them."""
+"""The streams and tables of a catalog as the statements that declared them.
+
+Parsing is cached: a declaration is parsed again only when its text has changed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from headwater.runtime.catalog import Catalog
 
 
 class Definitions:
-    """Declarations by lower-case name, read again when the catalog has changed."""
+    """Declarations by lower-case name, refreshed when the catalog has changed."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -32,15 +35,16 @@ class Definitions:
 
     @property
     def namespace(self) -> Namespace:
-        """What a query may name."""
+        """The streams and tables that a query may name."""
         self._refresh()
         return self._namespace
 
     def query(self, text: str) -> Query:
-        """A query that was accepted before."""
+        """Parse the text of an accepted query."""
         return parse_query(text, self.namespace)
 
     def _refresh(self) -> None:
+        # In one snapshot: a change between the two reads would be counted as seen but not read.
         with self._catalog.snapshot():
             change_count = self._catalog.change_count()
             if change_count == self._seen_change_count:

@@ -1,4 +1,4 @@
-"""The sites that run a state, as its catalog knows them."""
+"""The deployment of a state: the sites that run it, as recorded in its catalog."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from headwater.network.sites import Deployment, deployment_from_data
 from headwater.runtime.catalog import Assignment, Catalog, log_copy
 
 DEPLOYMENT = "deployment"
-"""Whose profile in the catalog the deployment is."""
+"""The owner under which the deployment is stored as a profile."""
 
 AWAY_AFTER_SECONDS = 10.0
-"""Seconds without a sign of life after which a site counts as away."""
+"""Seconds without a heartbeat after which a site counts as away."""
 
 
 def current_deployment(catalog: Catalog) -> Deployment | None:
-    """The sites that run a state; None if there are none."""
+    """The deployment of a state; None if it runs in a single process."""
     profile = catalog.profile(DEPLOYMENT)
     return None if profile is None else deployment_from_data(profile.value)
 
 
 def deploy(catalog: Catalog, deployment: Deployment) -> None:
-    """Have a state run by sites from now on; sites that were there before and are not named go."""
+    """Record the deployment that runs a state; sites that it does not name are removed."""
     catalog.set_profile(DEPLOYMENT, deployment.as_data())
     names = [site.name for site in deployment.network.sites]
     recorded = {site.name for site in catalog.sites()}
@@ -30,8 +30,10 @@ def deploy(catalog: Catalog, deployment: Deployment) -> None:
 
 
 def log_at_site(deployment: Deployment, assignment: Assignment, log: str, site: str) -> str:
-    """The log that is read at a site for a log: itself where it is written, or a copy. Sites of one
-    store have one copy."""
+    """The log that a site reads for a log: the log itself where it is written, else a copy.
+
+    Sites that share a store share one copy.
+    """
     origin = assignment.routes.get((log, site))
     if origin is None:
         return log
@@ -41,5 +43,5 @@ def log_at_site(deployment: Deployment, assignment: Assignment, log: str, site: 
 
 
 def alive_sites(catalog: Catalog) -> set[str]:
-    """The sites that gave a sign of life a moment ago."""
+    """The sites whose last heartbeat is recent."""
     return catalog.recently_seen_sites(AWAY_AFTER_SECONDS)

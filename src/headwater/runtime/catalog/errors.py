@@ -1,4 +1,7 @@
-"""Errors of the database, put into words that say what to do."""
+"""Database errors, translated into messages that say what to do.
+
+A CatalogUnavailable may pass by itself, and is waited for; any other CatalogError does not.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from headwater.errors import CatalogError, CatalogUnavailable
 _LOCKED = "is locked by another process (waited {timeout:g} s): try again, or end that process"
 _DISK_FULL = "is on a disk that is full: free some space and try again"
 
-# What SQLite says, and what it means here: (part of its message, may pass by itself, our words).
+# SQLite has too few error codes to tell these apart, so its messages are matched:
+# (part of its message, is transient, our message).
 _SQLITE = (
     ("database is locked", True, _LOCKED),
     ("database table is locked", True, _LOCKED),
@@ -35,7 +39,7 @@ _POSTGRESQL = {
     "55P03": (True, _LOCKED),  # lock_not_available
     "40P01": (True, _LOCKED),  # deadlock_detected
     "40001": (True, _LOCKED),  # serialization_failure
-    "25P03": (True, "ended a transaction that stood still for too long: try again"),
+    "25P03": (True, "ended a transaction that was idle for too long: try again"),
     "53100": (True, _DISK_FULL),  # disk_full
     "53300": (True, "has too many connections: close some, or raise max_connections"),
     "25006": (False, "is read-only: name the primary server, not a standby"),
@@ -44,7 +48,7 @@ _POSTGRESQL = {
 
 
 def translate_error(error: BaseException, name: str, timeout: float) -> CatalogError:
-    """The error to raise in place of one of SQLAlchemy, sqlite3 or psycopg."""
+    """The error to raise instead of one of SQLAlchemy, sqlite3 or psycopg."""
     if isinstance(error, exc.TimeoutError):
         return CatalogUnavailable(
             f"the catalog {name} has no free connection (waited 30 s): use fewer threads"

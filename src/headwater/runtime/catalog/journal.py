@@ -1,4 +1,8 @@
-"""What was measured, what happened and what was refused; and the small settings beside them."""
+"""The journal of a catalog: statistics, profiles, events, rejects, seen files and settings.
+
+Events and rejects are bounded logs for people to read. The functions at the end take part in the
+transaction of a caller, so that what a commit reports is stored if and only if the commit is.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,13 @@ from headwater.runtime.catalog.records import (
 from headwater.runtime.catalog.schema import FileName
 
 MAX_REJECTS = 10_000
-"""How many records are kept for each stream; all are counted."""
+"""How many rejects are kept for each stream; all are counted."""
 
 MAX_REJECT_CHARACTERS = 8_192
-"""How much of a refused record is kept."""
+"""How many characters of a rejected record are kept."""
 
 MAX_EVENTS = 100_000
+"""How many events are kept."""
 
 _S, _P, _E = schema.statistics, schema.profiles, schema.events
 _STATISTICS = sa.select(_S).where(_S.c.owner == sa.bindparam("owner"))
@@ -42,7 +47,7 @@ _FORGET_EVENTS = sa.delete(_E).where(_E.c.id <= sa.bindparam("last"))
 
 
 class Journal(CatalogBase):
-    """Statistics, events, rejects and options."""
+    """Statistics, profiles, events, rejects, seen files and settings."""
 
     def statistic(self, owner: str, name: str) -> Statistic | None:
         """The value last written, or None."""
@@ -55,7 +60,7 @@ class Journal(CatalogBase):
             return {row.name: Statistic(row.value, row.updated_at) for row in selected}
 
     def statistic_by_owner(self, owners: Collection[str], name: str) -> dict[str, float]:
-        """One value of several owners, by owner; those that have none are left out."""
+        """One statistic of several owners, by owner; owners without it are left out."""
         with self._database.read() as connection:
             selected = connection.execute(
                 _STATISTIC_BY_OWNER, {"owners": sorted(owners), "name": name}
@@ -63,16 +68,16 @@ class Journal(CatalogBase):
             return {row.owner: row.value for row in selected}
 
     def set_statistics(self, values: Statistics) -> None:
-        """Write values over those of the same owner and name; smoothing is the caller's."""
+        """Overwrite the values of the same owner and name; smoothing is left to the caller."""
         with self._database.write(quiet=True) as transaction:
             write_statistics(transaction, values)
 
     def profile(self, owner: str) -> ProfileRow | None:
-        """What was last measured of an owner in detail, or None."""
+        """The profile of an owner, or None."""
         return self._select_row(ProfileRow, _PROFILE, owner=owner)
 
     def set_profile(self, owner: str, profile: Json) -> None:
-        """Write a profile over that of the same owner."""
+        """Write the profile of an owner, replacing the one before."""
         with self._database.write(quiet=True) as transaction:
             write_profiles(transaction, {owner: profile})
 
@@ -85,7 +90,7 @@ class Journal(CatalogBase):
         return by_owner
 
     def record_event(self, kind: str, subject: str, **detail: Json) -> EventRow:
-        """Add to the events, of which the newest are kept."""
+        """Add an event; only the newest MAX_EVENTS are kept."""
         with self._database.write(quiet=True) as transaction:
             return add_event(transaction, kind, subject, detail)
 
@@ -99,8 +104,10 @@ class Journal(CatalogBase):
         since: float | None = None,
         limit: int = 100,
     ) -> list[EventRow]:
-        """Events in order: the first ones after a number, or without one the latest ones; those of a kind,
-        about one or some subjects, or since a time of the clock."""
+        """Events in order: the first `limit` after the id `after`, or without it the latest ones.
+
+        They can be restricted to a kind, to one or several subjects, and to a wall-clock time on.
+        """
         table = schema.events
         statement = sa.select(table).limit(limit)
         if kind is not None:
@@ -118,24 +125,24 @@ class Journal(CatalogBase):
         return self._select_rows(EventRow, statement.order_by(table.c.id.desc()))[::-1]
 
     def rejects(self, stream: str, limit: int = 100) -> list[RejectRow]:
-        """The newest refused records of a stream, the newest first."""
+        """The newest rejects of a stream, newest first."""
         table = schema.rejects
         of_stream = sa.select(table).where(table.c.stream == stream.lower())
         return self._select_rows(RejectRow, of_stream.order_by(table.c.id.desc()).limit(limit))
 
     def seen_files(self, stream: str) -> dict[str, SeenFile]:
-        """The files of a stream that were read or set aside, by name."""
+        """The files of a stream that were read or set aside, by path."""
         table = schema.files
         columns = (table.c.path, table.c.state, table.c.mark, table.c.number)
         of_stream = sa.select(*columns).where(table.c.stream == stream.lower())
         return {file.path: file for file in self._select_rows(SeenFile, of_stream)}
 
     def option(self, name: str) -> str | None:
-        """The value of a setting, or None where it was never set."""
+        """The value of a setting, or None if it is not set."""
         return self.options().get(name)
 
     def options(self) -> dict[str, str]:
-        """Every setting, by name."""
+        """All settings that are set, by name."""
         table = schema.options
         with self._database.read() as connection:
             return {row.name: row.value for row in connection.execute(sa.select(table))}
@@ -151,7 +158,7 @@ class Journal(CatalogBase):
 
 
 def write_statistics(transaction: Transaction, values: Statistics) -> None:
-    """Write values over those of the same owner and name."""
+    """Overwrite the values of the same owner and name."""
     new = [
         {"owner": owner, "name": name, "value": value, "updated_at": transaction.now}
         for (owner, name), value in values.items()
@@ -160,7 +167,7 @@ def write_statistics(transaction: Transaction, values: Statistics) -> None:
 
 
 def write_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> None:
-    """Write profiles over those of the same owners."""
+    """Overwrite the profiles of these owners."""
     new = [
         {"owner": owner, "profile": profile, "updated_at": transaction.now}
         for owner, profile in profiles.items()
@@ -169,7 +176,7 @@ def write_profiles(transaction: Transaction, profiles: Mapping[str, Json]) -> No
 
 
 def add_event(transaction: Transaction, kind: str, subject: str, detail: Json) -> EventRow:
-    """Add to the events, of which the newest are kept."""
+    """Add an event; only the newest MAX_EVENTS are kept."""
     values = {"at": transaction.now, "kind": kind, "subject": subject, "detail": detail}
     number = transaction.connection.execute(_ADD_EVENT, values).scalar_one()
     transaction.connection.execute(_FORGET_EVENTS, {"last": number - MAX_EVENTS})
@@ -177,7 +184,7 @@ def add_event(transaction: Transaction, kind: str, subject: str, detail: Json) -
 
 
 def add_events(transaction: Transaction, kind: str, subjects: Sequence[str]) -> None:
-    """Add an event about each, all at once."""
+    """Add an event about each subject, in one statement."""
     table = schema.events
     same = {"at": transaction.now, "kind": kind, "detail": {}}
     new = [{**same, "subject": subject} for subject in subjects]
@@ -188,7 +195,7 @@ def add_events(transaction: Transaction, kind: str, subjects: Sequence[str]) -> 
 
 
 def record_files(transaction: Transaction, files: FileChanges) -> None:
-    """Note the files of a stream that were read or set aside; one that has changed is an event."""
+    """Record which files of a stream were read or set aside; a changed one also makes an event."""
     table, stream = schema.files, files.stream.lower()
     new = [{"stream": stream, **vars(file)} for file in files.seen]
     upsert(transaction.connection, table, new, "stream", "path")
@@ -204,7 +211,7 @@ def record_files(transaction: Transaction, files: FileChanges) -> None:
 
 
 def add_rejects(transaction: Transaction, rejects: Sequence[BatchRejects]) -> None:
-    """Count what was refused and keep the newest records; raises CatalogError for no stream."""
+    """Count rejects and keep the newest records; raises CatalogError if the stream was dropped."""
     table = schema.streams
     for batch in rejects:
         name = batch.stream.lower()
@@ -238,6 +245,7 @@ def _add_reject_rows(
             for rejected in (RejectedRecord(*record) for record in records)
         ],
     )
+    # Ids are shared by all streams, so the oldest reject to keep is found by counting, not by id.
     newest = sa.select(table.c.id).where(table.c.stream == stream).order_by(table.c.id.desc())
     last_too_old = newest.offset(MAX_REJECTS).limit(1).scalar_subquery()
     old = sa.and_(table.c.stream == stream, table.c.id <= last_too_old)

@@ -1,9 +1,9 @@
 """Leases: who may do a piece of work, with a fencing token that outlives a stalled holder.
 
-Expiry decides only when another may take over. Whether work may be kept is decided by holder and
-token, inside the transaction that keeps it; so clocks that disagree cost time, never correctness.
-An expiry further off than any lease lasts was written by a clock that has been set right since, and
-is void.
+Expiry decides only when another process may take over. Whether work is committed is decided by
+holder and token, inside the committing transaction; so clocks that disagree cost time, never
+correctness. An expiry further ahead than any lease lasts was written by a clock that has been set
+back since, and is void.
 """
 
 from __future__ import annotations
@@ -16,43 +16,46 @@ from headwater.runtime.catalog.database import CatalogBase, Transaction, select_
 from headwater.runtime.catalog.records import Lease
 
 MAX_LEASE_SECONDS = 600.0
-"""Seconds that a claim may last when it is not renewed."""
+"""The longest time to live of a lease."""
 
 
 def is_in_future(moment: float, now: float, max_wait: float) -> bool:
-    """Whether a stored moment is still to be waited for. One that is further off than the longest
-    wait of its kind was written by a clock that was wrong, and is void."""
+    """Whether a stored time is still to be waited for.
+
+    One further ahead than the longest wait of its kind was written before a clock was set back, and
+    counts as past: otherwise a clock set back by an hour would block the work for an hour.
+    """
     return now < moment <= now + max_wait
 
 
 class Leases(CatalogBase):
-    """Claims with an end."""
+    """Exclusive leases that expire."""
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lease | None:
-        """A new claim, with a token one larger than the last; None while another holds it.
+        """Take a lease, with a token one larger than the last; None while another holds it.
 
-        A holder that asks again gets it again, and what it held before is fenced: a process that
-        restarts under its old name need not wait.
+        The current holder gets a new lease and its old one is fenced off, so a process that
+        restarts under the same name need not wait.
         """
         if not holder:
             raise CatalogError("a lease needs a holder")
         _check_ttl(ttl)
         with self._database.write(quiet=True) as transaction:
             current = _current_lease(transaction, name)
-            theirs = current is not None and current.holder not in ("", holder)
             if (
-                current
-                and theirs
+                current is not None
+                and current.holder not in ("", holder)
                 and is_in_future(current.expires_at, transaction.now, MAX_LEASE_SECONDS)
             ):
                 return None
+            # A released lease keeps its row, so that tokens never repeat.
             token = current.token + 1 if current else 1
             lease = Lease(name, holder, token, transaction.now + ttl)
             upsert(transaction.connection, schema.leases, [vars(lease)], "name")
             return lease
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
-        """The same claim with a later end; raises LeaseLost if another has taken it."""
+        """Extend a lease; raises LeaseLost if another holder has taken it."""
         _check_ttl(ttl)
         with self._database.write(quiet=True) as transaction:
             check_lease(transaction, lease)
@@ -61,7 +64,7 @@ class Leases(CatalogBase):
             return renewed
 
     def release(self, lease: Lease) -> bool:
-        """Give the claim up; False if it was lost already."""
+        """Release a lease; False if it was lost already."""
         with self._database.write() as transaction:
             table = schema.leases
             update = transaction.connection.execute(
@@ -74,7 +77,7 @@ class Leases(CatalogBase):
             return update.rowcount == 1
 
     def leases(self) -> list[Lease]:
-        """Every claim that was not given up, expired ones included."""
+        """Every lease that was not released, expired ones included."""
         table = schema.leases
         active = sa.select(table).where(table.c.holder != "")
         return self._select_rows(Lease, active.order_by(table.c.name))
@@ -88,12 +91,15 @@ def _check_ttl(ttl: float) -> None:
 
 
 def check_lease(transaction: Transaction, lease: Lease | None) -> None:
-    """Raises LeaseLost unless the lease is still its holder's; no lease, no check."""
+    """Raise LeaseLost unless the lease is still valid; nothing is checked without one.
+
+    An expired lease that nobody else took is still valid: its holder is the only one working.
+    """
     if lease is None:
         return
     current = _current_lease(transaction, lease.name)
     if current is None or (current.holder, current.token) != (lease.holder, lease.token):
-        reason = f"{current.holder} took it" if current and current.holder else "it was given up"
+        reason = f"{current.holder} took it" if current and current.holder else "it was released"
         raise LeaseLost(f"{lease.holder} no longer holds {lease.name}: {reason}")
 
 

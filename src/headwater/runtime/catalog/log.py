@@ -1,11 +1,11 @@
-"""The stream log: which segments a log consists of, and how far each reader has come.
+"""Logs: which segments each consists of, and the position of each reader.
 
-`commit` is the one transaction by which work is kept: it registers segments and moves cursors
-together, under a lease. Sequence numbers are given inside it, so within a log they have no gap and
-a reader that has seen number n has seen all before it.
+`commit` is the one transaction that makes work permanent: it registers segments and moves cursors
+together, under a lease. Sequence numbers are assigned inside it, so within a log they have no gaps,
+and a reader that has seen number n has seen all before it.
 
-Files below the directory of an SQLite catalog are kept by their paths from there, so that the
-directory can be moved or copied; whoever asks gets whole paths.
+Paths below the directory of an SQLite catalog are stored relative to it, so that the directory can
+be moved or copied; callers always get absolute paths.
 """
 
 from __future__ import annotations
@@ -47,23 +47,24 @@ from headwater.runtime.catalog.records import (
 from headwater.runtime.durability import make_durable
 
 MAX_BATCH_KEYS = 1_000
-"""How many keys of a log's newest segments are remembered, whatever becomes of the segments."""
+"""How many batch keys of a log are remembered, even after their segments are removed."""
 
-_CHUNK = 5_000
+_CHUNK = 5_000  # ids in one statement: SQLite takes at most 32,766 parameters, PostgreSQL 65,535
 _MAX_SEQ = 2**63 - 1
 _S = schema.segments
 _Item = TypeVar("_Item", int, str)
 
 
 def _is_within_span(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """All of the segment is in the span. The second condition is for the index on seq."""
+    """Whether all of a segment is in the span."""
     after: sa.BindParameter[int] = sa.bindparam("after")
     last: sa.BindParameter[int] = sa.bindparam("last")
+    # seq > after follows from first_seq > after; it lets the database use the index on (log, seq).
     return sa.and_(table.c.first_seq > after, table.c.seq > after, table.c.seq <= last)
 
 
 def _select_segments() -> sa.Select[Any]:
-    """The segments within the span that are not pieces of one within it."""
+    """The segments within the span that are not pieces of a compacted one within it."""
     larger = _S.alias("larger")
     return (
         sa.select(_S)
@@ -75,7 +76,7 @@ def _select_segments() -> sa.Select[Any]:
 
 
 def _select_split_segments() -> sa.Select[Any]:
-    """Compacted segments that are partly in the span, and have lost pieces."""
+    """Compacted segments that are partly in the span and whose pieces were removed."""
     piece = _S.alias("piece")
     piece_count = (
         sa.select(sa.func.count()).select_from(piece).where(piece.c.compacted_into == _S.c.id)
@@ -84,12 +85,13 @@ def _select_split_segments() -> sa.Select[Any]:
         sa.select(_S.c.first_seq, _S.c.seq)
         .where(_S.c.log == sa.bindparam("log"))
         .where(_S.c.seq > sa.bindparam("after"), _S.c.first_seq <= sa.bindparam("last"))
-        .where(_S.c.pieces > sa.literal_column("0"))  # written out, as in its partial index
+        # A literal, not a parameter: the partial index is used only if its condition is recognised.
+        .where(_S.c.pieces > sa.literal_column("0"))
         .where(sa.not_(_is_within_span(_S)), _S.c.pieces > piece_count.scalar_subquery())
     )
 
 
-# Built once, as building takes longer than running them.
+# Built once: building a statement takes longer than running it.
 _SEGMENTS = _select_segments()
 _OVERLAPPING_SEGMENTS = _SEGMENTS.where(
     _S.c.largest_time >= sa.bindparam("least"), _S.c.least_time <= sa.bindparam("largest")
@@ -127,15 +129,18 @@ class Logs(CatalogBase):
         events: Sequence[tuple[str, str, Json]] = (),
         files: FileChanges | None = None,
     ) -> list[Segment]:
-        """Keep the work of one step or batch, all of it or nothing; returns its segments.
+        """Commit the work of one step or batch, all of it or nothing; returns its segments.
 
-        A commit whose segments' keys are known was made before: nothing changes, and what is left
-        of its segments is returned. Raises LeaseLost if the lease has passed to another, Overtaken
-        if a cursor or the version of a unit is not as expected, and CatalogError if a log or stream was dropped meanwhile,
-        or a file swept.
+        If the keys of its segments are already registered, the commit is a repetition: nothing
+        changes, and what is left of its segments is returned. Raises LeaseLost if another holds the
+        lease, CommitConflict if a cursor or the version of a unit is not as expected, and
+        CatalogError if a log or stream was dropped, or a file swept, meanwhile.
         """
+        # Before the transaction, as syncing may take long and other writers would wait for it.
         sync_files(s.path for s in segments if s.on_disk)
         with self._database.write() as transaction:
+            # Inside the transaction: the lease cannot change hands between this check and the
+            # commit.
             check_lease(transaction, lease)
             _check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
@@ -176,18 +181,19 @@ class Logs(CatalogBase):
         rejects: BatchRejects,
         cursors: Cursors,
     ) -> None:
-        """Put what is left of some segments of a stream at the end of its log in their place; its
-        largest event time, and the watermarks behind it, become what they are given as.
+        """Replace some segments of a stream by what is left of them, appended to its log.
 
-        Raises LeaseLost, and Overtaken if more has come to the stream since it was looked at.
+        The largest event time of the stream and the watermark become the given ones, also where
+        they were larger. Raises LeaseLost, and CommitConflict if the stream got more segments
+        meanwhile.
         """
-        log, logs, mark = remainder.log, schema.logs, remainder.watermark
+        log, logs, watermark = remainder.log, schema.logs, remainder.watermark
         with self._database.write() as transaction:
             connection = transaction.connection
             check_lease(transaction, lease)
             same = logs.c.log == log
             if connection.scalar(sa.select(logs.c.next_seq).where(same)) != stream.next_seq:
-                raise CommitConflict(f"more has come to {stream.spelled} meanwhile")
+                raise CommitConflict(f"{stream.spelled} got more segments meanwhile")
             gone = _with_pieces(connection, removed)
             live = [segment for segment in gone if segment.compacted_into is None]
             for ids in _chunks(segment.id for segment in gone):
@@ -195,11 +201,12 @@ class Logs(CatalogBase):
             updates = {
                 "total_rows": logs.c.total_rows - sum(segment.rows for segment in live),
                 "total_bytes": logs.c.total_bytes - sum(segment.bytes for segment in live),
-                "watermark": mark,
+                "watermark": watermark,
             }
             connection.execute(sa.update(logs).where(same).values(updates))
-            ahead = sa.and_(_S.c.log == log, _S.c.watermark > (-_MAX_SEQ if mark is None else mark))
-            connection.execute(sa.update(_S).where(ahead).values(watermark=mark))
+            lowest = -_MAX_SEQ if watermark is None else watermark
+            ahead = sa.and_(_S.c.log == log, _S.c.watermark > lowest)
+            connection.execute(sa.update(_S).where(ahead).values(watermark=watermark))
             _append_segment(transaction, self._with_relative_path(remainder))
             updates = {"max_event_time": max_event_time, "closed_until": closed_until}
             _change_stream(connection, stream.name, **updates)
@@ -213,11 +220,11 @@ class Logs(CatalogBase):
         up_to: int | None = None,
         overlapping: tuple[int, int] | None = None,
     ) -> list[Segment]:
-        """The fewest segments that hold exactly the log after one number and up to another.
+        """The fewest segments that hold exactly the log after `after_seq` and up to `up_to`.
 
-        A compacted segment that reaches beyond either end is left out for its pieces; raises
-        CatalogError if those were removed. `overlapping` leaves out what has no event time within
-        the range, both ends included.
+        A compacted segment that reaches beyond either end is represented by its pieces; raises
+        CatalogError if those were removed. `overlapping` is a range of event times, both ends
+        included: segments without a row in it are left out.
         """
         span = {"log": log, "after": after_seq, "last": _MAX_SEQ if up_to is None else up_to}
         statement = _SEGMENTS
@@ -229,8 +236,10 @@ class Logs(CatalogBase):
             return select_rows(connection, self._build_segment, statement, span)
 
     def segments_after(self, log: str, after_seq: int, limit: int) -> list[Segment]:
-        """The next segments of a log that hold something after a number, at most so many. The first may
-        hold something before it too, if it was merged since the number was noted."""
+        """The next segments of a log with rows after a sequence number, at most `limit`.
+
+        The first may begin before that number, if it was compacted since the reader noted it.
+        """
         statement = (
             sa.select(_S)
             .where(_S.c.log == log, _S.c.seq > after_seq, _S.c.compacted_into.is_(None))
@@ -240,7 +249,7 @@ class Logs(CatalogBase):
         return self._select_rows(self._build_segment, statement)
 
     def fragmented_logs(self, kind: str, min_segments: int) -> dict[str, int]:
-        """The logs of a kind (`unit`) that have so many segments at least, and how many."""
+        """The logs of a kind (say `unit`) with at least `min_segments` segments, and how many."""
         live = sa.and_(_S.c.compacted_into.is_(None), _S.c.log.startswith(f"{kind}:"))
         number = sa.func.count()
         statement = (
@@ -253,14 +262,14 @@ class Logs(CatalogBase):
             return {row[0]: int(row[1]) for row in connection.execute(statement)}
 
     def compacted_pieces(self, log: str) -> list[Segment]:
-        """The segments that were replaced by a compacted one and not yet removed."""
+        """The segments that were replaced by a compacted one and are not yet removed."""
         replaced = sa.and_(_S.c.log == log, _S.c.compacted_into.is_not(None))
         return self._select_rows(
             self._build_segment, sa.select(_S).where(replaced).order_by(_S.c.seq)
         )
 
     def log_stats(self, log: str) -> LogStats:
-        """What the log holds now and ever held; raises CatalogError if there is no such log."""
+        """The size of a log now and in total; raises CatalogError if there is no such log."""
         live = sa.and_(_S.c.log == schema.logs.c.log, _S.c.compacted_into.is_(None))
         stats = self._select_row(
             LogStats,
@@ -290,15 +299,16 @@ class Logs(CatalogBase):
             return {log: LogEnd(next_seq - 1, watermark) for log, next_seq, watermark in ends}
 
     def arrivals(self, log: str, after_seq: int) -> list[SegmentArrival]:
-        """What came to a log after a number, without the segments that hold no row."""
+        """The segments appended to a log after a sequence number, without empty ones."""
         after = {"log": log, "after": after_seq}
         return self._select_rows(SegmentArrival, _ARRIVALS.params(after))
 
     def replace_segments(self, lease: Lease | None, old: Sequence[int], new: NewSegment) -> Segment:
-        """Put one segment in the place of neighbours with the same rows (compaction).
+        """Replace neighbouring segments by one with the same rows (compaction).
 
-        The old ones stay as its pieces, files included, until they are removed. Raises
-        CatalogError if they are gone, replaced already, not neighbours, or of other rows.
+        The old ones stay as its pieces, files included, until they are removed: readers in the
+        middle of the span still need them. Raises CatalogError if they were removed or replaced
+        already, are not neighbours, or differ in the number of rows.
         """
         sync_files([new.path] if new.on_disk else [])
         with self._database.write() as transaction:
@@ -311,6 +321,7 @@ class Logs(CatalogBase):
                 pieces[0].first_seq,
                 pieces[-1].seq,
                 pieces=len(pieces),
+                # Retention goes by the age of the newest row, which compaction does not renew.
                 created_at=pieces[-1].created_at,
             )
             for ids in _chunks(old):
@@ -320,9 +331,10 @@ class Logs(CatalogBase):
             return self._with_absolute_paths([segment])[0]
 
     def remove_segments(self, ids: Iterable[int], lease: Lease | None = None) -> list[Segment]:
-        """Forget segments, and with a compacted one its pieces; returns all that were forgotten.
+        """Remove segments, and with a compacted one its pieces; returns all that were removed.
 
-        Unknown ids are passed over, so that two sweeps may meet. Delete the files afterwards.
+        Unknown ids are skipped, so that two sweeps may overlap. Delete the files afterwards: in the
+        other order a crash between the two would leave segments without files.
         """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
@@ -334,21 +346,22 @@ class Logs(CatalogBase):
             return self._with_absolute_paths(removed.values())
 
     def all_segments(self) -> list[Segment]:
-        """Every segment of every log, pieces included."""
+        """The segments of all logs, pieces included."""
         return self._select_rows(self._build_segment, sa.select(_S).order_by(_S.c.log, _S.c.seq))
 
     def all_paths(self) -> set[str]:
-        """The file of every segment, pieces included: any other file is an orphan."""
+        """The files of all segments, pieces included: any other file is an orphan."""
         with self._database.read() as connection:
             return self._paths(connection)
 
     def remove_unreferenced(self, paths: Iterable[str], remove: Callable[[str], None]) -> list[str]:
         """Remove the files that no segment names, and return them.
 
-        Nothing can be registered meanwhile; so a file that was removed here cannot be committed by
-        a step that stood still for long, and one that was committed is not removed.
+        Files are removed inside a write transaction, in which nothing can be registered; so a
+        stalled step cannot commit a file that was removed here, and no committed file is removed.
         """
         removed = []
+        # In small chunks, as all other writers wait meanwhile.
         for chunk in _chunks(paths, 100):
             with self._database.write(quiet=True) as transaction:
                 referenced = self._paths(transaction.connection)
@@ -363,7 +376,7 @@ class Logs(CatalogBase):
         return {self._absolute_path(path) for path in paths}
 
     def _absolute_path(self, path: str) -> str:
-        """The whole path for one that was kept."""
+        """The absolute path of a stored one."""
         root = self._database.root
         return path if root is None or path.startswith("/") or not path else f"{root}/{path}"
 
@@ -373,11 +386,14 @@ class Logs(CatalogBase):
         return Segment(id, log, first_seq, seq, self._absolute_path(path), *rest)
 
     def _with_absolute_paths(self, segments: Iterable[Segment]) -> list[Segment]:
-        """The segments with whole paths."""
+        """The segments with absolute paths."""
         return [replace(segment, path=self._absolute_path(segment.path)) for segment in segments]
 
     def _with_relative_path(self, new: NewSegment) -> NewSegment:
-        """The segment as it is kept; raises CatalogError if its file has to be there and is not."""
+        """The segment with its path as stored; raises CatalogError if its file was removed.
+
+        This runs inside the transaction: `remove_unreferenced` cannot remove the file any more.
+        """
         if new.on_disk and not Path(new.path).exists():
             raise CatalogError(f"the file {new.path} was removed before it could be registered")
         root = self._database.root
@@ -386,11 +402,11 @@ class Logs(CatalogBase):
         return replace(new, path=str(Path(new.path).relative_to(root)))
 
     def cursor(self, owner: str, input: str) -> Json:
-        """How far the owner has come in that input, or None."""
+        """The position of the owner in that input, or None."""
         return self.cursors(owner).get(input)
 
     def reader_positions(self, log: str) -> dict[str, Json]:
-        """How far each reader of a log has come, by owner."""
+        """The position of each reader of a log, by owner."""
         table = schema.cursors
         with self._database.read() as connection:
             selected = connection.execute(
@@ -399,15 +415,18 @@ class Logs(CatalogBase):
             return {row.owner: row.position for row in selected}
 
     def cursors(self, owner: str) -> dict[str, Json]:
-        """How far the owner has come, by input."""
+        """The positions of an owner, by input."""
         with self._database.read() as connection:
             selected = connection.execute(_CURSORS, {"owner": owner})
             return {row.input: row.position for row in selected}
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Have files on the disk before the transaction that names them, which is there when it ends:
-    else a power cut could leave the name of a file that has lost its content."""
+    """Sync files to the disk, to be called before the transaction that names them.
+
+    The commit itself is durable; without this a power cut could leave the name of a file that has
+    lost its content.
+    """
     try:
         make_durable(paths)
     except FileNotFoundError as error:
@@ -417,19 +436,19 @@ def sync_files(paths: Iterable[str]) -> None:
 
 
 def create_log(transaction: Transaction, log: str) -> None:
-    """An empty log, to which segments can be appended from now on."""
+    """Create an empty log."""
     values = {"log": log, "next_seq": 1, "total_rows": 0, "total_bytes": 0}
     transaction.connection.execute(sa.insert(schema.logs), values)
 
 
 def drop_log(transaction: Transaction, log: str) -> None:
-    """Forget the log, its segments and whoever read it; the files are then orphans."""
+    """Remove a log, its segments (by cascade) and the cursors in it; its files become orphans."""
     for table, column in ((schema.logs, "log"), (schema.cursors, "input")):
         transaction.connection.execute(sa.delete(table).where(table.c[column] == log))
 
 
 def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
-    """Set each cursor, whatever it was."""
+    """Set each cursor, whatever its position was."""
     values = [
         {"owner": owner, "input": input, "position": position}
         for (owner, input), position in cursors.items()
@@ -444,18 +463,18 @@ def _check_cursors(connection: Connection, expected: Mapping[tuple[str, str], Js
     for (owner, input), position in expected.items():
         same = sa.and_(table.c.owner == owner, table.c.input == input)
         if connection.scalar(sa.select(table.c.position).where(same)) != position:
-            raise CommitConflict(f"{owner} has moved on in {input}: another commit came first")
+            raise CommitConflict(f"{owner} has advanced in {input}: another commit came first")
 
 
 def check_unit_version(connection: Connection, unit_id: str, version: int) -> None:
-    """Raises Overtaken if a unit has other queries than it had in a version."""
+    """Raise CommitConflict if the queries of a unit have changed since this version."""
     units = schema.units
     if connection.scalar(sa.select(units.c.version).where(units.c.id == unit_id)) != version:
         raise CommitConflict(f"the queries of unit {unit_id} have changed")
 
 
 def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
-    """A compacted segment across an end of the span can be read only by its pieces."""
+    """Raise CatalogError if a compacted segment across an end of the span has lost its pieces."""
     split = connection.execute(_SPLIT_SEGMENTS, span).first()
     if split is not None:
         raise CatalogError(
@@ -470,7 +489,7 @@ def _is_repeated(connection: Connection, segments: Sequence[NewSegment]) -> bool
     if repeated and repeated != keyed:
         raise CatalogError(
             f"a commit repeats {', '.join(f'{key} of {log}' for log, key in sorted(repeated))}, "
-            "but not with the segments it had then"
+            "but with other segments than before"
         )
     return bool(repeated)
 
@@ -513,7 +532,7 @@ def _append_segment(transaction: Transaction, new: NewSegment) -> Segment:
 def _remember_batch(connection: Connection, log: str, key: str, seq: int) -> None:
     table = schema.batches
     connection.execute(sa.insert(table), {"log": log, "key": key, "seq": seq})
-    if seq % 100 == 0:
+    if seq % 100 == 0:  # not with every commit, as it would add a statement to each
         old = sa.and_(table.c.log == log, table.c.seq <= seq - MAX_BATCH_KEYS)
         connection.execute(sa.delete(table).where(old))
 
@@ -526,7 +545,7 @@ def insert_segment(
     pieces: int,
     created_at: float | None = None,
 ) -> Segment:
-    """Register a file under numbers; as of now, or as of when its newest rows were made."""
+    """Register a file under sequence numbers, with the age of its newest rows (default: now)."""
     values = asdict(new)
     del values["key"], values["on_disk"]
     values |= {"first_seq": first_seq, "seq": seq, "pieces": pieces, "compacted_into": None}
@@ -539,10 +558,10 @@ def _check_neighbours(
     connection: Connection, old: Sequence[int], pieces: Sequence[Segment], new: NewSegment
 ) -> None:
     if not pieces or len(pieces) != len(set(old)):
-        raise CatalogError(f"of the segments {list(old)}, {len(pieces)} are there to be replaced")
+        raise CatalogError(f"only {len(pieces)} of the segments {list(old)} exist")
     replaced = [piece.id for piece in pieces if piece.compacted_into is not None]
     if replaced:
-        raise CatalogError(f"segments {replaced} were replaced before")
+        raise CatalogError(f"segments {replaced} were replaced already")
     if {piece.log for piece in pieces} != {new.log}:
         raise CatalogError(f"segments of other logs cannot be replaced by one of {new.log}")
     if sum(piece.rows for piece in pieces) != new.rows:
@@ -552,7 +571,7 @@ def _check_neighbours(
     between = sa.and_(_S.c.first_seq >= pieces[0].first_seq, _S.c.seq <= pieces[-1].seq)
     live = sa.and_(_S.c.log == new.log, _S.c.compacted_into.is_(None), between)
     if connection.scalar(sa.select(sa.func.count()).select_from(_S).where(live)) != len(pieces):
-        raise CatalogError("only segments that are neighbours in their log can become one")
+        raise CatalogError("only neighbouring segments of a log can be replaced by one")
 
 
 def _segments_by_ids(connection: Connection, ids: Iterable[int]) -> list[Segment]:
@@ -565,7 +584,7 @@ def _segments_by_ids(connection: Connection, ids: Iterable[int]) -> list[Segment
 
 
 def _with_pieces(connection: Connection, ids: Sequence[int]) -> list[Segment]:
-    """These segments and, at any depth, what they were compacted from."""
+    """These segments and, at any depth, the pieces they were compacted from."""
     tree = sa.select(_S.c.id).where(_S.c.id.in_(ids)).cte("tree", recursive=True)
     tree = tree.union(sa.select(_S.c.id).join(tree, _S.c.compacted_into == tree.c.id))
     inside = sa.select(_S).join(tree, tree.c.id == _S.c.id).order_by(_S.c.id)
@@ -582,7 +601,7 @@ def _larger_of(column: sa.ColumnElement[Any], value: int) -> sa.ColumnElement[An
 
 
 def _advance_stream(connection: Connection, stream: str, event_time: int) -> None:
-    """The largest event time of a stream only grows, and not after its end."""
+    """Raise the largest event time of a stream; it never falls, nor rises after the end."""
     table = schema.streams
     ended = sa.select(table.c.ended).where(table.c.name == stream.lower())
     if connection.scalar(ended):

@@ -1,7 +1,7 @@
-"""The schema of the catalog as the steps that built it; step n leads to version n.
+"""The schema of the catalog as a list of migrations; migration n leads to version n.
 
-A step that was released is never edited: a change is a new step. The SQL is what SQLite and
-PostgreSQL share, except for the places in braces.
+A released migration is never edited: a change is a new one. The SQL is what SQLite and PostgreSQL
+share, except for placeholders in braces.
 """
 
 from __future__ import annotations
@@ -167,12 +167,13 @@ _FILES: Migration = (
 )
 
 _CLEARED_DEFINITIONS: Migration = ("UPDATE units SET definition = ''",)
-"""Definitions were left as they were when queries left their unit: they are made anew."""
+"""Earlier releases did not clear a definition when queries left a unit: derive all again."""
 
 _QUERY_RETENTION: Migration = ("ALTER TABLE queries ADD COLUMN keep BIGINT",)
 
 _COLUMN_TYPES: Migration = ()
-"""Columns of queries have a type from here on; those of queries from before have none."""
+"""From this version on the columns of queries have a type. There is no SQL to run; the higher
+version keeps earlier releases, which do not expect a type, from opening the catalog."""
 
 _SOURCES: Migration = (
     "ALTER TABLE streams ADD COLUMN source TEXT",
@@ -186,7 +187,7 @@ RENAMED_SETTINGS = {
     "panes_merged_at": "pane_compaction_threshold",
     "rows_carried_at": "rows_window_checkpoint_rows",
 }
-"""Settings by the names that earlier releases gave them."""
+"""Settings: the names of earlier releases to the names of today."""
 
 _SETTING_NAMES: Migration = tuple(
     f"UPDATE options SET name = '{new}' WHERE name = '{old}'"
@@ -214,30 +215,33 @@ _META = "CREATE TABLE meta (version INTEGER NOT NULL, changes BIGINT NOT NULL)"
 
 
 def schema_version(connection: Connection, tables: Sequence[str], name: str) -> int:
-    """The version of the schema, 0 for a database without any table.
+    """The version of the schema, 0 for a database without tables.
 
-    Raises CatalogError if it holds something else, or was written by a later release.
+    Raises CatalogError if it is not a catalog, or was written by a later release.
     """
     if "meta" not in tables:
         if tables:
             raise CatalogError(
-                f"{name} holds something else ({', '.join(sorted(tables)[:5])}), "
-                "not a catalog: name another one"
+                f"{name} is not a catalog: it holds other tables "
+                f"({', '.join(sorted(tables)[:5])}); name another database"
             )
         return 0
     version = connection.scalar(text("SELECT version FROM meta"))
     if version is None:
-        raise CatalogError(f"{name} does not say which version it has: restore it from a copy")
+        raise CatalogError(f"{name} has lost its version number: restore it from a copy")
     if version > len(MIGRATIONS):
         raise CatalogError(
             f"the catalog {name} has version {version}, written by a newer Headwater; this one "
-            f"knows versions up to {len(MIGRATIONS)}: upgrade Headwater, or use another catalog"
+            f"supports versions up to {len(MIGRATIONS)}: upgrade Headwater, or use another catalog"
         )
     return int(version)
 
 
 def migrate(connection: Connection, version: int) -> None:
-    """Apply what is missing after `version`, within the transaction of the caller."""
+    """Apply the migrations after `version`, within the transaction of the caller.
+
+    Both databases have transactional DDL, so a crash leaves the old schema or the new one.
+    """
     if version == 0:
         connection.execute(text(_META))
         connection.execute(text("INSERT INTO meta (version, changes) VALUES (0, 0)"))

@@ -1,8 +1,9 @@
 """Queries, and the units that compute them.
 
-A query is a member of the unit that answers it; equal queries share one. A unit lives as long as it
-has a member, or as another unit reads its log. What was dropped stays as a row in that state, so
-that a worker in the middle of a step can tell, until it is forgotten or its name is used again.
+A query is a subscriber of the unit that computes it; equal queries share one. A unit lives as long
+as it has a subscriber, or another unit reads its log. What was dropped stays as a row in that
+state, so that a worker in the middle of a step notices, until it is purged or its name is used
+again.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from headwater.runtime.catalog.records import (
 _Q, _U, _M = schema.queries, schema.units, schema.members
 
 NO_DEFINITION = ""
-"""The definition of a unit that has lost queries since it was made: it is to be made anew."""
+"""The definition of a unit that has lost queries: its operator has to be derived again."""
 
 MAX_NAMED_QUERIES = 1_000
-"""With more names than that, all queries are read."""
+"""With more names than this, all queries are read instead."""
 
 _UNIT = sa.select(_U).where(_U.c.id == sa.bindparam("unit_id"))
 _UNITS_FINGERPRINT = sa.select(
@@ -51,7 +52,7 @@ _ALL_QUERIES = sa.select(_Q).where(sa.not_(_Q.c.name.startswith(HIDDEN_PREFIX)))
 _QUERIES = _ALL_QUERIES.where(_Q.c.state != "dropped")
 _NAME_IN = _Q.c.name.in_(sa.bindparam("names", expanding=True))
 _STATE_BY_NAME = sa.select(_Q.c.spelled, _Q.c.state).where(_Q.c.name == sa.bindparam("name"))
-_ADD_QUERY, _ADD_MEMBER = sa.insert(_Q), sa.insert(_M)
+_ADD_QUERY, _ADD_SUBSCRIBER = sa.insert(_Q), sa.insert(_M)
 _SUBSCRIBERS_WITH_DIGEST = sa.select(_Q).where(
     _Q.c.digest == sa.bindparam("digest"),
     sa.exists().where(_M.c.unit_id == sa.bindparam("unit_id"), _M.c.query == _Q.c.name),
@@ -72,7 +73,7 @@ _OTHER_QUERIES_COUNT = sa.select(sa.func.count()).select_from(_M).where(_OTHER_S
 
 
 class Queries(CatalogBase):
-    """Queries, units and members."""
+    """Queries, units and their subscribers."""
 
     def accept_query(
         self,
@@ -86,15 +87,17 @@ class Queries(CatalogBase):
         seen_definition: str | None = None,
         partial_join: NewPartialJoin | None = None,
     ) -> QueryRow:
-        """Add a running query to a new unit, or to the one with this id, which then runs, and set
-        cursors; a unit that is relaxed for it gets another definition. Overtaken is raised if results
-        after its start have to be `untold`, and the unit has evaluated such an instant, if the unit
-        has another `version` than the one that was seen, if the query that it is `equal_to` has left
-        or finished, if the unit has another definition than the one that was `seen` to cover the query,
-        or if for a new unit there is one that was made after the `newest` that was seen. What a new
-        unit asks of another is accepted with it, as a `part`.
+        """Add a running query to a new unit, or to the unit with this id, and set cursors.
 
-        Raises CatalogError if the name is taken, an input is not there, or the unit was dropped.
+        `definition` is the new one of a unit that is relaxed for the query. `partial_join` is
+        accepted together with a new unit that reads it.
+
+        The decision for a unit was made outside this transaction, so what it relied on is checked
+        here. CommitConflict is raised if the unit was dropped; if its version is not `version`; if
+        its definition is not `seen_definition`; if a unit was created after `newest_unit`; if the
+        query that this one is `equal_to` has left; or, with `require_unemitted`, if the unit has
+        evaluated an instant after the start of the query. Raises CatalogError if the name is taken,
+        or if an input or the unit does not exist.
         """
         with self._database.write() as transaction:
             _check_name_free(transaction, query.name)
@@ -119,8 +122,10 @@ class Queries(CatalogBase):
         with_sink: bool = False,
         named: Collection[str] | None = None,
     ) -> list[QueryRow]:
-        """The queries by name, or those with a sink, or of these names in lower case; those that
-        were dropped only if asked for."""
+        """The queries of users ordered by name: all, those with a sink, or (at least) those named.
+
+        `named` are lower-case names. Dropped queries are included only if `dropped`.
+        """
         statement = _ALL_QUERIES if dropped else _QUERIES
         if with_sink:
             statement = statement.where(_Q.c.sink.is_not(None))
@@ -135,7 +140,7 @@ class Queries(CatalogBase):
     def set_query_state(self, name: str, state: QueryState, error: str = "") -> None:
         """Run, pause, park or finish a query.
 
-        Raises CatalogError if there is none, or if it is finished: only more input undoes that.
+        Raises CatalogError if it does not exist, or is finished: only more input reopens it.
         """
         _check_state(state, get_args(QueryState))
         with self._database.write() as transaction:
@@ -153,7 +158,7 @@ class Queries(CatalogBase):
                 )
 
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
-        """Finish queries of a unit, all at once, and record that they are."""
+        """Finish queries of a unit in one transaction, with an event for each."""
         with self._database.write() as transaction:
             running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
             change = sa.update(_Q).where(running).values(state="finished", error="")
@@ -162,7 +167,7 @@ class Queries(CatalogBase):
             add_events(transaction, "query finished", names)
 
     def record_ends(self, ends: Mapping[str, int]) -> None:
-        """Note the ends of queries whose lifetime has begun to count; once, the first stays."""
+        """Set the ends of queries whose lifetime has begun; an end that is set already stays."""
         if not ends:
             return
         same = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.end_at.is_(None))
@@ -173,7 +178,7 @@ class Queries(CatalogBase):
             )
 
     def reopen_query(self, name: str) -> None:
-        """Let a finished query run again, as there is more for it after all."""
+        """Run a finished query again, because its input has more."""
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
@@ -182,9 +187,9 @@ class Queries(CatalogBase):
             )
 
     def drop_query(self, name: str) -> list[str]:
-        """Drop a query, and each unit that nobody needs any more; returns the ids of those.
+        """Drop a query, and each unit that is no longer needed; returns the ids of those.
 
-        The log and cursors of such a unit go with it; its files are then orphans. Raises
+        The logs and cursors of such a unit go with it; its files become orphans. Raises
         CatalogError if there is no such query.
         """
         with self._database.write() as transaction:
@@ -201,14 +206,16 @@ class Queries(CatalogBase):
             return _drop_unneeded_units(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
-        """The units, oldest first; those that were dropped only if asked for."""
+        """The units, oldest first; dropped ones are included only if `dropped`."""
         return self._select_rows(
             UnitRow, _select_from(_U, dropped).order_by(_U.c.created_at, _U.c.id)
         )
 
     def units_fingerprint(self) -> tuple[int, int, float]:
-        """Differs when units were made or dropped, or got other queries: how many there are, their
-        versions added up, and when the newest was made."""
+        """A value that differs after units were created or dropped, or their queries changed.
+
+        It is the number of units, the sum of their versions, and when the newest was created.
+        """
         with self._database.read() as connection:
             number, versions, newest = connection.execute(_UNITS_FINGERPRINT).one()
         return int(number), int(versions or 0), float(newest or 0.0)
@@ -218,8 +225,10 @@ class Queries(CatalogBase):
         return self._select_row(UnitRow, _UNIT, unit_id=unit_id)
 
     def define_unit(self, unit_id: str, version: int, definition: str) -> bool:
-        """Give a unit the definition that its queries in a version need, if it has none; whether it
-        still has that version."""
+        """Set the definition of a unit that has none, unless its queries changed since `version`.
+
+        Returns whether the unit has this definition now.
+        """
         same = sa.and_(_U.c.id == unit_id, _U.c.version == version, _U.c.state != "dropped")
         change = (
             sa.update(_U)
@@ -241,7 +250,7 @@ class Queries(CatalogBase):
         retries: int = 0,
         not_before: float = 0.0,
     ) -> None:
-        """Run, pause or park a unit, and note its failures and when to try again.
+        """Run, pause or park a unit, and record its failures and when to try again.
 
         Raises CatalogError if there is no such unit, or if it was dropped.
         """
@@ -257,26 +266,28 @@ class Queries(CatalogBase):
     def park_unit(
         self, unit_id: str, error: str, retries: int = 0, errors: Mapping[str, str] | None = None
     ) -> None:
-        """Park a unit after failures with those of its queries that run, and the units that read it;
-        `errors` has other words for the queries of some digests."""
+        """Park a unit after failures, with its running queries and the units that read it.
+
+        `errors` has more specific messages for queries, by digest.
+        """
         with self._database.write() as transaction:
             _live_unit(transaction, unit_id)
             _park_unit(transaction, unit_id, error, retries, errors or {})
 
     def subscribers(self, unit_id: str) -> list[QueryRow]:
-        """The queries that the unit answers, by name."""
+        """The subscribers of a unit, hidden ones included, ordered by name."""
         of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == unit_id)
         return self._select_rows(QueryRow, of_unit.order_by(_Q.c.name))
 
     def queries_with_unknown_end(self) -> list[QueryRow]:
-        """The queries that have an end which is not known yet."""
+        """The queries that have an end which is still unknown."""
         open_end = sa.and_(_Q.c.lifetime.is_not(None), _Q.c.end_at.is_(None))
         return self._select_rows(
             QueryRow, _select_from(_Q, False).where(open_end).order_by(_Q.c.name)
         )
 
     def earliest_end(self, unit_id: str) -> int | None:
-        """The earliest end that is known of the unit's running queries, or None."""
+        """The earliest known end of the running queries of a unit, or None."""
         statement = sa.select(sa.func.min(_Q.c.end_at)).select_from(
             _Q.join(_M, _M.c.query == _Q.c.name)
         )
@@ -287,7 +298,7 @@ class Queries(CatalogBase):
             return None if end is None else int(end)
 
     def running_counts(self, unit_id: str) -> tuple[int, int]:
-        """How many queries of a unit run, and how many of them have an end."""
+        """How many queries of a unit are running, and how many of these have a lifetime."""
         ends = sa.func.coalesce(sa.func.sum(sa.case((_Q.c.lifetime.is_not(None), 1), else_=0)), 0)
         counts = sa.select(sa.func.count(), ends).select_from(_Q.join(_M, _M.c.query == _Q.c.name))
         statement = counts.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
@@ -296,26 +307,24 @@ class Queries(CatalogBase):
             return int(running), int(with_end)
 
     def has_running_query(self, unit_id: str) -> bool:
-        """Whether a query of a unit runs."""
+        """Whether any query of a unit is running."""
         running = sa.select(_Q.c.name).join(_M, _M.c.query == _Q.c.name).limit(1)
         with self._database.read() as connection:
             statement = running.where(_M.c.unit_id == unit_id, _Q.c.state == "running")
             return connection.execute(statement).first() is not None
 
     def subscribers_with_digest(self, unit_id: str, digest: str) -> list[QueryRow]:
-        """The queries of that digest that the unit answers; found by the digest, as a unit may
-        answer thousands."""
+        """The subscribers of a unit with a digest; by an index, as a unit may have thousands."""
         return self._select_rows(QueryRow, _SUBSCRIBERS_WITH_DIGEST, unit_id=unit_id, digest=digest)
 
     def other_queries(self, query: QueryRow, limit: int) -> tuple[list[str], int]:
-        """The first few of the other queries of a query's unit, as spelled, and how many there are."""
+        """The first `limit` other queries of a query's unit, as spelled, and how many there are."""
         return self.served_queries(query.unit_id, limit, query.name)
 
     def served_queries(
         self, unit_id: str, limit: int, excluding: str = ""
     ) -> tuple[list[str], int]:
-        """The first few of the queries of a unit that users asked, but for one, as spelled, and how
-        many there are."""
+        """The first `limit` queries of users in a unit, as spelled, and how many there are."""
         of_unit = {"unit_id": unit_id, "name": excluding}
         with self._database.read() as connection:
             names = list(connection.scalars(_OTHER_QUERIES, of_unit | {"most": limit}))
@@ -324,15 +333,17 @@ class Queries(CatalogBase):
             return names, int(connection.execute(_OTHER_QUERIES_COUNT, of_unit).scalar_one())
 
     def hidden_subscribers(self, unit_id: str) -> list[str]:
-        """The names of the queries by which other units read a unit."""
+        """The names of the hidden queries by which other units read a unit."""
         condition = sa.and_(_M.c.unit_id == unit_id, _M.c.query.startswith(HIDDEN_PREFIX))
         with self._database.read() as connection:
             names = sa.select(_M.c.query).where(condition).order_by(_M.c.query)
             return list(connection.scalars(names))
 
     def forget_dropped(self, keep: int = 0) -> int:
-        """Remove the rows of dropped queries and units, but for the newest `keep` of each, with the
-        leases of what is gone; returns how many rows there were."""
+        """Purge dropped queries and units except the newest `keep` of each; returns how many.
+
+        The leases of purged units go too.
+        """
         with self._database.write(quiet=True) as transaction:
             removed = _forget_dropped_rows(transaction, _Q, _Q.c.name, _Q.c.accepted_at, keep)
             removed += _forget_dropped_rows(transaction, _U, _U.c.id, _U.c.created_at, keep)
@@ -348,13 +359,13 @@ def _forget_dropped_rows(
     expired = sa.delete(table).where(
         dropped, key.not_in(list(transaction.connection.scalars(newest)))
     )
-    if table is _U:  # a query that is remembered names its unit
+    if table is _U:  # rows of dropped queries refer to their unit
         expired = expired.where(key.not_in(sa.select(_Q.c.unit_id)))
     return int(transaction.connection.execute(expired).rowcount)
 
 
 def _forget_leases(transaction: Transaction) -> None:
-    """Ids of units are never used again, so neither are their leases."""
+    """Remove the leases of purged units; ids are never reused, so no token can repeat."""
     names = sa.select("unit:" + _U.c.id)
     gone = sa.and_(schema.leases.c.name.like("unit:%"), schema.leases.c.name.not_in(names))
     transaction.connection.execute(sa.delete(schema.leases).where(gone))
@@ -366,20 +377,20 @@ def _select_from(table: sa.Table, dropped: bool) -> sa.Select[Any]:
 
 
 def _check_state(state: str, states: tuple[str, ...]) -> None:
-    """Dropping is more than a state, so it has its own method."""
+    """Raise CatalogError unless the state can be set; dropping has its own method."""
     possible = [allowed for allowed in states if allowed != "dropped"]
     if state not in possible:
         raise CatalogError(f"{state} is not a state to set; {suggest(state, possible)}")
 
 
 def _check_name_free(transaction: Transaction, name: str) -> None:
-    """A dropped query of that name makes place."""
+    """Raise CatalogError if a live query has the name; a dropped one is removed to free it."""
     existing = transaction.connection.execute(_STATE_BY_NAME, {"name": name.lower()}).first()
     if existing is None:
         return
     if existing.state != "dropped":
         raise CatalogError(
-            f"there is a query {existing.spelled} already: drop it, or take another name"
+            f"there is a query {existing.spelled} already: drop it, or use another name"
         )
     transaction.connection.execute(sa.delete(_Q).where(_Q.c.name == name.lower()))
 
@@ -410,12 +421,12 @@ def _join_unit(
     version: int | None,
     seen_definition: str | None,
 ) -> int:
-    """Have a unit run for a query more; returns the version that it has with it."""
+    """Run a unit for one more query; returns its new version."""
     unit = _live_unit(transaction, unit_id)
     if version not in (None, unit.version):
         raise CommitConflict(f"unit {unit_id} has version {unit.version}, not {version}")
     if seen_definition not in (None, unit.definition):
-        raise CommitConflict(f"unit {unit_id} runs another operator by now")
+        raise CommitConflict(f"unit {unit_id} runs another operator meanwhile")
     values: dict[str, Any] = {}
     if definition is not None:
         values["definition"] = definition
@@ -450,7 +461,7 @@ def _add_query(
         keep=query.keep,
     )
     transaction.connection.execute(_ADD_QUERY, vars(row))
-    transaction.connection.execute(_ADD_MEMBER, {"unit_id": unit_id, "query": row.name})
+    transaction.connection.execute(_ADD_SUBSCRIBER, {"unit_id": unit_id, "query": row.name})
     move_cursors(transaction, cursors or {})
     if query.placement_note is not None:
         add_event(transaction, "query placed", row.name, query.placement_note)
@@ -458,7 +469,7 @@ def _add_query(
 
 
 def _accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin) -> None:
-    """Have another unit join a part of what a new one needs."""
+    """Subscribe a new unit to a partial join of another unit."""
     _check_name_free(transaction, partial_join.query.name)
     new_version = _join_unit(
         transaction, partial_join.unit_id, partial_join.definition, partial_join.version, None
@@ -472,7 +483,7 @@ def _accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin)
 def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:
     """The name under which a unit writes the rows of a query that joins it.
 
-    Without an equal that runs it is a new one, never used in this unit: the log may still hold rows
+    Without an equal query that runs it is one never used in this unit: the log may still hold rows
     of an equal query that has left, and what the unit missed since then is computed for this one.
     """
     if query.equal_to is None:
@@ -511,7 +522,7 @@ def _park_unit(
 
 
 def create_unit(transaction: Transaction, unit: NewUnit) -> str:
-    """A unit that runs, with its logs; returns its id."""
+    """Create a running unit with its logs; returns its id."""
     check_inputs(transaction, unit.inputs)
     if transaction.connection.scalar(sa.select(_U.c.id).where(_U.c.id == unit.id)) is not None:
         raise CatalogError(f"there is a unit {unit.id} already")
@@ -539,7 +550,7 @@ def _check_newest_unit(transaction: Transaction, newest: float | None) -> None:
         return
     _, _, latest = transaction.connection.execute(_UNITS_FINGERPRINT).one()
     if latest is not None and latest > newest:
-        raise CommitConflict("a unit was made meanwhile")
+        raise CommitConflict("a unit was created meanwhile")
 
 
 def _check_unemitted(transaction: Transaction, unit_id: str, start: int | None) -> None:
@@ -547,11 +558,11 @@ def _check_unemitted(transaction: Transaction, unit_id: str, start: int | None) 
     same = sa.and_(table.c.owner == unit_id, table.c.input == "instant")
     instant = transaction.connection.scalar(sa.select(table.c.position).where(same))
     if instant is not None and (start is None or instant > start):
-        raise CommitConflict(f"unit {unit_id} has told {instant} already")
+        raise CommitConflict(f"unit {unit_id} has already emitted instant {instant}")
 
 
 def _leave_unit(transaction: Transaction, query: QueryRow) -> None:
-    """Note that a query is none of its unit's any more; an equal one that runs needs all that it did."""
+    """Record that a query has left its unit; unless an equal one stays, its operator may narrow."""
     same = {"unit_id": query.unit_id, "digest": query.digest}
     equal = select_rows(transaction.connection, QueryRow, _SUBSCRIBERS_WITH_DIGEST, same)
     still_needed = any(other.state not in ("finished", "dropped") for other in equal)
@@ -561,13 +572,13 @@ def _leave_unit(transaction: Transaction, query: QueryRow) -> None:
 
 
 def bump_unit_version(transaction: Transaction, unit_id: str, **values: Any) -> None:
-    """Note that the queries of a unit are others now, and what else is."""
+    """Record that the queries of a unit have changed, with other columns to set."""
     change = sa.update(_U).where(_U.c.id == unit_id)
     transaction.connection.execute(change.values(version=_U.c.version + 1, **values))
 
 
 def _drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]:
-    """A unit that goes may have been the last reader of another unit, which then goes too."""
+    """Drop those units that have no reader, and then the units that only they read."""
     dropped = []
     while units:
         unit_id = units.pop(0)
@@ -589,7 +600,7 @@ def _drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str
 
 
 def _drop_partial_join(transaction: Transaction, unit_id: str) -> None:
-    """Drop what a unit has asked another one."""
+    """Unsubscribe a dropped unit from the partial join that it read."""
     name = partial_join_name(unit_id)
     unit = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
     if unit is None:

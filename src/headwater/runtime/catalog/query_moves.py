@@ -1,9 +1,8 @@
-"""Queries that leave their unit for one of their own, at the very place where it stands.
+"""Moving queries out of a unit into a new one, which continues at the same position.
 
-The new unit is the old one as it would be if all its other queries were dropped at this moment: it has
-the same cursors, the same results under the same numbers, and what it keeps for itself. So its
-queries lose no row and get none twice, and whoever follows their results goes on from the number
-it has come to.
+The new unit is what the old one would be if all its other queries were dropped: it has the same
+cursors, the same results under the same sequence numbers, and the same internal state. So its
+queries lose no row and get none twice, and a reader of their results continues at its position.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _C, _L, _M, _Q, _S, _U = (
 _UNIT_LOGS = (unit_log, panes_log, subscribers_log)
 
 ORIGIN_KEY = "unit"
-"""The key by which a result segment names the unit that wrote it, if that is another."""
+"""The key under which a moved result segment names the unit that wrote it."""
 
 
 class QueryMoves(Logs):
-    """Moves queries to units of their own."""
+    """Moving queries to new units."""
 
     def segments_of_unit(self, unit_id: str) -> list[Segment]:
-        """All that a unit has written and that is in use: results, panes, members."""
+        """The live segments that a unit has written: results, panes, subscribers."""
         with self._database.read() as connection:
             return self._with_absolute_paths(
                 select_rows(connection, Segment, _select_unit_segments(unit_id))
@@ -66,12 +65,11 @@ class QueryMoves(Logs):
         names: Sequence[str],
         paths: Mapping[int, str],
     ) -> None:
-        """Move queries of a unit to a new one of the same inputs. What each of them has to compute is
-        found out anew.
+        """Move queries of a unit to a new one with the same inputs.
 
-        `paths` has a file of the same content, for the new unit alone, for each of
-        `segments_of_unit` that has one. Raises LeaseLost, and Overtaken if the queries or segments of the unit
-        are not as they were seen.
+        `paths` has a copy of the file of each of `segments_of_unit` that has one, owned by the new
+        unit. The definitions of both units are cleared, to be derived again from their queries.
+        Raises LeaseLost, and CommitConflict if the queries or segments of the unit have changed.
         """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
@@ -93,7 +91,7 @@ class QueryMoves(Logs):
                 add_event(transaction, "query moved", name, {"from": unit.id, "unit": new.id})
 
     def _with_path(self, segment: Segment, path: str) -> Segment:
-        """The segment with another file, named as it is kept."""
+        """The segment with another file, its path as stored."""
         return replace(segment, path=self._with_relative_path(NewSegment("", path, 0, 0)).path)
 
 
@@ -108,14 +106,17 @@ def _replace_unit_id(log: str, old: str, new: str) -> str:
 
 
 def _moved_keys(segment: Segment, unit_id: str) -> object:
-    """The keys of a segment of another unit; results say whose they were, as sinks name them so."""
+    """The keys of a segment in its new unit; results keep the id of the unit that wrote them.
+
+    Sinks derive file names and row ids from it, so a segment that is sent again gets the same ones.
+    """
     if segment.log != unit_log(unit_id):
         return segment.keys
     return {ORIGIN_KEY: unit_id, **(segment.keys or {})}
 
 
 def _copy_unit(transaction: Transaction, unit: UnitRow, new: NewUnit) -> None:
-    """A unit that stands where another does."""
+    """Create a unit with the log positions, cursors and site of another."""
     create_unit(transaction, new)
     for log in _UNIT_LOGS:
         same = sa.select(_L).where(_L.c.log == log(unit.id))
@@ -131,7 +132,7 @@ def _copy_unit(transaction: Transaction, unit: UnitRow, new: NewUnit) -> None:
 
 
 def _copy_partial_join(transaction: Transaction, unit: UnitRow, new: str) -> None:
-    """What a unit has another one join is joined for the new unit too."""
+    """Subscribe the new unit to the partial join that the old one reads."""
     same = sa.select(_Q).where(_Q.c.name == partial_join_name(unit.id), _Q.c.state != "dropped")
     for query in select_rows(transaction.connection, QueryRow, same):
         copied = replace(query, name=partial_join_name(new), spelled=partial_join_name(new))
@@ -142,7 +143,7 @@ def _copy_partial_join(transaction: Transaction, unit: UnitRow, new: str) -> Non
 
 
 def _transfer_queries(transaction: Transaction, old: str, new: str, names: Sequence[str]) -> None:
-    """Have queries in a new unit, with their sinks, and the units that asked them."""
+    """Reassign queries to a new unit, with the cursors of their sinks and reading units."""
     connection = transaction.connection
     for name in names:
         membership = sa.and_(_M.c.unit_id == old, _M.c.query == name)

@@ -1,7 +1,7 @@
-"""What the catalog takes and returns, as frozen data.
+"""What the catalog accepts and returns, as frozen data, and the names of logs and owners.
 
-A class `NewX` is what a caller knows about a thing before the catalog has seen it. Event times and
-spans are microseconds; wall-clock times (`created_at`, `expires_at`, ...) are seconds since 1970.
+`NewX` is passed in to create an X. Event times and spans are microseconds; wall-clock times
+(`created_at`, `expires_at`, ...) are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from headwater.errors import CatalogError
 
 Json: TypeAlias = Any
-"""What `json.dumps` takes."""
+"""Any value that `json.dumps` accepts."""
 
 Cursors: TypeAlias = Mapping[tuple[str, str], Json]
 """(owner, input) to position."""
 
 Statistics: TypeAlias = Mapping[tuple[str, str], float]
 """(owner, name) to value."""
+
+FOREVER = 2**62
+"""A time in microseconds after all event times; adding a span to it does not overflow."""
 
 FileState = Literal["read", "changed", "aside"]
 QueryState = Literal["running", "paused", "parked", "finished", "dropped"]
@@ -34,7 +37,7 @@ def stream_log(name: str) -> str:
 
 
 def unit_log(unit_id: str) -> str:
-    """The name of a unit's log."""
+    """The name of the log of a unit's results."""
     return f"unit:{unit_id}"
 
 
@@ -44,29 +47,29 @@ def panes_log(unit_id: str) -> str:
 
 
 def subscribers_log(unit_id: str) -> str:
-    """The name of the log of what a unit's result rows are to its queries."""
+    """The name of the log that maps the row classes of a unit to its subscribers."""
     return f"members:{unit_id}"
 
 
 def partial_join_name(unit_id: str) -> str:
-    """The name of the query by which a unit has another one join some of its sources."""
+    """The name of the hidden query by which a unit subscribes to a partial join of another."""
     return f"{_PARTIAL_JOIN_PREFIX}{unit_id}"
 
 
 def requesting_unit(query: str) -> str | None:
-    """The unit that has another one join what a query says; None for one that a user has asked."""
+    """The unit that a hidden query serves; None for a query of a user."""
     return (
         query.removeprefix(_PARTIAL_JOIN_PREFIX) if query.startswith(_PARTIAL_JOIN_PREFIX) else None
     )
 
 
 HIDDEN_PREFIX = "$"
-"""What the names of queries begin with that no user has asked."""
+"""The first character of the names of queries that units, not users, have submitted."""
 _PARTIAL_JOIN_PREFIX = f"{HIDDEN_PREFIX}part_"
 
 
 def is_log(input: str) -> bool:
-    """Whether an input of a unit is a log, and no table."""
+    """Whether an input of a unit is a log rather than a table."""
     return not input.startswith("table:")
 
 
@@ -86,32 +89,32 @@ def is_log_copy(log: str) -> bool:
 
 
 def link_owner(origin: str, target: str) -> str:
-    """Whose statistics those of what is sent from a site to another are."""
+    """The owner of the statistics of a link from one site to another."""
     return f"link:{origin}>{target}"
 
 
 def ingest_owner(stream: str) -> str:
-    """The name of the lease, and of the cursor, of whoever takes in a stream."""
+    """The name of the lease, and the owner of the cursor, for ingesting a stream."""
     return f"ingest:{stream.lower()}"
 
 
 def plan_owner(unit_id: str) -> str:
-    """Whose profile the measured plan of a unit is."""
+    """The owner of the profile with the measured plan of a unit."""
     return f"plan:{unit_id}"
 
 
 def describe_connector(kind: str, options: Mapping[str, Any]) -> str:
-    """A source or a sink in a few words: its kind and its first option."""
+    """A short description of a source or sink: its kind and its first option."""
     return f"{kind} {next((str(value) for value in options.values()), '')}".strip()
 
 
 @dataclass(frozen=True)
 class StreamRow:
-    """A declared stream and how far it has come.
+    """A declared stream and its progress.
 
-    An ended one that `reopens` does so when its source has more. What was told on the strength of
-    its end stays told: of times up to `closed_until`, nothing more is taken in. `source` is where it
-    reads from, in a few words; None if an earlier release has declared it.
+    An ended stream that `reopens` does so when its source has more. What was emitted on the
+    strength of its end is not taken back: tuples of times up to `closed_until` are late. `source`
+    describes what it reads from; None if an earlier release declared it.
     """
 
     name: str
@@ -131,23 +134,26 @@ class StreamRow:
 
     @property
     def watermark(self) -> int | None:
-        """The least time of a tuple that is not late; None before the first tuple."""
+        """The smallest event time that is not late; None before the first tuple."""
         return self.watermark_at(self.max_event_time)
 
     def watermark_at(self, largest: int | None) -> int | None:
-        """The watermark when `largest` is the largest event time: that minus the lateness, or what
-        follows the times that are closed."""
-        closed = None if self.closed_until is None else self.closed_until + 1
+        """The watermark if `largest` is the largest event time: that minus the lateness, but after
+        the closed times."""
+        first_open = None if self.closed_until is None else self.closed_until + 1
         if largest is None:
-            return closed
-        mark = largest - self.lateness
-        return mark if closed is None else max(mark, closed)
+            return first_open
+        watermark = largest - self.lateness
+        return watermark if first_open is None else max(watermark, first_open)
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A declared table and the version of its content: it changes when a step finds other files than
-    the step before, by their names, sizes and times of change."""
+    """A declared table and the version of its content.
+
+    The version grows when a step sees other files than the step before, by name, size and
+    modification time.
+    """
 
     name: str
     spelled: str
@@ -173,8 +179,8 @@ class NewUnit:
 class UnitRow:
     """A unit, with the error and the backoff of its last failure.
 
-    `definition` is the operator that it runs, as text; empty if queries have left it since that was
-    written, and nobody has asked for it yet (`Sharing.defined` makes it).
+    `definition` is the text of its operator; empty after queries have left it, until the operator
+    is next needed and derived from those that remain.
     """
 
     id: str
@@ -191,9 +197,11 @@ class UnitRow:
 
 @dataclass(frozen=True)
 class NewQuery:
-    """A query to accept. No start means all of the input, no end means for ever; why it is where it
-    is can be `noted`, as the detail of an event. `equal_to` names a query of the unit that it joins
-    whose results are its own too."""
+    """A query to accept; without a start it covers all of the input, without an end it never ends.
+
+    `placement_note` becomes the detail of an event: why the query was assigned to its unit.
+    `equal_to` names a query of that unit that has the same results.
+    """
 
     name: str
     definition: str
@@ -210,7 +218,7 @@ class NewQuery:
 
 @dataclass(frozen=True)
 class NewPartialJoin:
-    """What a new unit asks of another, as a query of that one, which has the version that was seen."""
+    """A partial join that a new unit reads: a hidden query, and the unit that it joins."""
 
     query: NewQuery
     unit_id: str
@@ -221,13 +229,13 @@ class NewPartialJoin:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """An accepted query; the end of one with a lifetime is not known before its first data.
+    """An accepted query; the end of one with a lifetime is unknown before its first data.
 
     `result_key` is the name under which its unit writes its rows. Equal queries that run together
-    have the same; one that comes after its equals have left has another, as their rows are still
-    in the log of the unit and would count twice. `keep` is for how many microseconds of the clock its
-    results are kept at least, None if it does not say. A column is its name, its place among the items of
-    the canonical form, and its type, which queries of earlier releases do not have.
+    share it; one that joins after its equals have left gets another, as their rows are still in the
+    log of the unit and would count twice. `keep` is how many microseconds of wall-clock time its
+    results are kept at least, None if unspecified. A column is its name, its position among the
+    items of the canonical form, and its type, which queries of earlier releases lack.
     """
 
     name: str
@@ -248,12 +256,12 @@ class QueryRow:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is asked by another unit, and not by a user."""
+        """Whether it was submitted by another unit, not by a user."""
         return self.name.startswith(HIDDEN_PREFIX)
 
     @property
     def has_unknown_end(self) -> bool:
-        """Whether it has an end that is not known yet."""
+        """Whether it has an end that is still unknown."""
         return self.lifetime is not None and self.end_at is None
 
 
@@ -261,11 +269,11 @@ class QueryRow:
 class NewSegment:
     """A written file to append to a log.
 
-    `watermark` is the log's after this segment, `first_arrival` the arrival number of its first
-    row, `keys` what is known of its columns for pruning. `key` names the batch it came from: a
-    commit with the same key registers nothing again. A batch without rows may be registered
-    without a file (path ""), to be remembered as done. `on_disk` has the commit make the file
-    durable, and check that it is still there. `digest` is the checksum of its bytes.
+    `watermark` is that of the log after this segment, `first_arrival` the arrival number of its
+    first row, `keys` column facts for pruning. `key` names the batch it came from: a second commit
+    with the same key registers nothing. A batch without rows may be registered without a file
+    (path ""), to be remembered as done. `on_disk` makes the commit sync the file and check that it
+    still exists. `digest` is the checksum of its bytes.
     """
 
     log: str
@@ -297,7 +305,7 @@ class NewSegment:
 class Segment:
     """A registered file: the content of its log from `first_seq` to `seq`, both included.
 
-    The two differ only after compaction, when it stands for several `pieces`. A piece names in
+    The two differ only after compaction, when it replaces several `pieces`. A piece names in
     `compacted_into` the segment that replaced it.
     """
 
@@ -322,7 +330,7 @@ class Segment:
 def first_segments(
     segments: Iterable[Segment], *, rows: float = inf, size: float = inf
 ) -> list[Segment]:
-    """The first of some segments, as many as together have no more rows and bytes; at least one."""
+    """The longest prefix with no more than this many rows and bytes in total, but at least one."""
     first: list[Segment] = []
     for segment in segments:
         rows -= segment.rows
@@ -335,7 +343,7 @@ def first_segments(
 
 @dataclass(frozen=True)
 class SegmentArrival:
-    """A segment as something to take in: its number, its rows, and when it came."""
+    """A pending segment: its sequence number, its rows, and when it was appended."""
 
     seq: int
     rows: int
@@ -344,7 +352,7 @@ class SegmentArrival:
 
 @dataclass(frozen=True)
 class LogStats:
-    """What a log holds now, and (`total_`) all that was ever appended to it."""
+    """The size of a log now, and (`total_`) of all that was ever appended to it."""
 
     segments: int
     rows: int
@@ -365,20 +373,19 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class SeenFile:
-    """A file of a stream that was read, read and then changed, or set aside as it cannot be read."""
+    """A file of a stream that was read, changed after it was read, or set aside as unreadable."""
 
     path: str
     state: FileState
     mark: list[int] | None
-    """What tells whether it has changed: times of change and of status change, size, and inode; None
-    if that was not noted."""
+    """Detects a change: modification time, status change time, size and inode; None if unknown."""
     number: int | None = None
-    """Its place in the order in which files were read."""
+    """Its position in the order in which files were read."""
 
 
 @dataclass(frozen=True)
 class FileChanges:
-    """What is to be noted of the files of a stream, and which are to be forgotten."""
+    """Files of a stream to record, and paths to forget."""
 
     stream: str
     seen: Sequence[SeenFile]
@@ -386,19 +393,19 @@ class FileChanges:
 
 
 class RejectedRecord(NamedTuple):
-    """A record that was refused: why, where in its source it is, and the column that did not fit."""
+    """A rejected record: the reason, its location in the source, and the unfit column."""
 
     reason: str
     record: str
     place: str = ""
     column: str = ""
     arrival: int = 0
-    """Its place among the tuples of the source, where that matters."""
+    """Its arrival number among the tuples of the source, where that matters."""
 
 
 @dataclass(frozen=True)
 class BatchRejects:
-    """What one batch of a stream refused: exact counts, and the records to keep."""
+    """The rejects of one batch of a stream: exact counts, and the records to keep."""
 
     stream: str
     malformed: int = 0
@@ -408,7 +415,7 @@ class BatchRejects:
 
 @dataclass(frozen=True)
 class RejectRow:
-    """A record that was refused, as kept in the reject log."""
+    """A rejected record as stored in the reject log."""
 
     id: int
     stream: str
@@ -423,7 +430,7 @@ class RejectRow:
 
 @dataclass(frozen=True)
 class Lease:
-    """A claim of one holder; the token of a later claim is always larger."""
+    """A lease of one holder; a later lease of the same name always has a larger token."""
 
     name: str
     holder: str
@@ -433,8 +440,8 @@ class Lease:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What sites have to do: `owners` has the site of each unit and of each stream that is taken in,
-    by the names of their leases; `routes` whence a log comes to a site, by log and site."""
+    """What each site does: `owners` has the site of each unit and each ingested stream, by the
+    names of their leases; `routes` the site from which a log is copied, by log and target site."""
 
     owners: Mapping[str, str] = field(default_factory=dict)
     routes: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -442,7 +449,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class SiteRow:
-    """A worker process and when it was last seen."""
+    """A site and the time of its last heartbeat."""
 
     name: str
     definition: Json
@@ -451,7 +458,7 @@ class SiteRow:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A measured value and when it was last written."""
+    """A measured value and when it was written."""
 
     value: float
     updated_at: float
@@ -459,7 +466,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """What was last measured of an owner in detail, and when."""
+    """The last detailed measurements of an owner, and when they were written."""
 
     value: Json
     updated_at: float

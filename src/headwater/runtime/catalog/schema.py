@@ -1,4 +1,7 @@
-"""The tables of the catalog as SQLAlchemy sees them; `migrations` is what creates them."""
+"""The tables of the catalog for SQLAlchemy; `migrations` creates them.
+
+Columns are in the order of the fields of the records in `records`, which are built by position.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class NameList(JsonText):
 
 
 class SanitizedText(TypeDecorator[str]):
-    """Text from outside, which may hold what a database refuses: NUL and lone surrogates."""
+    """Text from outside, with characters replaced that a database rejects: NUL, lone surrogates."""
 
     impl = Text
     cache_ok = True
@@ -62,7 +65,7 @@ class SanitizedText(TypeDecorator[str]):
 
 
 class FileName(TypeDecorator[str]):
-    """The name of a file, which need not be text: other bytes than UTF-8 are written `%XX`."""
+    """The path of a file, which need not be valid UTF-8: other bytes are stored as `%XX`."""
 
     impl = Text
     cache_ok = True

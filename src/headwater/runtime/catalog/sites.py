@@ -1,7 +1,7 @@
-"""Sites: which are there, what each has to do, and the copies of logs that they hold.
+"""Sites of a catalog: which exist, what is assigned to each, and the copies of logs that they hold.
 
-A copy of a log at a site is a log of its own with the numbers of the original, so whoever has come to a
-number in one of them can go on in any other.
+A copy of a log is a log of its own with the sequence numbers of the original, so a reader can
+switch between them without changing its position.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _S = schema.segments
 
 
 class Sites(Logs):
-    """Sites, assignments and copies."""
+    """Sites, assignments and log copies."""
 
     def record_site(self, name: str, definition: Json, is_alive: bool = True) -> SiteRow:
-        """Make a site known, or change its definition; it is seen now, or was never."""
+        """Add a site or change its definition; it counts as seen now, or as never seen."""
         with self._database.write() as transaction:
             site = SiteRow(name, definition, transaction.now if is_alive else 0.0)
             upsert(transaction.connection, schema.sites, [vars(site)], "name")
             return site
 
     def touch_site(self, name: str) -> None:
-        """Note that a site is alive; raises CatalogError if it is not known."""
+        """Record a heartbeat of a site; raises CatalogError if there is no such site."""
         table = schema.sites
         with self._database.write(quiet=True) as transaction:
             seen = sa.update(table).where(table.c.name == name).values(seen_at=transaction.now)
@@ -51,32 +51,36 @@ class Sites(Logs):
                 raise CatalogError(f"there is no site {name}")
 
     def mark_site_gone(self, name: str) -> None:
-        """Note that a site has gone, so that nobody waits for a sign of it."""
+        """Record that a site has stopped, so that nothing waits for its heartbeat to be overdue."""
         gone = sa.update(schema.sites).where(schema.sites.c.name == name).values(seen_at=0.0)
         with self._database.write() as transaction:
             transaction.connection.execute(gone)
 
     def forget_site(self, name: str) -> bool:
-        """Remove a site; False if it was not known."""
+        """Remove a site; False if there was none."""
         table = schema.sites
         with self._database.write() as transaction:
             gone = transaction.connection.execute(sa.delete(table).where(table.c.name == name))
             return gone.rowcount == 1
 
     def sites(self) -> list[SiteRow]:
-        """Every site, by name."""
+        """Every site, ordered by name."""
         return self._select_rows(SiteRow, sa.select(schema.sites).order_by(schema.sites.c.name))
 
     def recently_seen_sites(self, seconds: float) -> set[str]:
-        """The sites that were seen in the last so many seconds, by the catalog's clock; a sign of
-        life from the future was written when that clock was wrong, and is none."""
+        """The sites seen in the last `seconds`, by the catalog's clock.
+
+        A heartbeat from the future was written before that clock was set back, and does not count.
+        """
+        # A write transaction, as only those have the time of the clock that heartbeats are written
+        # by.
         with self._database.write(quiet=True) as transaction:
             now = transaction.now
             recent = schema.sites.c.seen_at.between(now - seconds, now + seconds)
             return set(transaction.connection.scalars(sa.select(schema.sites.c.name).where(recent)))
 
     def assignment(self) -> Assignment:
-        """Which site has to do what, and whence logs come to sites that hold copies."""
+        """What is assigned to which site, and from where each copy of a log is fetched."""
         with self._database.read() as connection:
             owners = connection.execute(sa.select(schema.assignments))
             routes = connection.execute(sa.select(schema.routes))
@@ -92,8 +96,10 @@ class Sites(Logs):
         lease: Lease | None = None,
         statistics: Statistics | None = None,
     ) -> None:
-        """Say anew what each site has to do; copies of logs other than these are forgotten, and their
-        files are then orphans. Raises LeaseLost if the lease has passed to another."""
+        """Replace the whole assignment, and make `copies` the only copies of logs.
+
+        The files of other copies become orphans. Raises LeaseLost if another holds the lease.
+        """
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             for table in (schema.assignments, schema.routes):
@@ -116,10 +122,11 @@ class Sites(Logs):
         up_to: int,
         statistics: Statistics | None = None,
     ) -> None:
-        """Register copied files under the numbers of what they are copies of; the log is then complete
-        up to a number, of what is still there of the original.
+        """Register copied files under the sequence numbers of their originals.
 
-        Raises LeaseLost, and CatalogError if the log is gone or has some of them already.
+        The copy is then complete up to `up_to`, apart from what was removed from the original.
+        Raises LeaseLost, and CatalogError if the log was dropped or has some of the numbers
+        already.
         """
         logs = schema.logs
         sync_files(path for _, path in copies if path)
@@ -129,10 +136,12 @@ class Sites(Logs):
                 free = sa.and_(logs.c.log == log, logs.c.next_seq <= segment.first_seq)
                 end = sa.update(logs).where(free).values(next_seq=segment.seq + 1)
                 if transaction.connection.execute(end).rowcount != 1:
-                    raise CatalogError(f"{log} is gone, or has {segment.first_seq} already")
+                    raise CatalogError(f"{log} was dropped, or has {segment.first_seq} already")
                 values: dict[str, Any] = {name: getattr(segment, name) for name in _COPIED_FIELDS}
                 new = self._with_relative_path(NewSegment(**values | {"log": log, "path": path}))
                 insert_segment(transaction, new, segment.first_seq, segment.seq, segment.pieces)
+            # The original may end in segments that retention has removed: there is nothing to copy
+            # of them, but the copy must reach as far.
             end = sa.update(logs).where(logs.c.log == log, logs.c.next_seq <= up_to)
             transaction.connection.execute(end.values(next_seq=up_to + 1))
             write_statistics(transaction, statistics or {})
@@ -140,7 +149,7 @@ class Sites(Logs):
     def relocate_segments(
         self, lease: Lease | None, paths: Mapping[int, str], statistics: Statistics | None = None
     ) -> None:
-        """Say where the files of segments are now; segments that are gone are passed over."""
+        """Record new paths of segments' files; segments that were removed meanwhile are skipped."""
         sync_files(path for path in paths.values() if path)
         with self._database.write() as transaction:
             check_lease(transaction, lease)
@@ -159,7 +168,7 @@ _COPIED_FIELDS = [
 
 
 def _sync_log_copies(transaction: Transaction, copies: Set[str]) -> None:
-    """Of logs that are copies, these alone."""
+    """Make these the only logs that are copies."""
     existing = {
         log
         for log in transaction.connection.scalars(sa.select(schema.logs.c.log))

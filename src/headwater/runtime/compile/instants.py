@@ -37,8 +37,8 @@ from headwater.runtime.compile.windows import (
     next_multiple_sql,
     rows_window_sql,
 )
+from headwater.runtime.spark.aggregates import aggregate_sql
 from headwater.runtime.spark.sql import (
-    aggregate_sql,
     expression_sql,
     quote_identifier,
     spark_type,

@@ -26,33 +26,15 @@ from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta_join import DeltaJoin, TermViews, qualified_column
 from headwater.runtime.compile.instants import changes_sql
 from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
-from headwater.runtime.spark.sql import (
+from headwater.runtime.spark.aggregates import (
+    PaneColumn,
+    PartialAggregate,
     aggregate_sql,
-    expression_sql,
-    quote_identifier,
-    spark_type,
+    partial_aggregate,
 )
+from headwater.runtime.spark.sql import expression_sql, quote_identifier
 
 FROM, TO, COUNT = "_from", "_to", "_n"
-
-
-@dataclass(frozen=True)
-class PaneColumn:
-    """A column of a pane: how it is made of rows, and by which aggregate panes are merged."""
-
-    name: str
-    build: str
-    merge_function: str
-
-
-@dataclass(frozen=True)
-class PartialAggregate:
-    """An aggregate as parts, and as SQL over the merged parts."""
-
-    columns: tuple[PaneColumn, ...]
-    finish_sql: Callable[[Callable[[str], str]], str]
-    can_subtract: bool
-    """Whether what leaves can be subtracted, exactly."""
 
 
 @dataclass(frozen=True)
@@ -430,70 +412,3 @@ def _over_pane(call: AggregateCall, i: int) -> AggregateCall:
     arg = None if call.arg is None else Column("", f"x{i}", call.arg.type)
     condition = None if call.filter is None else Column("", f"f{i}", BOOLEAN)
     return replace(call, arg=arg, filter=condition)
-
-
-# ---- aggregates as parts
-
-
-def partial_aggregate(call: AggregateCall, i: int) -> PartialAggregate | None:
-    """The parts of an aggregate over columns x and f; None if it needs all rows."""
-    if call.distinct:
-        return None
-    filter_sql = "" if call.filter is None else f" FILTER (WHERE f{i})"
-    if call.name == "count":
-        part = PaneColumn(
-            f"n{i}", f"count({'*' if call.arg is None else f'x{i}'}){filter_sql}", "sum"
-        )
-        return PartialAggregate((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
-    if call.name in ("min", "max", "bool_and", "bool_or"):
-        part = PaneColumn(f"m{i}", f"{call.name}(x{i}){filter_sql}", call.name)
-        return PartialAggregate((part,), lambda merged: merged(part.name), False)
-    if call.name in ("sum", "avg"):
-        return _sum_aggregate(call, i, filter_sql)
-    return None
-
-
-def _sum_aggregate(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate | None:
-    assert call.arg is not None
-    type_ = call.arg.type
-    number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
-    if type_.is_floating:
-        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){filter_sql}", "sum")
-        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), False)
-    if type_.is_decimal:
-        if call.name == "avg" or type_.precision > 28:
-            return None
-        wide = f"DECIMAL(38, {type_.scale})"
-        total = PaneColumn(f"s{i}", f"CAST(sum(x{i}){filter_sql} AS {wide})", "sum")
-        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
-    if type_.name in ("BIGINT", "INTERVAL"):
-        high = PaneColumn(f"h{i}", f"sum(shiftright(x{i}, 32)){filter_sql}", "sum")
-        low = PaneColumn(f"l{i}", f"sum(x{i} & 4294967295L){filter_sql}", "sum")
-
-        def whole(merged: Callable[[str], str]) -> str:
-            upper = f"CAST({merged(high.name)} AS DECIMAL(20, 0))"
-            return f"({upper} * 4294967296L + {merged(low.name)})"
-
-        return _null_safe_sum(call, number, (high, low), whole, True)
-    if type_.is_integer:
-        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS BIGINT)){filter_sql}", "sum")
-        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
-    return None
-
-
-def _null_safe_sum(
-    call: AggregateCall,
-    number: PaneColumn,
-    totals: tuple[PaneColumn, ...],
-    total: Callable[[Callable[[str], str]], str],
-    can_shrink: bool,
-) -> PartialAggregate:
-    """A sum or an average that is NULL where nothing was counted."""
-
-    def finish(merged: Callable[[str], str]) -> str:
-        value = f"try_cast({total(merged)} AS {spark_type(call.type)})"
-        if call.name == "avg":
-            value = f"CAST({total(merged)} AS DOUBLE) / {merged(number.name)}"
-        return f"CASE WHEN {merged(number.name)} > 0 THEN {value} END"
-
-    return PartialAggregate((number, *totals), finish, can_shrink)

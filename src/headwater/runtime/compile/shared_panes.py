@@ -27,7 +27,7 @@ from headwater.algebra.windows import Range
 from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.runtime.compile.delta_join import DeltaJoin, TermViews
-from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes, partial_aggregate
+from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes
 from headwater.runtime.compile.shared_join import (
     CONSTANTS,
     cell_sql,
@@ -36,6 +36,7 @@ from headwater.runtime.compile.shared_join import (
     search_sql,
 )
 from headwater.runtime.compile.windows import last_multiple_sql, next_multiple_sql, with_views
+from headwater.runtime.spark.aggregates import partial_aggregate
 from headwater.runtime.spark.sql import expression_sql, quote_identifier, spark_type
 from headwater.runtime.storage.columns import TIME, arrow_type
 

@@ -1,8 +1,8 @@
-"""What a source is: it says what is new since a position, as tables of Arrow.
+"""The protocol of sources: what is new since a position, as Arrow tables.
 
-A source keeps no record of progress itself. Its position is JSON that the catalog stores in the same
-transaction in which it registers the segment made of the batch, so a batch is taken in once, whatever
-happens. Every table has the stream's columns and `_arrival` (place in the source's own order).
+A source keeps no record of progress itself. Its position is JSON that the catalog stores in the
+same transaction that registers the segment of the batch, so a batch is ingested exactly once. Every
+table has the stream's columns and `_arrival` (the position in the source's own order).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Position = Mapping[str, Any]
 
 
 class SourceReplaced(InputError):
-    """What a source reads is not what it read before, so going on would skip or repeat something.
+    """A source was replaced by another, so that continuing would skip or repeat tuples.
 
-    The stream stops until RESTART STREAM accepts that, and then goes on at `resume_at`.
+    The stream stops until RESTART STREAM accepts that, and then continues at `resume_at`.
     """
 
     def __init__(self, message: str, resume_at: Position) -> None:
@@ -32,7 +32,7 @@ class SourceReplaced(InputError):
 
 
 class TupleChunk(NamedTuple):
-    """Some tuples of a batch, and what was refused among them."""
+    """Some tuples of a batch, and the rejected records among them."""
 
     table: pa.Table
     rejected: Sequence[RejectedRecord] = ()
@@ -40,34 +40,34 @@ class TupleChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Tuples that are new, read while they are asked for, and the position behind them."""
+    """New tuples, read lazily, and the position behind them."""
 
     chunks: Iterable[TupleChunk] | None
-    """None if only the position is new."""
+    """None if only the position has changed."""
     position: Position
     locate: Callable[[int], str] = str
-    """Where the tuple with some arrival is in the source, for people."""
+    """Describes, for people, where in the source the tuple with an arrival number is."""
     files: FileChanges | None = None
-    """What is to be noted of the files that it was read from."""
+    """Changes to record about the files that it was read from."""
     warnings: tuple[str, ...] = ()
-    """What operators have to know, for example that input was lost."""
+    """Messages for whoever runs the system, for example that input was lost."""
     confirm: Callable[[], None] = lambda: None
-    """Called when all tuples were read and before they count; raises InputError if they must not."""
+    """Called after all tuples were read and before the commit; raises InputError to prevent it."""
 
 
 class Source(Protocol):
-    """What a stream reads from."""
+    """Something that a stream reads from."""
 
     @property
     def finite(self) -> bool:
-        """Whether a source that has nothing new may be taken as ended when all is idle."""
+        """Whether the source may be declared ended when it has nothing new and all is idle."""
 
     @property
     def expects_more(self) -> bool:
-        """Whether more is sure to come by itself, so that a pause is no end."""
+        """Whether more is certain to come by itself, so that a pause is not the end."""
 
     def poll(self, spark: SparkSession, position: Position, /) -> Batch | None:
-        """What came since the position; None if nothing did. Raises InputError."""
+        """The tuples since the position; None if there are none. Raises InputError."""
 
     def close(self) -> None:
-        """Give up what is held open; the next poll opens it again."""
+        """Close what is open; the next poll opens it again."""

@@ -1,4 +1,4 @@
-"""How many rows files have, counted without parsing them, so that a batch stays within its limit."""
+"""Counting the rows of files without parsing them, so that a batch stays within its limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 MIN_ROW_BYTES = 2
-"""No row of a text file has less."""
+"""The smallest possible row of a text file: one character and a line feed."""
 
 
 _READ_BYTES = 1 << 20
 
 
 def limit_by_rows(files: Sequence[str], limit: int | None) -> list[str]:
-    """The first files that have together no more rows than the limit, and at least one."""
+    """The first files that together have no more rows than the limit, but at least one."""
     if limit is None or sum(map(_max_possible_rows, files)) <= limit:
         return list(files)
     total = 0
@@ -30,7 +30,7 @@ def limit_by_rows(files: Sequence[str], limit: int | None) -> list[str]:
 
 
 def _max_possible_rows(name: str) -> int:
-    """A number that the rows of a file cannot exceed, found without reading it."""
+    """An upper bound of the rows of a file, without reading it."""
     file = Path(name)
     try:
         return (
@@ -43,8 +43,10 @@ def _max_possible_rows(name: str) -> int:
 
 
 def _count_rows(file: Path, limit: int) -> int:
-    """How many rows a file has, or some number above the limit; 0 for one that cannot be read,
-    which taking it in will tell."""
+    """How many rows a file has, or some number above the limit.
+
+    0 for a file that cannot be read: ingesting it reports why.
+    """
     try:
         if file.suffix == ".parquet":
             return int(pq.read_metadata(file).num_rows)

@@ -1,7 +1,7 @@
 """Files of a folder as a stream, and files as a table: JSON lines, CSV with a header, Parquet.
 
-Files are read by the driver (`parse`), so no name is ever a pattern, and what a record means does not
-depend on who reads it.
+Files are read by the driver (`record_parser`), not by Spark: so no name is taken for a pattern, and
+a record means the same here and in the reference evaluator.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ from headwater.runtime.storage.columns import ARRIVAL
 from headwater.runtime.storage.segment_files import drop_empty_batches
 
 MAX_BATCH_BYTES = 32_000_000
-"""Files that have together no more than so many bytes in memory are read whole, as one batch; a larger
-one is a batch by itself, and passes through in pieces."""
+"""Files that together have at most this many bytes in memory are one batch; a larger file is a
+batch by itself, and is read chunk by chunk."""
 
 LINE_BITS = 40
+"""The low bits of an arrival number are the line, the high bits the number of the file."""
 
 MAX_GONE_FILES = 100_000
-"""Of files that were read and are gone, so many are remembered, the last ones."""
+"""How many files that were read and then deleted are remembered, newest first."""
 
 
 @dataclass(frozen=True)
 class FolderScan:
-    """What a look at a folder has found, beside what was seen before."""
+    """What has changed in a folder since it was last scanned."""
 
     fresh: Sequence[str]
     """Files to read, oldest first."""
     changed: Sequence[SeenFile] = ()
-    """Files that are no longer what was read."""
+    """Files whose content has changed after they were read."""
     renamed: Sequence[SeenFile] = ()
-    """Names under which a file appears that was read under another one."""
+    """New names of files that were read under another name."""
     forgotten: Sequence[str] = ()
-    """The oldest of too many files that are gone."""
+    """The oldest deleted files, if too many are remembered."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """Files of a folder (or one file), each read whole and once, oldest first.
+    """The files of a folder (or one file), each read whole and once, oldest first.
 
-    The position is only how many were read; which ones is in the catalog, a row each, and is handed
-    in as `seen` by the name of the stream.
+    The position is only how many were read. Which ones is in the catalog, a row each, and passed in
+    as `seen`: a position with all names would be rewritten by every commit.
     """
 
     options: FileOptions
@@ -101,12 +102,15 @@ class FileSource:
     def _read(
         self, names: Sequence[str], first: int
     ) -> tuple[list[_MarkedFile], Iterable[TupleChunk]]:
-        """The first files that fit into memory together, or one that does not; raises
-        UnreadableFile if the very first cannot be read."""
+        """The first files that fit into memory together, or one that does not.
+
+        Raises UnreadableFile if the first cannot be read; a later one ends the batch before it.
+        """
         marked_files: list[_MarkedFile] = []
         loaded: list[TupleChunk] = []
         size = 0
         for name in names:
+            # The mark is taken before reading: a change during the read is then noticed afterwards.
             file = _MarkedFile(name, file_mark(name))
             remaining = read_tuples(name, self.options, self.schema, first + len(marked_files))
             chunks = []
@@ -132,10 +136,10 @@ class FileSource:
         return marked_files, loaded
 
     def scan_folder(self) -> FolderScan:
-        """What is new in the folder, and what of it is no longer as it was; raises InputError if the
-        folder itself is gone."""
+        """Compare the folder with the files seen so far; raises InputError if it is gone."""
         present = list_files(self.options.path)
         folder = Path(self.options.path).resolve()
+        # A folder that disappears is more likely unmounted than done, so the stream must not end.
         if self.seen and not present and not folder.exists() and str(folder) not in self.seen:
             raise InputError(f"the folder {folder} is gone; restore it, or drop the stream")
         by_inode = {_identity_mark(file.mark): file for file in self.seen.values() if file.mark}
@@ -167,18 +171,18 @@ class FileSource:
         return [file.path for file in gone[:-MAX_GONE_FILES]]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 class _MarkedFile(NamedTuple):
-    """A file, and what it looked like before it was read."""
+    """A file, and its mark before it was read."""
 
     path: str
     mark: list[int] | None
 
 
 def convert_position(stream: str, position: Position) -> FileChanges | None:
-    """The files that the position of an earlier release lists; None if it lists none."""
+    """The files listed in a position of an earlier release; None if the position is current."""
     if "files" not in position and "aside" not in position:
         return None
     read = [SeenFile(name, "read", file_mark(name)) for name in position.get("files", ())]
@@ -187,14 +191,14 @@ def convert_position(stream: str, position: Position) -> FileChanges | None:
 
 
 def files_still_aside(seen: Iterable[SeenFile]) -> list[str]:
-    """The files that were set aside and are there as they were."""
+    """The files that were set aside and have not changed since."""
     return [
         file.path for file in seen if file.state == "aside" and file.mark == file_mark(file.path)
     ]
 
 
 def file_mark(name: str) -> list[int] | None:
-    """What changes when a file does, or its permissions; None if it is gone."""
+    """A mark that changes with a file or its permissions; None if there is no such file."""
     try:
         return _stat_mark(Path(name).stat())
     except OSError:
@@ -206,18 +210,21 @@ def _stat_mark(status: os.stat_result) -> list[int]:
 
 
 def _content_mark(mark: Sequence[int]) -> tuple[int, ...]:
-    """What changes when the content of a file does."""
+    """The part of a mark that changes with the content: modification time and size."""
     return mark[0], mark[2]
 
 
 def _identity_mark(mark: Sequence[int] | None) -> tuple[int, ...]:
-    """What a file keeps under another name."""
+    """The part of a mark that survives renaming: modification time, size and inode."""
     return () if mark is None else (mark[0], mark[2], mark[3])
 
 
 def list_files(path: str) -> dict[str, list[int]]:
-    """Files below a path with their marks, by age and name, each once whatever links lead to it;
-    names that begin with a dot or underscore are not data."""
+    """The files in a folder with their marks, ordered by age and name.
+
+    A file with several links is listed once. Names that begin with a dot or underscore are skipped:
+    writers use them for unfinished files.
+    """
     root = Path(path).resolve()
     if root.is_file():
         return {str(root): _stat_mark(root.stat())}
@@ -239,16 +246,16 @@ def list_files(path: str) -> dict[str, list[int]]:
 
 
 def describe_location(name: str, arrival: int) -> str:
-    """Where the tuple with an arrival is, for people."""
+    """Where the tuple with an arrival number is, for people."""
     return f"{name}, line {arrival & ((1 << LINE_BITS) - 1)}"
 
 
 def read_tuples(
     name: str, options: FileOptions | ReplayOptions, schema: Schema, number: int
 ) -> Iterator[TupleChunk]:
-    """The records of a file, whose number in the order of files makes the arrival with the line.
+    """The records of a file; their arrival numbers combine its `number` among files with the line.
 
-    Raises UnreadableFile with the mark that the file had before, or FileNotFoundError.
+    Raises UnreadableFile with the mark of the file before it was read, or FileNotFoundError.
     """
     before = file_mark(name)
     max_line_bytes = options.max_line_bytes or MAX_LINE_BYTES
@@ -283,20 +290,19 @@ def _build_chunk(chunk: ParsedChunk, name: str, number: int) -> TupleChunk:
 
 
 def table_fingerprint(source: Connector) -> str:
-    """What tells one content of a stored table from another: the names of its files, with their sizes
-    and when they were changed last."""
+    """A digest of the content of a table: names, sizes and modification times of its files."""
     versions = []
     for name in list_files(file_options(source).path):
-        with suppress(FileNotFoundError):  # removed meanwhile: reading the table will say so
+        with suppress(FileNotFoundError):  # removed meanwhile; reading the table reports it
             status = Path(name).stat()
             versions.append(f"{name} {status.st_size} {status.st_mtime_ns}")
     return blake2b("\n".join(sorted(versions)).encode(), digest_size=16).hexdigest()
 
 
 def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFrame:
-    """A stored table as it is now, with `_arrival` to tell its rows apart; raises InputError.
+    """A stored table as it is now, with `_arrival` to distinguish equal rows; raises InputError.
 
-    Records that cannot be read are passed over.
+    Malformed records are skipped.
     """
     options = file_options(source)
     files = tuple((name, *seen) for name, seen in list_files(options.path).items())
@@ -312,8 +318,10 @@ def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFr
 def _load_table(
     files: tuple[tuple[Any, ...], ...], options: FileOptions, schema: Schema
 ) -> pa.Table | tempfile.TemporaryDirectory[str]:
-    """The rows of files as they are at present: a small table in memory, a large one as Parquet in
-    a folder that goes with this process. Read again only when a file has changed."""
+    """The rows of files: a small table in memory, a large one as Parquet in a temporary folder.
+
+    Marks are part of the cache key, so the files are read again only after a change.
+    """
     tables = [_build_chunk(ParsedChunk(empty_table(schema)), "", 0).table]
     try:
         for number, (name, *_) in enumerate(files):

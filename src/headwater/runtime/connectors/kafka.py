@@ -1,8 +1,8 @@
-"""A topic of Kafka, read with Spark's connector from offset to offset.
+"""A Kafka topic as a source, read with Spark's connector by ranges of offsets.
 
-The position is the next offset of every partition and the id of the topic, which tells a topic that
-was deleted and made again from the one that was read before. Offsets that the broker has deleted
-before they were read are reported, and the stream goes on behind them.
+The position is the next offset of every partition and the id of the topic, which distinguishes a
+topic that was deleted and recreated from the one that was read before. Offsets that the broker
+deleted before they were read are reported, and the stream continues behind them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from headwater.runtime.connectors.record_parser import LINE, read_lines
 from headwater.runtime.storage.columns import ARRIVAL
 
 PARTITION_BITS = 12
+"""The low bits of an arrival number are the partition, the high bits the offset."""
+
 RETRY_SECONDS = 2.0
-"""After a failure the broker is left alone for so long, or longer:"""
+"""Shortest pause after a failure before the brokers are asked again."""
 
 RETRY_FACTOR = 6
-"""so many times as long as it took to fail."""
+"""The pause is also at least this many times as long as the failure took."""
 
 FETCH_WAIT_MS = "20"
-"""Messages up to the end of a range are there, so a broker need not wait for more."""
+"""How long a broker waits for more messages; short, as those of a range are all present."""
 
 OffsetRange = tuple[int, int]
 
@@ -84,14 +86,17 @@ class KafkaSource:
     def _readable_counts(
         self, begins: Mapping[int, int], spans: Mapping[int, Span]
     ) -> dict[int, int]:
-        """How many offsets of each partition can be read. Up to the end of what is stable, a reader
-        of committed messages is not made to wait, whatever offsets hold no message for it."""
+        """How many offsets of each partition can be read now.
+
+        A reader of committed messages stops at the first open transaction: behind it Spark would
+        wait for messages until its timeout.
+        """
         committed = self.options.isolation == "read_committed"
         ends = {n: span.stable if committed else span.end for n, span in spans.items()}
         return {n: max(0, ends[n] - at) for n, at in begins.items()}
 
     def _fetch_topic_state(self, spark: SparkSession) -> TopicState:
-        """The topic; while it is away, the reason is given at once."""
+        """The state of the topic; shortly after a failure the same error is raised immediately."""
         if self._last_error is not None and time.monotonic() < self._retry_at:
             raise self._last_error
         started = time.monotonic()
@@ -101,7 +106,8 @@ class KafkaSource:
         except InputError as error:
             now = time.monotonic()
             self._last_error = error
-            # One that takes long to fail is asked less often, as others wait for the thread.
+            # A cluster that takes long to fail is asked less often, as other streams wait
+            # meanwhile.
             self._retry_at = now + max(RETRY_SECONDS, RETRY_FACTOR * (now - started))
             raise
         self._last_error = None
@@ -115,14 +121,14 @@ class KafkaSource:
     def _check_same_topic(
         self, id: str | None, offsets: Mapping[int, int], topic: TopicState
     ) -> None:
-        """Raises SourceReplaced if the topic is not the one that was read before."""
+        """Raise SourceReplaced if the topic is not the one that was read before."""
         name, spans = self.options.topic, topic.spans
         if id is not None and topic.id is not None and id != topic.id:
             total = sum(span.end - span.first for span in spans.values())
             raise SourceReplaced(
-                f"topic {name} was deleted and made again (its id was {id} and is {topic.id} now); "
-                f"what was not read before is gone, and of the {total:,} offsets that it has now "
-                "none was read",
+                f"topic {name} was deleted and recreated (its id was {id} and is {topic.id} now); "
+                f"unread messages of the old topic are lost, and none of the {total:,} offsets of "
+                "the new one was read",
                 _build_position({}, topic.id),
             )
         for number, at in offsets.items():
@@ -130,15 +136,15 @@ class KafkaSource:
                 resumed = {n: min(a, spans[n].end) for n, a in offsets.items() if n in spans}
                 raise SourceReplaced(
                     f"topic {name} ends before offset {at} of partition {number}, which was read "
-                    "already: it was made again, or brokers have lost messages",
+                    "already: it was recreated, or brokers have lost messages",
                     _build_position(resumed, topic.id),
                 )
 
     def _confirm(self, spark: SparkSession, id: str | None) -> None:
-        """Raises InputError if the topic was made again while a batch of it was read."""
+        """Raise InputError if the topic was recreated while a batch of it was read."""
         current_id = topic_id(spark, self.options)
         if current_id != id:
-            raise InputError(f"topic {self.options.topic} was made again while it was read")
+            raise InputError(f"topic {self.options.topic} was recreated while it was read")
 
     def _read_chunk(
         self,
@@ -146,7 +152,7 @@ class KafkaSource:
         ranges: Mapping[int, OffsetRange],
         deleted: Mapping[int, OffsetRange],
     ) -> TupleChunk:
-        """The messages of some offsets, and a refused record for each range that is gone."""
+        """The messages of some ranges, and a rejected record for each range that was deleted."""
         messages = self._read_messages(spark, ranges) if ranges else _NO_MESSAGES
         chunk = read_lines(
             messages["value"].to_pylist(),
@@ -168,7 +174,7 @@ class KafkaSource:
         return TupleChunk(table, [*malformed, *lost])
 
     def locate(self, arrival: int) -> str:
-        """Where a message is, for people."""
+        """Where the message with an arrival number is, for people."""
         partition = arrival & ((1 << PARTITION_BITS) - 1)
         return f"{self.options.topic}/{partition}, offset {arrival >> PARTITION_BITS}"
 
@@ -182,6 +188,8 @@ class KafkaSource:
                 "assign": json.dumps({topic: sorted(ranges)}),
                 "startingOffsets": json.dumps({topic: {n: a for n, (a, _) in ranges.items()}}),
                 "endingOffsets": json.dumps({topic: {n: b for n, (_, b) in ranges.items()}}),
+                # Short timeouts: the defaults of minutes would block the ingestion of other
+                # streams.
                 "kafkaConsumer.pollTimeoutMs": "10000",
                 "kafka.fetch.max.wait.ms": FETCH_WAIT_MS,
                 "fetchOffset.numRetries": "1",
@@ -199,7 +207,7 @@ class KafkaSource:
         ]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 def _build_position(offsets: Mapping[int, int], id: str | None) -> Position:
@@ -208,7 +216,8 @@ def _build_position(offsets: Mapping[int, int], id: str | None) -> Position:
 
 
 def allot_messages(lags: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How many messages of each partition make up a step of at most so many, evenly."""
+    """Divide a step of at most `limit` messages among partitions, as evenly as their lags allow."""
+    # By increasing lag: what a short partition does not use is shared by those that follow.
     counts = {}
     remaining = limit
     for index, number in enumerate(sorted(lags, key=lambda n: lags[n])):

@@ -1,8 +1,8 @@
-"""How Headwater is admitted to a Kafka cluster: TLS, a login, and where the secrets for both are.
+"""Access to a Kafka cluster: TLS, a login, and where the secrets for both are.
 
 A statement names the file or the environment variable that holds a secret, never the secret itself.
-It is read again whenever a client is made, so a changed password needs no restart, and it goes
-nowhere but into the settings of Kafka's client.
+It is read again whenever a client is created, so a changed password needs no restart, and it is
+passed on only to Kafka's client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ KEYSTORE_TYPES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
 MAX_FILE_BYTES = 1 << 20
 
 SECRET_VARIABLE_PREFIX = "HEADWATER_SECRET_"
-"""Only variables with this prefix can be named: who may submit must not read the others."""
+"""Only variables with this prefix can be named. Otherwise anyone who may submit a statement could
+have any variable of the engine sent to a server of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +59,14 @@ SECRET_OPTIONS = {
     "ca_password": "ca_password",
     "key_password": "key_password",
 }
-"""What people may try to write into a statement, and the secret that is meant."""
+"""Options that people may try to write into a statement, and the secret that they mean."""
 
 
 # ---- declaring
 
 
 def refuse_secrets(names: Mapping[str, Any]) -> None:
-    """Raises InputError if a secret itself is given instead of the place where it is."""
+    """Raise InputError if a statement contains a secret instead of naming its file or variable."""
     for name in names:
         if name in SECRET_OPTIONS:
             raise InputError(
@@ -76,7 +77,7 @@ def refuse_secrets(names: Mapping[str, Any]) -> None:
 
 
 def parse_access(options: Mapping[str, Any]) -> KafkaAccess:
-    """The security options among those given; raises InputError if they do not fit together."""
+    """The security options among these; raises InputError if they do not fit together."""
     values = {f.name: options[f.name] for f in fields(KafkaAccess) if f.name in options}
     for name, value in values.items():
         if name == "check_hostname":
@@ -121,9 +122,11 @@ def _check_tls(access: KafkaAccess, options: Mapping[str, Any]) -> None:
         _is_secret_named(access, what)
     is_store = Path(access.certificate_file).suffix in KEYSTORE_TYPES
     if access.certificate_file and not is_store and not access.key_file:
-        raise InputError("certificate_file needs a key_file, or be a .jks or .p12 that holds both")
+        raise InputError(
+            "certificate_file needs a key_file, unless it is a .jks or .p12 that holds both"
+        )
     if access.key_file and (is_store or not access.certificate_file):
-        raise InputError("key_file is for a certificate_file in PEM form, which it needs")
+        raise InputError("key_file needs a certificate_file in PEM format")
 
 
 def _refuse_options(
@@ -135,14 +138,14 @@ def _refuse_options(
 
 
 def _is_secret_named(access: KafkaAccess, secret: str) -> bool:
-    """Whether a secret is named; raises InputError if it is in two places, or must not be read."""
+    """Whether a secret is named; raises InputError if it is named twice, or must not be read."""
     file, variable = getattr(access, f"{secret}_file"), getattr(access, f"{secret}_env")
     if file and variable:
         raise InputError(f"{secret}_file and {secret}_env exclude each other")
     if variable and not variable.startswith(SECRET_VARIABLE_PREFIX):
         raise InputError(
-            f"{secret}_env names a variable that begins with {SECRET_VARIABLE_PREFIX}, not {variable}: "
-            "other variables of the engine are not for statements"
+            f"{secret}_env must name a variable that begins with {SECRET_VARIABLE_PREFIX}, not "
+            f"{variable}: statements cannot use other variables of the engine"
         )
     return bool(file or variable)
 
@@ -151,7 +154,7 @@ def _is_secret_named(access: KafkaAccess, secret: str) -> bool:
 
 
 def security_settings(access: KafkaAccess) -> dict[str, str]:
-    """The settings of Kafka's client, with the secrets; raises InputError if one is not there."""
+    """The settings of Kafka's client with the secrets; raises InputError if one is missing."""
     settings: dict[str, str] = {}
     if access.security != "plaintext":
         settings["security.protocol"] = access.security.upper()
@@ -174,21 +177,20 @@ def _jaas_config(access: KafkaAccess) -> str:
 
 
 def _quote_jaas(text: str) -> str:
-    """A text for Kafka's reader of JAAS, which knows the escapes of Java."""
+    """A text quoted for Kafka's JAAS parser, which understands the escapes of Java."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(plain, escaped)
     return f'"{text}"'
 
 
 def _truststore_settings(access: KafkaAccess) -> dict[str, str]:
-    """Whose signature on the broker's certificate counts; Java's own list if nothing is said."""
+    """The settings for trusted authorities; Java's own list if none are given."""
     if not access.ca_file:
         return {}
     if store := KEYSTORE_TYPES.get(Path(access.ca_file).suffix):
         settings = {"ssl.truststore.type": store, "ssl.truststore.location": access.ca_file}
-        _read_text(
-            "ca_file", access.ca_file, binary=True
-        )  # a missing file is reported in our words
+        # Only to report a missing file in our own words.
+        _read_text("ca_file", access.ca_file, binary=True)
         if _is_secret_named(access, "ca_password"):
             settings["ssl.truststore.password"] = _read_secret(access, "ca_password")
         return settings
@@ -199,7 +201,7 @@ def _truststore_settings(access: KafkaAccess) -> dict[str, str]:
 
 
 def _keystore_settings(access: KafkaAccess) -> dict[str, str]:
-    """The certificate with which the client shows who it is, if the broker wants one."""
+    """The settings for the client's certificate, if there is one."""
     if not access.certificate_file:
         return {}
     password = (
@@ -223,16 +225,16 @@ def _read_pem(option: str, path: str, what: str) -> str:
     text = _read_text(option, path)
     if what == "PRIVATE KEY" and ("BEGIN RSA PRIVATE" in text or "BEGIN EC PRIVATE" in text):
         raise InputError(
-            f"{option} {path} is in a form that Kafka cannot read: "
-            "openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW writes it in the right one"
+            f"{option} {path} is in a format that Kafka cannot read: convert it with "
+            "openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW"
         )
     if f"{what}-----" not in text:
-        raise InputError(f"{option} {path} holds no {what.lower()} in PEM form")
+        raise InputError(f"{option} {path} holds no {what.lower()} in PEM format")
     return text
 
 
 def _read_secret(access: KafkaAccess, secret: str) -> str:
-    """A secret from its file, without the line feed at the end, or from its variable."""
+    """A secret from its file or variable, without the line feed that editors add at the end."""
     file, variable = getattr(access, f"{secret}_file"), getattr(access, f"{secret}_env")
     value = _read_text(f"{secret}_file", file) if file else os.environ.get(variable, "")
     value = value.rstrip("\r\n")
@@ -255,4 +257,4 @@ def _read_text(option: str, path: str, binary: bool = False) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise InputError(f"{option} {path} is no text in UTF-8") from None
+        raise InputError(f"{option} {path} is not UTF-8 text") from None

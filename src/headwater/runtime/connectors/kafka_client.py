@@ -1,7 +1,7 @@
-"""A Kafka cluster as the driver sees it: who answers, and what a topic holds.
+"""Requests of the driver to a Kafka cluster: is it reachable, and what does a topic hold.
 
-Everything here ends within seconds: a broker that is away, or does not admit us, is an error to be
-reported and tried again, never a reason to hang.
+Everything here ends within seconds: a broker that is down or refuses us is an error to be reported
+and retried, never a reason to hang.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ Cluster = KafkaOptions | KafkaSinkOptions
 ADMIN = "org.apache.kafka.clients.admin.Admin"
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What brokers say that do not give ids to topics."""
+"""The id that brokers return if they do not support topic ids."""
 
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""The first thing that any client asks, in the oldest form, which every broker answers."""
+"""An ApiVersions request, the first of any client, in version 0, which every broker answers."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The offsets that a partition has: from the first, up to but not including the end. Before
-    `stable` no transaction is open."""
+    """The offsets of a partition, from `first` up to but not including `end`.
+
+    Below `stable` no transaction is open.
+    """
 
     first: int
     end: int
@@ -45,14 +47,14 @@ class Span:
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as it is now. A topic that is deleted and made again has another id."""
+    """The current state of a topic; a topic that is deleted and recreated has another id."""
 
     id: str | None
     spans: Mapping[int, Span]
 
 
 def check_kafka_connector(spark: SparkSession) -> None:
-    """Raises InputError if the session was started without the Kafka connector."""
+    """Raise InputError if the session was started without the Kafka connector."""
     try:
         loader = _jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass(ADMIN)
@@ -66,12 +68,12 @@ def check_kafka_connector(spark: SparkSession) -> None:
 
 
 def client_settings(cluster: Cluster) -> dict[str, str]:
-    """What every client of the cluster needs; with secrets, so it is not to be logged or stored."""
+    """The settings of any client of the cluster; they contain secrets: never log or store them."""
     return {"bootstrap.servers": cluster.servers, **security_settings(cluster)}
 
 
 def check_reachable(cluster: Cluster) -> None:
-    """Raises InputError if none of the servers takes a connection, or not of this kind."""
+    """Raise InputError if no server accepts a connection, or TLS is not as declared."""
     reasons = []
     for server in cluster.servers.split(","):
         try:
@@ -84,19 +86,19 @@ def check_reachable(cluster: Cluster) -> None:
 
 
 def _check_no_tls(connection: socket.socket, server: str) -> None:
-    """Raises InputError if the first byte of an answer is not that of a broker without TLS.
+    """Raise InputError if the first byte of the response is not that of a broker without TLS.
 
-    Kafka's own client takes an alert of TLS for the length of a message, and asks Java for hundreds
-    of megabytes to hold it.
+    Kafka's own client would take a TLS alert for the length of a message, and allocate hundreds of
+    megabytes for it.
     """
     connection.sendall(_API_VERSIONS)
     try:
-        answer = connection.recv(1)
+        first_byte = connection.recv(1)
     except TimeoutError:
-        return  # a client that waits longer will say so
+        return  # merely slow: Kafka's client waits longer, and reports it
     except ConnectionError:
-        answer = b""
-    if answer != b"\0":
+        first_byte = b""
+    if first_byte != b"\0":  # the length of a response is a small number in four bytes
         raise InputError(
             f"{server} does not answer as a Kafka broker without TLS does; if it expects TLS, "
             "declare security => 'ssl' or 'sasl_ssl'"
@@ -104,8 +106,10 @@ def _check_no_tls(connection: socket.socket, server: str) -> None:
 
 
 def _check_tls(connection: socket.socket, server: str) -> None:
-    """Raises InputError if a server does not speak TLS, for which Kafka's own client has no words.
-    Nothing is sent, so whom it speaks for is left to the client."""
+    """Raise InputError if a server does not speak TLS, which Kafka's client does not say.
+
+    No data is sent, so verifying the certificate is left to the client.
+    """
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -117,18 +121,18 @@ def _check_tls(connection: socket.socket, server: str) -> None:
             f"{server} does not speak TLS: declare security => 'plaintext' or 'sasl_plaintext'"
         ) from None
     except ssl.SSLError:
-        return  # it spoke, if only to refuse us
+        return  # it speaks TLS, even if it refuses us
 
 
 def topic_state(spark: SparkSession, cluster: Cluster) -> TopicState:
-    """The id and the offsets of a topic; raises InputError if they cannot be had."""
+    """The id and the offsets of a topic; raises InputError if the cluster does not answer."""
     return _with_admin(
         spark, cluster, lambda jvm, admin: _fetch_topic_state(jvm, admin, cluster.topic)
     )
 
 
 def topic_id(spark: SparkSession, cluster: Cluster) -> str | None:
-    """The id of a topic, None where brokers give none; raises InputError if it cannot be had."""
+    """The id of a topic, None if brokers do not support ids; raises InputError."""
     return _with_admin(
         spark,
         cluster,
@@ -150,8 +154,8 @@ def _with_admin(spark: SparkSession, cluster: Cluster, ask: Callable[[Any, Any],
 def _create_admin(jvm: Any, settings: Mapping[str, str]) -> Any:
     properties = jvm.java.util.HashMap()
     milliseconds = str(ANSWER_SECONDS * 1000)
-    patience = {"default.api.timeout.ms": milliseconds, "request.timeout.ms": milliseconds}
-    for name, value in {**patience, **settings}.items():
+    timeouts = {"default.api.timeout.ms": milliseconds, "request.timeout.ms": milliseconds}
+    for name, value in {**timeouts, **settings}.items():
         properties.put(name, value)
     return jvm.org.apache.kafka.clients.admin.Admin.create(properties)
 
@@ -177,15 +181,16 @@ def _fetch_topic_state(jvm: Any, admin: Any, topic: str) -> TopicState:
     levels = jvm.org.apache.kafka.common.IsolationLevel
 
     def offsets(spec: Any, level: Any) -> dict[int, int]:
-        wanted = jvm.java.util.HashMap()
+        request = jvm.java.util.HashMap()
         for number in numbers:
-            wanted.put(topic_partition(topic, number), spec)
-        asked = admin.listOffsets(wanted, clients.ListOffsetsOptions(level))
-        told = asked.all().get(ANSWER_SECONDS, second)
-        return {n: told.get(topic_partition(topic, n)).offset() for n in numbers}
+            request.put(topic_partition(topic, number), spec)
+        pending = admin.listOffsets(request, clients.ListOffsetsOptions(level))
+        response = pending.all().get(ANSWER_SECONDS, second)
+        return {n: response.get(topic_partition(topic, n)).offset() for n in numbers}
 
     spec = clients.OffsetSpec
-    # In this order: what grows meanwhile must not make a range whose end is before its beginning.
+    # In this order: offsets only grow, so a later request never returns an end before the
+    # beginning.
     first = offsets(spec.earliest(), levels.READ_UNCOMMITTED)
     stable = offsets(spec.latest(), levels.READ_COMMITTED)
     end = offsets(spec.latest(), levels.READ_UNCOMMITTED)
@@ -194,7 +199,7 @@ def _fetch_topic_state(jvm: Any, admin: Any, topic: str) -> TopicState:
     )
 
 
-# ---- what went wrong
+# ---- errors
 
 
 def _translate_errors(ask: Callable[[], Answer], cluster: Cluster) -> Answer:
@@ -205,7 +210,7 @@ def _translate_errors(ask: Callable[[], Answer], cluster: Cluster) -> Answer:
 
 
 def _cause_chain(java: Any) -> list[tuple[str, str]]:
-    """The kinds and messages of an error of Java and of what caused it, the cause last."""
+    """The class names and messages of a Java error and its causes, the root cause last."""
     chain = []
     while java is not None:
         chain.append((java.getClass().getSimpleName(), str(java.getMessage() or "")))
@@ -223,20 +228,22 @@ def _explain_failure(causes: list[tuple[str, str]], cluster: Cluster) -> str:
         detail = next(m for k, m in causes if "Sasl" in k)
         return (
             f"{where} refuses the login of {cluster.username or 'nobody'} ({detail}): correct the "
-            "password where the stream or query says it is, or the username or mechanism"
+            "password in the file or variable that the declaration names, or the username or mechanism"
         )
     if "SslAuthenticationException" in kinds or kind.startswith(("SSL", "Certificate")):
         return f"{where}: {_explain_tls_failure(message, cluster)}"
     if "TopicAuthorizationException" in kinds or "ClusterAuthorizationException" in kinds:
         return f"{where} does not let {cluster.username or 'us'} read topic {cluster.topic}"
     if "TimeoutException" in kinds:
-        hint = "" if cluster.has_login else "; if it wants a login, declare security => 'sasl_..'"
-        return f"{where} gave no answer within {ANSWER_SECONDS} s{hint}"
+        hint = (
+            "" if cluster.has_login else "; if it requires a login, declare security => 'sasl_..'"
+        )
+        return f"{where} did not answer within {ANSWER_SECONDS} s{hint}"
     return f"{where}: {kind}: {message}"
 
 
 def _explain_tls_failure(message: str, cluster: Cluster) -> str:
-    """Why TLS was not agreed on, by the words of Java's own implementation."""
+    """Why the TLS handshake failed, from the message of Java's implementation."""
     if "certification path" in message or "PKIX" in message:
         where = f"in {cluster.ca_file}" if cluster.ca_file else "known to Java: declare ca_file"
         return f"its certificate is not signed by an authority {where}"
@@ -247,9 +254,9 @@ def _explain_tls_failure(message: str, cluster: Cluster) -> str:
         )
     if "bad_certificate" in message or "certificate_required" in message:
         return (
-            "it wants a certificate of ours that it trusts: declare certificate_file and key_file"
+            "it requires a client certificate that it trusts: declare certificate_file and key_file"
         )
-    return f"TLS was not agreed on: {message}"
+    return f"the TLS handshake failed: {message}"
 
 
 def _jvm(spark: SparkSession) -> Any:

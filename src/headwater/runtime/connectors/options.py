@@ -1,17 +1,18 @@
-"""What a source or sink says of itself, checked when it is declared and not when it is first used.
+"""The options of sources and sinks, checked when they are declared and not when they are first used.
 
 Each kind has a frozen dataclass whose fields are its options, and a function that reads them from the
-statement and raises InputError with what would have been possible.
+statement with an `OptionReader` and raises InputError with what would have been possible. Nothing here
+loads pyarrow or pyspark: `submit` checks options without them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS
@@ -32,6 +33,8 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 class FileOptions:
     """Where the files of a stream or table are, and how they are read."""
 
+    EXAMPLE: ClassVar[str] = "files(path => 'in/flights', format => 'json')"
+
     path: str
     format: str
     files_per_step: int = 64
@@ -44,6 +47,10 @@ class FileOptions:
 class KafkaOptions(KafkaAccess):
     """A topic, the form of its messages, where to begin in it, and whether messages of transactions
     that are open or were aborted are read."""
+
+    EXAMPLE: ClassVar[str] = (
+        "kafka(servers => 'localhost:9092', topic => 'flights', format => 'json')"
+    )
 
     servers: str
     topic: str
@@ -58,6 +65,8 @@ class KafkaOptions(KafkaAccess):
 class RateOptions:
     """How many tuples are made in a second."""
 
+    EXAMPLE: ClassVar[str] = "rate(rows_per_second => 10)"
+
     rows_per_second: int
     rows_per_step: int = ROWS_PER_STEP
 
@@ -65,6 +74,8 @@ class RateOptions:
 @dataclass(frozen=True)
 class SocketOptions:
     """A server that sends lines, and their form."""
+
+    EXAMPLE: ClassVar[str] = "socket(host => 'localhost', port => 9999, format => 'json')"
 
     host: str
     port: int
@@ -76,6 +87,8 @@ class SocketOptions:
 @dataclass(frozen=True)
 class ReplayOptions:
     """Files with all of the input, and how much faster than it happened they are fed."""
+
+    EXAMPLE: ClassVar[str] = "replay(path => 'in/flights.csv', speed => 10)"
 
     path: str
     format: str
@@ -89,6 +102,8 @@ class ReplayOptions:
 class FileSinkOptions:
     """The folder that results are written to, and their form."""
 
+    EXAMPLE: ClassVar[str] = "files(path => 'out/gates', format => 'json')"
+
     path: str
     format: str = "json"
 
@@ -97,37 +112,32 @@ class FileSinkOptions:
 class KafkaSinkOptions(KafkaAccess):
     """The topic that results are sent to."""
 
+    EXAMPLE: ClassVar[str] = "kafka(servers => 'localhost:9092', topic => 'gates')"
+
     servers: str
     topic: str
-
-
-SourceOptions = FileOptions | KafkaOptions | RateOptions | SocketOptions | ReplayOptions
-SinkOptions = FileSinkOptions | KafkaSinkOptions
-
-EXAMPLES: dict[type, str] = {
-    FileOptions: "files(path => 'in/flights', format => 'json')",
-    KafkaOptions: "kafka(servers => 'localhost:9092', topic => 'flights', format => 'json')",
-    RateOptions: "rate(rows_per_second => 10)",
-    SocketOptions: "socket(host => 'localhost', port => 9999, format => 'json')",
-    ReplayOptions: "replay(path => 'in/flights.csv', speed => 10)",
-    FileSinkOptions: "files(path => 'out/gates', format => 'json')",
-    KafkaSinkOptions: "kafka(servers => 'localhost:9092', topic => 'gates')",
-}
 
 
 # ---- reading options
 
 
+class OptionsClass(Protocol):
+    """A frozen dataclass: its fields are the options, `EXAMPLE` is shown where one of them is missing."""
+
+    EXAMPLE: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
 @dataclass(frozen=True)
-class _OptionReader:
+class OptionReader:
     """The options of a connector as they were written, read one by one."""
 
     kind: str
     values: dict[str, Any]
-    target: type
+    target: type[OptionsClass]
 
     @classmethod
-    def of(cls, connector: Connector, target: type) -> _OptionReader:
+    def of(cls, connector: Connector, target: type[OptionsClass]) -> OptionReader:
         """Raises InputError for an option that is unknown, or needed and not there."""
         values = dict(connector.options)
         refuse_secrets(values)
@@ -141,7 +151,7 @@ class _OptionReader:
         value = self.values.get(name)
         if not isinstance(value, str) or not value:
             what = name if name.endswith("s") else f"a {name}"
-            raise InputError(f"{self.kind} needs {what}: {EXAMPLES[self.target]}")
+            raise InputError(f"{self.kind} needs {what}: {self.target.EXAMPLE}")
         return value
 
     def path(self) -> str:
@@ -168,7 +178,7 @@ class _OptionReader:
         default = next(field.default for field in fields(self.target) if field.name == name)
         value = self.values.get(name, None if default is MISSING else default)
         if value is None:
-            raise InputError(f"{self.kind} needs {name}: {EXAMPLES[self.target]}")
+            raise InputError(f"{self.kind} needs {name}: {self.target.EXAMPLE}")
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if not fits or (largest is not None and value > largest):
             to = f" to {largest}" if largest is not None else " on"
@@ -217,15 +227,16 @@ def _guess_format(path: str) -> str:
 
 def file_options(source: Connector) -> FileOptions:
     """The options of a `files(..)`; raises InputError, naming what there is."""
-    reader = _OptionReader.of(source, FileOptions)
+    reader = OptionReader.of(source, FileOptions)
     path = reader.path()
     format = reader.choice("format", FORMATS, _guess_format(path))
     per_step, max_line_bytes = reader.whole_number("files_per_step"), reader.max_line_bytes()
     return FileOptions(path, format, per_step, reader.timestamp_unit(), max_line_bytes)
 
 
-def _kafka_options(source: Connector) -> KafkaOptions:
-    reader = _OptionReader.of(source, KafkaOptions)
+def kafka_options(source: Connector) -> KafkaOptions:
+    """The options of a `kafka(..)`; raises InputError."""
+    reader = OptionReader.of(source, KafkaOptions)
     return KafkaOptions(
         reader.servers(),
         reader.topic(),
@@ -238,15 +249,27 @@ def _kafka_options(source: Connector) -> KafkaOptions:
     )
 
 
-def _rate_options(source: Connector) -> RateOptions:
-    reader = _OptionReader.of(source, RateOptions)
+def rate_options(source: Connector) -> RateOptions:
+    """The options of a `rate(..)`; raises InputError."""
+    reader = OptionReader.of(source, RateOptions)
     return RateOptions(
         reader.whole_number("rows_per_second", 1_000_000), reader.whole_number("rows_per_step")
     )
 
 
-def _socket_options(source: Connector) -> SocketOptions:
-    reader = _OptionReader.of(source, SocketOptions)
+def check_rate_columns(stream: Stream) -> None:
+    """Raises InputError for a stream with columns that a `rate(..)` cannot make."""
+    for column in stream.schema:
+        if column.name.lower() != stream.time.lower() and column.type.name != "BIGINT":
+            raise InputError(
+                f"rate makes a time and numbers: {stream.name}.{column.name} is {column.type}, "
+                "and can only be BIGINT"
+            )
+
+
+def socket_options(source: Connector) -> SocketOptions:
+    """The options of a `socket(..)`; raises InputError."""
+    reader = OptionReader.of(source, SocketOptions)
     return SocketOptions(
         reader.text("host"),
         reader.whole_number("port", 65535),
@@ -256,8 +279,9 @@ def _socket_options(source: Connector) -> SocketOptions:
     )
 
 
-def _replay_options(source: Connector) -> ReplayOptions:
-    reader = _OptionReader.of(source, ReplayOptions)
+def replay_options(source: Connector) -> ReplayOptions:
+    """The options of a `replay(..)`; raises InputError."""
+    reader = OptionReader.of(source, ReplayOptions)
     path = reader.path()
     format = reader.choice("format", FORMATS, _guess_format(path))
     rows, unit = reader.whole_number("rows_per_step"), reader.timestamp_unit()
@@ -265,66 +289,17 @@ def _replay_options(source: Connector) -> ReplayOptions:
     return ReplayOptions(path, format, reader.positive_number("speed"), rows, unit, max_line_bytes)
 
 
-_SOURCE_PARSERS: dict[str, Callable[[Connector], SourceOptions]] = {
-    "files": file_options,
-    "kafka": _kafka_options,
-    "rate": _rate_options,
-    "socket": _socket_options,
-    "replay": _replay_options,
-}
-
-
-def source_options(source: Connector, stream: Stream) -> SourceOptions:
-    """The options of a stream's source; raises InputError if they do not fit."""
-    if source.kind not in _SOURCE_PARSERS:
-        raise InputError(
-            f"there is no source {source.kind}; {suggest(source.kind, _SOURCE_PARSERS)}"
-        )
-    options = _SOURCE_PARSERS[source.kind](source)
-    if isinstance(options, RateOptions):
-        _check_rate_columns(stream)
-    return options
-
-
-def _check_rate_columns(stream: Stream) -> None:
-    for column in stream.schema:
-        if column.name.lower() != stream.time.lower() and column.type.name != "BIGINT":
-            raise InputError(
-                f"rate makes a time and numbers: {stream.name}.{column.name} is {column.type}, "
-                "and can only be BIGINT"
-            )
-
-
-def check_source(source: Connector | None, stream: Stream) -> None:
-    """Raises InputError if a stream cannot be read from there."""
-    if source is not None:
-        source_options(source, stream)
-
-
-def check_table(source: Connector) -> None:
-    """Raises InputError if a table cannot be read from there."""
-    if source.kind != "files":
-        raise InputError(f"a table is read from files(..), not from {source.kind}(..)")
-    file_options(source)
-
-
 # ---- sinks
 
 
-def sink_options(sink: Connector) -> SinkOptions:
-    """The options of a query's sink; raises InputError if they do not fit."""
-    match sink.kind:
-        case "files":
-            reader = _OptionReader.of(sink, FileSinkOptions)
-            return FileSinkOptions(reader.path(), reader.choice("format", FORMATS, "json"))
-        case "kafka":
-            reader = _OptionReader.of(sink, KafkaSinkOptions)
-            access = vars(parse_access(reader.values))
-            return KafkaSinkOptions(reader.servers(), reader.topic(), **access)
-    raise InputError(f"there is no sink {sink.kind}; {suggest(sink.kind, ('files', 'kafka'))}")
+def file_sink_options(sink: Connector) -> FileSinkOptions:
+    """The options of a `TO files(..)`; raises InputError."""
+    reader = OptionReader.of(sink, FileSinkOptions)
+    return FileSinkOptions(reader.path(), reader.choice("format", FORMATS, "json"))
 
 
-def check_sink(sink: Connector | None) -> None:
-    """Raises InputError if results cannot be sent there."""
-    if sink is not None and sink.kind != "none":
-        sink_options(sink)
+def kafka_sink_options(sink: Connector) -> KafkaSinkOptions:
+    """The options of a `TO kafka(..)`; raises InputError."""
+    reader = OptionReader.of(sink, KafkaSinkOptions)
+    access = vars(parse_access(reader.values))
+    return KafkaSinkOptions(reader.servers(), reader.topic(), **access)

@@ -1,8 +1,8 @@
-"""Tuples made by the clock, for tests and benchmarks: a time, and a number that counts them.
+"""A source that generates tuples at a rate, for tests and benchmarks: a time and a running number.
 
-Tuple i has the time of the first one plus i times the distance. The first time is in the position, so
-a restart goes on with the next number; what fell due meanwhile comes then. When the clock was far ahead
-and is set right, the next number is due at once.
+Tuple i has the time of the first one plus i intervals. The first time is part of the position, so a
+restart continues with the next number and catches up. When the clock was far ahead and is set back,
+the next tuple is due immediately.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from headwater.runtime.storage.columns import ARRIVAL, arrow_type
 
 SECOND = 1_000_000
 MAX_WAIT = 60 * SECOND
-"""If the next tuple is due later than that, the clock was wrong."""
+"""If the next tuple is due later than this, the clock was set back."""
 
 
 @dataclass(frozen=True)
 class RateSource:
-    """So many tuples in a second, for ever."""
+    """A fixed number of tuples per second, forever."""
 
     options: RateOptions
     stream: Stream
@@ -41,7 +41,7 @@ class RateSource:
         done = int(position.get("rows", 0))
         passed = done * SECOND // self.options.rows_per_second
         if begin + passed > now + MAX_WAIT:
-            begin = now - passed
+            begin = now - passed  # shift the schedule rather than wait until the clock catches up
         due = (now - begin) * self.options.rows_per_second // SECOND + 1
         end = min(due, done + self.options.rows_per_step)
         if end <= done:
@@ -57,4 +57,4 @@ class RateSource:
         return Batch([TupleChunk(table)], {"begin": begin, "rows": end})
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""

@@ -1,8 +1,8 @@
-"""Records of JSON lines, CSV and Parquet as Arrow tables, read by the driver piece by piece.
+"""Parsing JSON lines, CSV and Parquet into Arrow tables, chunk by chunk, in the driver.
 
-A block of text that is as it should be is read by Arrow. Where anything in it is odd, the block is cut
-into smaller ones, and the smallest go record by record through `reference.records`, which says what
-a record means. So the fast way may refuse what it likes, but must never read anything differently.
+A regular block of text is parsed by Arrow. If anything in it is unusual, the block is split into
+smaller ones, and the smallest are parsed record by record by `reference.records`, which defines
+what a record means. So the fast path may decline any block, but must never read one differently.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ LINE = "_line"
 
 BLOCK = 1 << 20
 MIN_BLOCK = 1 << 15
-"""A block of at most so many bytes is not cut in two to find what is odd."""
+"""A block of at most this many bytes is not split further to isolate unusual records."""
 
 PARQUET_ROWS = 1 << 16
 LINES_PER_BLOCK = 2_000
 MAX_SHOWN_BYTES = 2_000
-"""So many bytes of a refused record are kept."""
+"""How many bytes of a malformed record are kept."""
 
 _DECOMPRESSORS: dict[str, Callable[[str], Any]] = {
     "": lambda name: io.FileIO(name),
@@ -73,7 +73,7 @@ _UNSUPPORTED_SUFFIXES = (".snappy", ".deflate", ".zip", ".7z", ".br")
 
 
 class MalformedRecord(NamedTuple):
-    """A record that is refused: where it begins, the column to blame if it is one, and why."""
+    """A malformed record: the line where it begins, the unfit column if any, and why."""
 
     line: int
     column: str
@@ -82,21 +82,21 @@ class MalformedRecord(NamedTuple):
 
 
 class ParsedChunk(NamedTuple):
-    """Records of a source: those that fit, with their lines, and those that do not."""
+    """Parsed records with their lines, and malformed records."""
 
     table: pa.Table
     malformed: Sequence[MalformedRecord] = ()
 
 
 class UnreadableFile(Exception):
-    """A file that cannot be read to its end, or is not what its format says."""
+    """A file that cannot be read to its end, or is not in its declared format."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} cannot be read: {reason}")
         self.path = path
         self.reason = reason
         self.mark: list[int] | None = None
-        """What the file looked like before it was read."""
+        """The mark of the file before it was read."""
 
 
 def read_file(
@@ -106,8 +106,10 @@ def read_file(
     max_line_bytes: int = MAX_LINE_BYTES,
     unit: str | None = None,
 ) -> Iterator[ParsedChunk]:
-    """The records of a file; raises UnreadableFile, and FileNotFoundError if it is gone. `unit` is
-    what numbers that are times count."""
+    """The records of a file; raises UnreadableFile, or FileNotFoundError.
+
+    `unit` is the unit of timestamps that are written as numbers.
+    """
     try:
         if format == "parquet":
             yield from _parquet_chunks(path, schema, unit)
@@ -129,7 +131,7 @@ def _open_file(path: str) -> Iterator[BinaryIO]:
     if suffix in _UNSUPPORTED_SUFFIXES:
         supported = ", ".join(filter(None, _DECOMPRESSORS))
         raise InvalidRecord(
-            f"files packed as {suffix} are not read; unpack it, or pack it as one of {supported}"
+            f"{suffix} files are not supported; decompress it, or compress it as one of {supported}"
         )
     with _DECOMPRESSORS.get(suffix, _DECOMPRESSORS[""])(path) as file:
         yield file
@@ -139,15 +141,15 @@ def _open_file(path: str) -> Iterator[BinaryIO]:
 
 
 class _TextFormat(Protocol):
-    """How records of a format are told apart and read."""
+    """How records of a format are separated and parsed."""
 
     def find_record_end(self, data: bytes, final: bool) -> tuple[int, bool]:
-        """How far whole records reach, and whether the fast way may be tried up to there."""
+        """The end of the last complete record, and whether the fast path may be tried up to it."""
 
     def split(self, data: bytes, line: int, final: bool, max_line_bytes: int) -> SplitRecords: ...
 
     def parse_fast(self, block: bytes, line: int) -> pa.Table | None:
-        """The records of a block, or None if there is anything odd about it."""
+        """The records of a block, or None if anything about it is unusual."""
 
     def values(self, data: bytes) -> Row: ...
 
@@ -178,11 +180,12 @@ def _text_chunks(
         yield from chunks
         if final:
             return
+        # Without this a file without line feeds would be read into memory as one record.
         if len(data) - used > max_line_bytes:
             if used:
                 continue
-            cut = Record(line, data, too_long_message(max_line_bytes))
-            yield _parse_records(text, [cut])
+            too_long = Record(line, data, too_long_message(max_line_bytes))
+            yield _parse_records(text, [too_long])
             data, line = _skip_line(file), line + 1
         new = file.read(BLOCK)
         line += data.count(b"\n", 0, used)
@@ -196,7 +199,7 @@ def _parse_header(records: Sequence[Record], schema: Schema) -> list[str]:
 
 
 def _skip_line(file: BinaryIO) -> bytes:
-    """Pass over the rest of a line without keeping it; returns what was read of the next one."""
+    """Skip the rest of a line without keeping it; returns what was read of the next one."""
     while new := file.read(BLOCK):
         if (at := new.find(b"\n")) >= 0:
             return bytes(new[at + 1 :])
@@ -224,8 +227,8 @@ def _block_chunks(
         return
     middle = 0
     if len(block) > MIN_BLOCK:
-        near = block.find(b"\n", len(block) // 2) + 1
-        middle = text.find_record_end(block[:near], False)[0]
+        after_half = block.find(b"\n", len(block) // 2) + 1
+        middle = text.find_record_end(block[:after_half], False)[0]
     if 0 < middle < len(block):
         yield from _block_chunks(text, block[:middle], line, max_line_bytes)
         after = line + block.count(b"\n", 0, middle)
@@ -263,7 +266,7 @@ def _malformed_record(record: Record, error: InvalidRecord) -> MalformedRecord:
 
 
 def empty_table(schema: Schema) -> pa.Table:
-    """No records."""
+    """A table without records, as the parsers return it."""
     fields = [pa.field(f.name, arrow_type(f.type)) for f in schema]
     return pa.schema([*fields, pa.field(LINE, pa.int64())]).empty_table()
 
@@ -281,12 +284,12 @@ def _is_utf8(block: bytes) -> bool:
 
 @dataclass
 class _JsonFormat:
-    """Lines with an object each."""
+    """JSON lines: one object per line."""
 
     schema: Schema
     unit: str | None
     _has_unknown_keys: bool = False
-    """Whether there were keys that are no columns, which have to be looked at."""
+    """Whether there were keys that are not columns; then the spelling of all is checked."""
 
     def find_record_end(self, data: bytes, final: bool) -> tuple[int, bool]:
         return (len(data) if final else data.rfind(b"\n") + 1), True
@@ -301,7 +304,8 @@ class _JsonFormat:
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         trimmed = block.rstrip(b"\r\n")
         ends = max(trimmed.count(b"}\n{"), trimmed.count(b"}\r\n{"))
-        # Each line begins and ends as an object does, so none holds two and none continues another.
+        # Arrow accepts objects that span lines or share one. Here each line begins and ends like an
+        # object, so none holds two and none continues another.
         if ends != lines - 1 or not (trimmed.startswith(b"{") and trimmed.endswith(b"}")):
             return None
         if not _is_utf8(block) or (self._has_decimals and _EXPONENT.search(block)):
@@ -343,17 +347,17 @@ class _JsonFormat:
 
     @property
     def _case_mismatch(self) -> re.Pattern[bytes]:
-        """A key that is a column in other letters, or has escapes; Arrow would pass over it."""
+        """A key that is a column in other case, or contains escapes: Arrow would ignore it."""
         names = b"|".join(re.escape(f.name.encode()) for f in self.schema)
         return re.compile(rb'"(?!(?:%b)")(?i:%b)"|\\(?:[^"\\]|\\.)*+"\s*:' % (names, names))
 
 
 _EXPONENT = re.compile(rb"[0-9][eE][+-]?[0-9]++\s*[,}]")
-"""A number with an exponent, which Arrow rounds where it is to be a decimal."""
+"""A number with an exponent, which Arrow rounds when the column is a decimal."""
 
 
 def _most_brackets(block: bytes) -> int:
-    """The largest number of objects and arrays that begin on one line."""
+    """The largest number of brackets that open on one line: an upper bound of the nesting depth."""
     array = np.frombuffer(block, np.uint8)
     opened = np.flatnonzero((array == ord("{")) | (array == ord("[")))
     lines = np.searchsorted(np.flatnonzero(array == ord("\n")), opened)
@@ -361,7 +365,7 @@ def _most_brackets(block: bytes) -> int:
 
 
 def _json_schema(schema: Schema, unit: str | None) -> pa.Schema:
-    """What Arrow reads for each column: times as texts, to see how they are written, or numbers."""
+    """The types that Arrow reads: timestamps as texts, to check their format, or numbers."""
     times = pa.string() if unit is None else pa.int64()
     as_read = {"FLOAT": pa.float64(), "DATE": pa.string(), "TIMESTAMP": times}
     fields = [pa.field(f.name, as_read.get(f.type.name, arrow_type(f.type))) for f in schema]
@@ -373,7 +377,7 @@ def _json_schema(schema: Schema, unit: str | None) -> pa.Schema:
 
 @dataclass
 class _CsvFormat:
-    """Records of cells, whose columns are known."""
+    """CSV records with these columns."""
 
     schema: Schema
     unit: str | None
@@ -429,12 +433,12 @@ class _CsvFormat:
 
 
 def _empty_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """NULL for an empty cell with quotes."""
+    """NULL for an empty quoted cell, which Arrow reads as an empty string."""
     return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
 
 
 def _last_record_end(data: bytes, quotes: np.ndarray[Any, Any]) -> int:
-    """The last line feed that is not within quotes; -1 if there is none."""
+    """The last line feed outside quotes; -1 if there is none."""
     at = data.rfind(b"\n")
     while at >= 0:
         before = int(np.searchsorted(quotes, at))
@@ -445,7 +449,7 @@ def _last_record_end(data: bytes, quotes: np.ndarray[Any, Any]) -> int:
 
 
 def _has_valid_quotes(array: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any]) -> bool:
-    """Whether each quote begins or ends a cell, or is one of two that stand for one within it."""
+    """Whether each quote begins or ends a cell, or is one of a doubled pair inside it."""
     opening, closing = quotes[0::2], quotes[1::2]
     before = array[opening[opening > 0] - 1]
     after = array[closing[closing < len(array) - 1] + 1]
@@ -454,7 +458,7 @@ def _has_valid_quotes(array: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any])
 
 
 def _csv_lines(block: bytes, rows: int, line: int) -> pa.Array | None:
-    """The line on which each record of a sound block begins; None if there are more or fewer."""
+    """The line on which each record of a block begins; None if their number is not `rows`."""
     if block.count(b"\n") + (not block.endswith(b"\n")) == rows:
         return pa.array(range(line, line + rows), pa.int64())
     array = np.frombuffer(block, np.uint8)
@@ -470,7 +474,7 @@ def _csv_lines(block: bytes, rows: int, line: int) -> pa.Array | None:
     return pa.array(line + np.searchsorted(feeds, filled), pa.int64())
 
 
-# ---- columns that Arrow has read
+# ---- converting columns
 
 
 _ZONE_PATTERN = r"(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)"
@@ -486,7 +490,7 @@ _VALUE_PATTERNS = {
 def _convert_columns(
     table: pa.Table, schema: Schema, unit: str | None, lines: pa.Array
 ) -> pa.Table | None:
-    """The columns in their types, with the lines; None if a value does not fit or is odd."""
+    """The columns in their types, with the lines; None if a value does not fit or is unusual."""
     columns = {}
     try:
         for f in schema:
@@ -502,7 +506,11 @@ def _convert_columns(
 def _convert_column(
     values: pa.ChunkedArray, type_: Type, unit: str | None
 ) -> pa.ChunkedArray | None:
-    """Raises ArrowInvalid too."""
+    """A column in its type; None, or ArrowInvalid, if a value does not fit or is unusual.
+
+    Arrow's casts accept more than the reference does (spaces, signs, other dates), so texts are
+    matched with a pattern first.
+    """
     target = arrow_type(type_)
     if type_.name == "STRING":
         return values
@@ -531,7 +539,7 @@ _FIRST_DAY = pa.scalar(MIN_TIMESTAMP // 86_400_000_000, pa.int32()).cast(pa.date
 
 
 def _micros_from_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Microseconds since the epoch; None if not all times are written in one of the usual ways."""
+    """Microseconds since the epoch; None unless all times are written alike in a common format."""
     if _all_true(pc.match_substring_regex(texts, f"^{_LOCAL_PATTERN}$")):
         return pc.cast(pc.cast(texts, pa.timestamp("us")), pa.int64())
     if _all_true(pc.match_substring_regex(texts, f"^{_LOCAL_PATTERN}{_ZONE_PATTERN}$")):
@@ -540,18 +548,20 @@ def _micros_from_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _micros_from_numbers(values: pa.ChunkedArray, unit: str) -> pa.ChunkedArray | None:
-    """Microseconds since the epoch, for so many units."""
+    """Microseconds since the epoch for numbers of a unit."""
     if pa.types.is_string(values.type):
         if not _all_true(pc.match_substring_regex(values, _VALUE_PATTERNS["INTEGER"])):
             return None
         values = pc.cast(values, pa.int64())
     if unit != "ns":
         return pc.multiply_checked(values, int(TIMESTAMP_UNITS[unit]))
-    is_late = _all_true(pc.greater_equal(values, 0))  # else the quotient would be rounded up
-    return pc.divide(values, 1000) if is_late else None
+    # Arrow divides towards zero, which would round times before 1970 up.
+    is_nonnegative = _all_true(pc.greater_equal(values, 0))
+    return pc.divide(values, 1000) if is_nonnegative else None
 
 
 def _all_true(condition: pa.ChunkedArray) -> bool:
+    """Whether no value is False; NULLs do not count, and there may be no values at all."""
     return pc.all(condition).as_py() is not False
 
 
@@ -624,7 +634,7 @@ def _convert_parquet_column(
 def _timestamps_from_numbers(
     values: pa.Array, f: Field, unit: str | None
 ) -> tuple[pa.Array, dict[int, InvalidRecord]]:
-    """Numbers that count units of time."""
+    """Timestamps from numbers of a unit."""
     converted: list[Any] = []
     unfit: dict[int, InvalidRecord] = {}
     for at, value in enumerate(values.to_pylist()):
@@ -644,8 +654,8 @@ def _cast_parquet(values: pa.Array, type_: Type) -> pa.Array:
     }
     if type_.name not in exact:
         return values.cast(target)
-    cut_off = pc.CastOptions(exact[type_.name], allow_time_truncate=True)
-    micros = pc.cast(values, options=cut_off).cast(pa.int64())
+    truncating = pc.CastOptions(exact[type_.name], allow_time_truncate=True)
+    micros = pc.cast(values, options=truncating).cast(pa.int64())
     if type_.name == "TIMESTAMP":
         check_years(micros)
     return micros.cast(target)
@@ -657,8 +667,10 @@ def _cast_parquet(values: pa.Array, type_: Type) -> pa.Array:
 def read_lines(
     values: Sequence[bytes | None], format: str, schema: Schema, unit: str | None = None
 ) -> ParsedChunk:
-    """Lines or messages with a record each, in CSV without a header; the line is the place in the
-    list, from 0 on."""
+    """Parse lines or messages with one record each, CSV without a header.
+
+    The line of a record is its index in the list.
+    """
     names = [f.name.lower() for f in schema]
     text: _TextFormat = (
         _JsonFormat(schema, unit) if format == "json" else _CsvFormat(schema, unit, names)
@@ -684,7 +696,7 @@ def _line_chunk(text: _TextFormat, values: Sequence[bytes | None], first: int) -
 
 
 def _message_record(text: _TextFormat, value: bytes | None, line: int) -> Record:
-    """A message as one record, whatever line feeds it has."""
+    """A message as one record, even if it contains line feeds."""
     if value is None:
         return Record(line, b"(no value)", "has no value")
     if isinstance(text, _JsonFormat):

@@ -1,8 +1,8 @@
-"""A finished file, or folder of files, fed at a multiple of the speed at which it happened.
+"""Replay of finished files as a source, at a multiple of the original speed.
 
-A clock of event time runs from the first tuple on; a tuple goes out when the clock has reached the
-largest event time up to it, so the order of arrival is kept. The position holds the rows done and the
-clock, which stands still while nothing runs.
+An event-time clock runs from the first tuple on; a tuple is due when the clock has reached the
+largest event time up to it, so the order of arrival is kept. The position holds the rows done and
+the clock, which stops while nothing runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headwater.algebra.catalog import Stream
-from headwater.runtime.catalog import RejectedRecord
+from headwater.runtime.catalog import FOREVER, RejectedRecord
 from headwater.runtime.connectors.base import Batch, Position, TupleChunk
 from headwater.runtime.connectors.files import describe_location, list_files, read_tuples
 from headwater.runtime.connectors.options import ReplayOptions
@@ -29,16 +29,14 @@ from headwater.runtime.storage.columns import ARRIVAL, TIME
 from headwater.runtime.storage.integrity import part_files
 
 SECOND = 1_000_000
-EARLIEST = -(2**62)
-"""Earlier than any event."""
 
 REJECTED = "_refused"
-"""The column with what is known of a record that does not fit, in its place among the others."""
+"""The column of staged rows with the rejected records, each in its position among the others."""
 
 
 @dataclass
 class ReplaySource:
-    """The rows of files, each when its time has come."""
+    """The rows of files, each emitted when its time has come."""
 
     options: ReplayOptions
     stream: Stream
@@ -65,7 +63,7 @@ class ReplaySource:
         self._has_more = True
         rows = int(position.get("rows", 0)) if position.get("at") == file else 0
         clock = self._clock_time(position, staged)
-        due, largest = staged.due_rows(rows, clock, int(position.get("largest", EARLIEST)))
+        due, largest = staged.due_rows(rows, clock, int(position.get("largest", -FOREVER)))
         if due.num_rows == 0 and not staged.is_end(rows):
             return None
         after = {"files": done, "at": file, "rows": rows + due.num_rows}
@@ -87,21 +85,21 @@ class ReplaySource:
         return self._staged
 
     def _clock_time(self, position: Position, staged: StagedFile) -> int:
-        """Where the clock stands; in a new process it goes on from the position."""
+        """The time of the clock; in a new process it continues from the position."""
         if self._clock is None:
             begin = position.get("clock")
             self._clock = ReplayClock(staged.first_time() if begin is None else int(begin))
         return self._clock.now(self.options.speed)
 
     def close(self) -> None:
-        """Remove the copy of the file that is read."""
+        """Remove the staged copy of the current file."""
         if self._staged is not None:
             self._staged.close()
         self._staged = None
 
 
 def _stage_rows(tuples: TupleChunk, stream: Stream) -> pa.Table:
-    """Tuples with their times, and refused records among them, in the order of the file."""
+    """Tuples with their times, and rejected records among them, in the order of the file."""
     times = pc.cast(tuples.table[stream.schema[stream.time].name], pa.int64())
     table = tuples.table.append_column(TIME, times)
     rejected = pa.nulls(table.num_rows, pa.string())
@@ -122,14 +120,14 @@ def _stage_rows(tuples: TupleChunk, stream: Stream) -> pa.Table:
 
 
 def _unstage_rows(due: pa.Table) -> TupleChunk:
-    """What was staged, as it was read."""
+    """Staged rows as the chunk that was read."""
     fits = pc.is_null(due[REJECTED])
     rejected = [RejectedRecord(*json.loads(text)) for text in due[REJECTED].drop_null().to_pylist()]
     return TupleChunk(due.filter(fits).drop_columns([TIME, REJECTED]), rejected)
 
 
 class ReplayClock:
-    """Event time that runs with the time of this process."""
+    """An event-time clock driven by the monotonic clock."""
 
     def __init__(self, begin: int) -> None:
         self._begin = begin
@@ -140,7 +138,10 @@ class ReplayClock:
 
 
 class StagedFile:
-    """A file in the order of its rows, as Parquet in a folder of its own, read piece by piece."""
+    """A parsed file as Parquet in a temporary folder, in its original order, read chunk by chunk.
+
+    Polls read a few rows at a time; parsing the file again for each would take quadratic time.
+    """
 
     def __init__(self, file: str, rows: int) -> None:
         self.file = file
@@ -154,7 +155,7 @@ class StagedFile:
         self._temp_dir.cleanup()
 
     def write(self, tables: Iterator[pa.Table]) -> None:
-        """Take over the rows of the file."""
+        """Write the rows of the file."""
         self.folder.mkdir()
         first = next(tables, None)
         if first is not None:
@@ -163,23 +164,23 @@ class StagedFile:
                     writer.write_table(table)
 
     def first_time(self) -> int:
-        """The least time of the first row that has one."""
+        """The event time of the first row that has one."""
         for table in self._read_chunks(0):
             times = table[TIME].drop_null()
             if len(times):
                 return int(times[0].as_py())
-        return EARLIEST
+        return -FOREVER
 
     def is_end(self, rows: int) -> bool:
-        """Whether there is no row after so many."""
+        """Whether there are no rows after the first `rows`."""
         return bool(
             rows >= sum(pq.read_metadata(part).num_rows for part in part_files(self.folder))
         )
 
     def due_rows(self, rows: int, clock: int, largest: int) -> tuple[pa.Table, int]:
-        """The rows after so many that the clock has reached, and the largest time up to them."""
+        """The rows after the first `rows` that are due, and the largest event time up to them."""
         table = self._rows_after(rows)
-        times = pc.fill_null(table[TIME], EARLIEST).combine_chunks()
+        times = pc.fill_null(table[TIME], -FOREVER).combine_chunks()
         running = pc.cumulative_max(pa.concat_arrays([pa.array([largest], pa.int64()), times]))[1:]
         count = pc.sum(pc.less_equal(running, clock)).as_py() or 0
         return table.slice(0, count), running[count - 1].as_py() if count else largest
@@ -196,7 +197,7 @@ class StagedFile:
         return self._chunk.slice(rows - self._chunk_start)
 
     def _read_chunks(self, skip: int) -> Iterator[pa.Table]:
-        """The rows after so many, in tables of at most a step's size."""
+        """The rows after the first `skip`, in tables of at most a step's size."""
         for part in part_files(self.folder):
             file = pq.ParquetFile(part)
             if skip >= file.metadata.num_rows:

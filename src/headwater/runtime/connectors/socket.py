@@ -1,9 +1,9 @@
-"""Lines that a TCP server sends, buffered until a batch of them is taken in.
+"""Lines from a TCP server as a source, buffered until they are ingested.
 
-A reader in the background connects, and connects again when the server goes away. When the buffer
-is full it stops reading, so that the server has to wait. A socket cannot be read twice: what
-was received and not yet committed is lost with the process. A batch that was not committed while the
-process lives is given again.
+A background thread connects, and reconnects when the server goes away. When the buffer is full it
+stops reading, so that the server has to wait. A socket cannot be read twice: lines that were
+received but not committed are lost with the process. While the process lives, an uncommitted batch
+is returned again.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ MAX_LINE_BYTES = 1 << 20
 MAX_BUFFERED_BYTES = 64 << 20
 CONNECT_SECONDS = 3.0
 RETRY_SECONDS = 1.0
-"""How long to wait before connecting again."""
+"""Pause before reconnecting."""
 
 
 @dataclass(frozen=True)
 class SocketLine:
-    """What stood before a line feed; not `whole` if there was none, or it came too late."""
+    """A received line; not `is_complete` if it had no line feed or was too long."""
 
     text: str
     is_complete: bool = True
 
 
 class LineReader:
-    """Fills a buffer of bounded size with lines from a server."""
+    """A thread that fills a bounded buffer with lines from a server."""
 
     def __init__(self, host: str, port: int, max_bytes: int = MAX_BUFFERED_BYTES) -> None:
         self.address = (host, port)
@@ -58,11 +58,11 @@ class LineReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much is waiting to be taken."""
+        """The size of the lines in the buffer."""
         return self._bytes
 
     def take(self, count: int) -> list[SocketLine]:
-        """Up to so many lines, which leave the buffer."""
+        """Remove up to `count` lines from the buffer and return them."""
         with self._condition:
             lines = [self._lines.popleft() for _ in range(min(count, len(self._lines)))]
             self._bytes -= sum(len(line.text) for line in lines)
@@ -75,7 +75,7 @@ class LineReader:
             self._closed = True
             self._condition.notify()
             if self._connection is not None:
-                with suppress(OSError):
+                with suppress(OSError):  # close() alone would not wake a thread blocked in recv
                     self._connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
@@ -104,7 +104,7 @@ class LineReader:
                 self._put(
                     SocketLine(raw.decode("utf-8", "surrogateescape").rstrip("\r\n"), is_complete)
                 )
-            while not is_complete and raw:
+            while not is_complete and raw:  # skip the rest of a line that is too long
                 raw = file.readline(MAX_LINE_BYTES)
                 is_complete = raw.endswith(b"\n")
 
@@ -117,7 +117,7 @@ class LineReader:
 
 @dataclass
 class SocketSource:
-    """Lines of a server, one record each."""
+    """The lines of a server, one record each."""
 
     options: SocketOptions
     schema: Schema
@@ -131,6 +131,7 @@ class SocketSource:
         if self._reader is None:
             self._reader = LineReader(self.options.host, self.options.port)
         done = int(position.get("lines", 0))
+        # The position has not moved: the last batch was not committed, and is returned again.
         if done != self._pending_start or not self._pending:
             self._pending = self._reader.take(self.options.rows_per_step)
             self._pending_start = done

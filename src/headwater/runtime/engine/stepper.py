@@ -72,11 +72,8 @@ from headwater.runtime.compile.frames import (
 from headwater.runtime.compile.join_order import JoinOrdering, JoinTree, Term, written_join_tree
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.compile.unit_plans import write_subscribers
-from headwater.runtime.connectors.registry import (
-    check_source_paths,
-    read_table,
-    table_fingerprint,
-)
+from headwater.runtime.connectors.files import read_table, table_fingerprint
+from headwater.runtime.connectors.open_sources import check_source_paths
 from headwater.runtime.lifecycle import complete_until
 from headwater.runtime.metrics.step_meter import StepMeter, Stopwatch, with_executed_plan
 from headwater.runtime.results.subscribers import SUBSCRIBERS, subscriber_of, subscribers_at

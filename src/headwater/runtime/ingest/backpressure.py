@@ -1,7 +1,7 @@
-"""How fast streams may take in: not too far ahead of the units that read them.
+"""Backpressure: how far a stream may be ahead of the units that read it.
 
-A stream waits while the slowest running unit that reads it has more than so many rows left to take
-in. A unit that is paused, parked or finished holds up nobody.
+A stream waits while the slowest running unit that reads it has more unread rows than a limit. A
+unit that is paused, parked or finished holds up no stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headwater.runtime.catalog import Catalog, stream_log
 
 @dataclass(frozen=True)
 class ReaderBacklog:
-    """A unit and how many rows of a stream it has not taken in."""
+    """A unit and how many rows of a stream it has not read yet."""
 
     unit: str
     rows: int
@@ -26,9 +26,6 @@ def slowest_reader(catalog: Catalog, stream: str) -> ReaderBacklog | None:
     if not running:
         return None
     positions = catalog.reader_positions(log)
-    reached = {unit: int((positions.get(unit) or {"seq": 0})["seq"]) for unit in running}
-    unit = min(running, key=lambda one: reached[one])
-    return ReaderBacklog(unit, sum(s.rows for s in catalog.segments(log, reached[unit])))
-
-
-# ---- files
+    read_up_to = {unit: int((positions.get(unit) or {"seq": 0})["seq"]) for unit in running}
+    slowest = min(running, key=lambda unit: read_up_to[unit])
+    return ReaderBacklog(slowest, sum(s.rows for s in catalog.segments(log, read_up_to[slowest])))

@@ -1,4 +1,4 @@
-"""What of a batch becomes a segment, and what is refused."""
+"""One batch of a source: accepted tuples become a segment file, the others rejects."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from headwater.algebra.catalog import Stream
 from headwater.runtime.catalog import BatchRejects, RejectedRecord
-from headwater.runtime.connectors.registry import Batch
+from headwater.runtime.connectors.base import Batch
 from headwater.runtime.ingest.time_bounds import LATE, EventTimeBounds
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 MAX_REJECTS_PER_BATCH = 1_000
+"""How many rejects of a batch are kept with their records; all are counted."""
 TIME_COLUMNS = (TIME, TIME)
 
 _REASON, _COLUMN = "_reason", "_column"
@@ -26,8 +27,10 @@ _REASON, _COLUMN = "_reason", "_column"
 def ingest_batch(
     batch: Batch, stream: Stream, bounds: EventTimeBounds, folder: Path
 ) -> tuple[segment_files.WrittenFile | None, BatchRejects]:
-    """The segment's file of a batch, if it has one, and the tuples that are refused."""
+    """Write the accepted tuples of a batch; returns the file, if there are any, and the rejects."""
     tally = _RejectTally(batch.locate)
+    # Tuples pass through one chunk at a time, so a batch may be larger than the memory; the tally
+    # is complete only after the file is written.
     written = segment_files.write_tables(
         _accepted_tuples(batch, stream, bounds, tally), folder, TIME_COLUMNS
     )
@@ -37,7 +40,7 @@ def ingest_batch(
 
 @dataclass
 class _RejectTally:
-    """What was refused so far: how many, and the first ones."""
+    """The rejects of a batch so far: how many, and the first records."""
 
     locate: Callable[[int], str]
     malformed: int = 0
@@ -62,7 +65,7 @@ class _RejectTally:
 def _accepted_tuples(
     batch: Batch, stream: Stream, bounds: EventTimeBounds, tally: _RejectTally
 ) -> Iterator[pa.Table]:
-    """The tuples of a batch with their times, without those that are refused."""
+    """The tuples of a batch with their times, without those that are rejected or late."""
     for table, rejected in batch.chunks or ():
         tally.add(rejected)
         flagged = _flag_rejects(table, stream, bounds)
@@ -74,9 +77,11 @@ def _accepted_tuples(
 
 
 def _flag_rejects(table: pa.Table, stream: Stream, bounds: EventTimeBounds) -> pa.Table:
-    """The tuples with event times in microseconds, and the reason and column of what is refused."""
+    """The tuples with event times in microseconds, and the reason and column of each reject."""
     times = pc.cast(table[stream.schema[stream.time].name], pa.int64())
     reason, blamed = pa.nulls(table.num_rows, pa.string()), pa.nulls(table.num_rows, pa.string())
+    # Later conditions override earlier ones: a missing value is the reason given first, and a time
+    # that is too far from the clock is malformed even if it is late too.
     for bound, is_beyond, message in (
         (bounds.watermark, pc.less, LATE),
         (bounds.earliest, pc.less, bounds.too_early_reason),
@@ -88,9 +93,9 @@ def _flag_rejects(table: pa.Table, stream: Stream, bounds: EventTimeBounds) -> p
             blamed = pc.if_else(beyond, stream.schema[stream.time].name, blamed)
     for column in reversed(stream.schema.fields):
         if not column.nullable:
-            absent = pc.is_null(table[column.name])
-            reason = pc.if_else(absent, f"{column.name} is NULL", reason)
-            blamed = pc.if_else(absent, column.name, blamed)
+            is_missing = pc.is_null(table[column.name])
+            reason = pc.if_else(is_missing, f"{column.name} is NULL", reason)
+            blamed = pc.if_else(is_missing, column.name, blamed)
     flagged = table.select(stream.schema.names)
     added = {TIME: times, ARRIVAL: table[ARRIVAL], _REASON: reason, _COLUMN: blamed}
     for name, values in added.items():

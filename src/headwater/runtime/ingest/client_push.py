@@ -1,8 +1,11 @@
-"""Tuples pushed by a client, made durable as a segment of their stream at once."""
+"""Tuples pushed by a client, committed immediately as a segment of their stream.
+
+Pushing needs neither a lease nor Spark: concurrent pushes are kept apart by the cursor that counts
+the pushed tuples, and the one that loses the race tries again.
+"""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -17,27 +20,17 @@ from headwater.reference.records import value_from_json, value_from_text
 from headwater.runtime.catalog import (
     BatchRejects,
     Catalog,
-    Cursors,
-    FileChanges,
-    Lease,
     RejectedRecord,
-    StreamRow,
-    stream_log,
 )
-from headwater.runtime.ingest.share_alarms import ShareAlarm, recent_counts, share_alarms
+from headwater.runtime.ingest.stream_append import append_to_stream
 from headwater.runtime.ingest.time_bounds import LATE, EventTimeBounds
-from headwater.runtime.metrics.rates import arrival_statistics
-from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import (
     build_arrow_table,
-    build_segment,
     event_time,
     stream_folder,
 )
 from headwater.runtime.storage.columns import TIME
-
-logger = logging.getLogger("headwater")
 
 Record = Mapping[str, object] | Sequence[object]
 
@@ -50,13 +43,12 @@ def push(
     timestamp_unit: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> int:
-    """Append records to a stream; those that are late or too far from the clock are counted and left
-    out, wrong ones raise InputError.
+    """Append records to a stream; returns how many were accepted.
 
-    Values are Python's, or texts as in files. A number is a time if it is said what it counts since
-    the epoch (s, ms, us or ns), and a date if it counts days.
-    Any number of threads and processes may push to one stream: who is overtaken begins again.
-    Raises InputError too if the stream has ended.
+    Late records, and those too far from the clock, are counted and left out. Values are Python's,
+    or texts as in files. A number is a timestamp if `timestamp_unit` (s, ms, us or ns since the
+    epoch) is given, and a date if it counts days. Any number of threads and processes may push to
+    one stream. Raises InputError for a record that does not fit, and if the stream has ended.
     """
     if timestamp_unit is not None and timestamp_unit not in TIMESTAMP_UNITS:
         hint = suggest(timestamp_unit, TIMESTAMP_UNITS)
@@ -65,7 +57,7 @@ def push(
     while True:
         try:
             return _try_push(catalog, state_dir, stream, rows, clock())
-        except CommitConflict:
+        except CommitConflict:  # another push came first: check times and number the tuples again
             continue
 
 
@@ -103,58 +95,9 @@ def _try_push(
         )
     except CommitConflict:
         if written is not None:
-            segment_files.remove(written.path)
+            segment_files.remove(written.path)  # not left to the sweep: a busy stream retries often
         raise
     return len(accepted)
-
-
-def append_to_stream(
-    catalog: Catalog,
-    lease: Lease | None,
-    stream: StreamRow,
-    written: segment_files.WrittenFile | None,
-    cursors: Cursors,
-    rejects: BatchRejects,
-    expected_cursors: Cursors | None = None,
-    settings: Settings | None = None,
-    files: FileChanges | None = None,
-) -> None:
-    """Register a stream's new segment, the position behind it and what was refused, at once.
-
-    If that makes too large a share of what comes late or refused, an event says so with it.
-    """
-    segments = []
-    progress = None
-    log, now = stream_log(stream.name), time.time()
-    statistics = catalog.statistics(log)
-    counts = recent_counts(statistics, 0 if written is None else written.rows, rejects, now)
-    alarms: list[ShareAlarm] = []
-    values = dict(counts)
-    if len(counts) > 1:  # something was late or refused
-        settings = settings or effective_settings(Settings(), catalog.options(), {})
-        alarms, raised = share_alarms(statistics, counts, settings, rejects)
-        values |= raised
-    if written is not None:
-        values |= arrival_statistics(statistics, written.rows, written.bytes, now)
-        largest = written.largest_time
-        if stream.max_event_time is not None:
-            largest = max(largest, stream.max_event_time)
-        progress = (stream.name, largest)
-        mark = stream.watermark_at(largest)
-        segments = [build_segment(log, written, mark)]
-    catalog.commit(
-        lease,
-        segments=segments,
-        cursors=cursors,
-        statistics={(log, name): value for name, value in values.items()},
-        stream_progress=progress,
-        rejects=[rejects] if rejects.malformed or rejects.late else [],
-        expected_cursors=expected_cursors,
-        events=[(alarm.kind, stream.name, alarm.detail) for alarm in alarms],
-        files=files,
-    )
-    for alarm in alarms:
-        logger.warning("stream %s: %s", stream.spelled, alarm.sentence)
 
 
 def _convert_record(stream: Stream, record: Record, unit: str | None) -> tuple[Value, ...]:

@@ -1,8 +1,8 @@
-"""What comes in: batches of sources become segments of the streams' logs.
+"""Ingestion of sources: batches become segments of the streams' logs.
 
-A batch is written as a file, and registered with the source's new position in one transaction, under
-the lease of the stream. A source that cannot be read is told of, and the others go on; a file that
-cannot be read is set aside.
+A batch is written as a file and registered with the source's new position in one transaction, under
+the lease of the stream. A source that cannot be read is reported, and the others continue; a file
+that cannot be read is set aside.
 """
 
 from __future__ import annotations
@@ -29,19 +29,13 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.catalog.definitions import Definitions
-from headwater.runtime.connectors.files import convert_position, files_still_aside
+from headwater.runtime.connectors.base import Position, Source, SourceReplaced
+from headwater.runtime.connectors.files import FileSource, convert_position, files_still_aside
+from headwater.runtime.connectors.open_sources import OpenSources, check_source_paths
 from headwater.runtime.connectors.record_parser import UnreadableFile
-from headwater.runtime.connectors.registry import (
-    FileSource,
-    OpenSources,
-    Position,
-    Source,
-    SourceReplaced,
-    check_source_paths,
-)
 from headwater.runtime.ingest.backpressure import slowest_reader
 from headwater.runtime.ingest.batch import ingest_batch
-from headwater.runtime.ingest.client_push import append_to_stream
+from headwater.runtime.ingest.stream_append import append_to_stream
 from headwater.runtime.ingest.time_bounds import EventTimeBounds
 from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import STOPPED, reopen_stream
@@ -65,7 +59,7 @@ class ReadFailure:
 
 @dataclass
 class Ingestion:
-    """Takes in the streams of one catalog, or those that arrive at one site."""
+    """Ingests the streams of one catalog, or those assigned to one site."""
 
     catalog: Catalog
     definitions: Definitions
@@ -80,19 +74,19 @@ class Ingestion:
     _failures: dict[str, ReadFailure] = field(default_factory=dict)
     _throttled: dict[str, bool] = field(default_factory=dict)
     _missing_paths: set[str] = field(default_factory=set)
-    """Streams whose path did not exist when it was last looked at."""
+    """Streams whose path did not exist when it was last checked, so that each is reported once."""
     _abandoned: set[str] = field(default_factory=set)
     _seen_files: dict[str, tuple[Position, dict[str, SeenFile]]] = field(default_factory=dict)
 
     def local_streams(self) -> list[StreamRow]:
-        """The streams that are taken in here."""
+        """The streams that are ingested here."""
         return [row for row in self.catalog.streams() if self._is_mine(row.name)]
 
     def _is_mine(self, name: str) -> bool:
         return self.site is None or self.site.owns(ingest_owner(name))
 
     def refresh(self) -> list[str]:
-        """Forget what is gone; returns the names of the streams that are taken in here."""
+        """Forget dropped and reassigned streams; returns the names of those ingested here."""
         declared = self.definitions.streams
         mine = [name for name in declared if self._is_mine(name) and name not in self._abandoned]
         current = {*mine, *self._abandoned}
@@ -107,7 +101,7 @@ class Ingestion:
         return mine
 
     def expects_more(self) -> bool:
-        """Whether a source is to bring more, or is to be read again after a failure."""
+        """Whether a source will have more, or is to be retried after a failure."""
         if self.sources.expects_more({row.name for row in self.local_streams() if not row.ended}):
             return True
         return any(failure.failures <= self.settings.retries for failure in self._failures.values())
@@ -117,7 +111,7 @@ class Ingestion:
         self.sources.close_except(set())
 
     def end_finite_streams(self) -> bool:
-        """Declare ended what cannot bring more; returns whether that changed anything.
+        """Declare streams of exhausted sources ended; returns whether that changed anything.
 
         A stream that could not be read, or of which a file was set aside, is left open.
         """
@@ -137,9 +131,10 @@ class Ingestion:
         return changed
 
     def reopen_streams(self) -> None:
-        """Open the streams that were taken as ended and have more.
+        """Reopen the streams that ended by idleness and have more.
 
-        No unit that reads them may step meanwhile, as if they had not; so its lease is held.
+        A unit that reads them must not step meanwhile, as it would still see the end; so the leases
+        of all readers are held.
         """
         for row in self.local_streams():
             if not (row.ended and row.reopens and self._has_more(row.name)):
@@ -150,7 +145,7 @@ class Ingestion:
                 reopen_stream(self.catalog, row)
 
     def _has_more(self, name: str) -> bool:
-        """Whether a source has a batch; one that cannot be read is left to those who tell it."""
+        """Whether a source has a batch; False if it cannot be read, which `try_ingest` reports."""
         source = self.source(name)
         if source is None or self.leases.acquire(ingest_owner(name)) is None:
             return False
@@ -165,7 +160,7 @@ class Ingestion:
             return False
 
     def try_ingest(self, name: str) -> bool:
-        """Take in one batch; what cannot be read is told, and the other streams go on."""
+        """Ingest one batch; a failure is recorded, so that the other streams continue."""
         try:
             ingested = self.ingest(name)
             self._failures.pop(name, None)
@@ -182,8 +177,8 @@ class Ingestion:
             return self._record_failure(name, error)
 
     def abandon(self, name: str, message: str) -> None:
-        """Do not read a stream any more in this run, as nothing else could go on beside it."""
-        log.error("stream %s is not read any more in this run: %s", name, message)
+        """Stop reading a stream in this run, because nothing else could continue beside it."""
+        log.error("stream %s is no longer read in this run: %s", name, message)
         self.catalog.record_event("stream unread", name, error=message)
         self._failures[name] = ReadFailure(message, self.settings.retries + 1)
         self._abandoned.add(name)
@@ -198,9 +193,9 @@ class Ingestion:
         return False
 
     def _set_file_aside(self, name: str, error: UnreadableFile) -> bool:
-        """Pass over a file of a stream that cannot be read; returns whether that is possible.
+        """Skip a file of a stream that cannot be read; returns whether that was possible.
 
-        It stays where it is and is named in the reject log; one that is changed is read.
+        It stays where it is and is named in the reject log; once it changes, it is read.
         """
         owner = ingest_owner(name)
         source, lease = self.source(name), self.leases.acquire(owner)
@@ -221,8 +216,10 @@ class Ingestion:
         return True
 
     def _with_seen_files(self, name: str, source: FileSource, position: Position) -> FileSource:
-        """The source with what was seen of its files, which is read from the catalog only when it
-        has changed: each change moves the position."""
+        """The source with the files seen so far.
+
+        Those are read from the catalog only when they have changed: each change moves the position.
+        """
         cached = self._seen_files.get(name)
         if cached is None or cached[0] != position:
             cached = (position, self.catalog.seen_files(name))
@@ -231,7 +228,7 @@ class Ingestion:
         return replace(source, rows_per_step=limit, stream=name, seen=cached[1])
 
     def _convert_position(self, name: str, lease: Lease, position: Position) -> Position:
-        """The position of a stream from files as this release has it."""
+        """The position of a file stream in the format of this release, converted if necessary."""
         changes = convert_position(name, position)
         if changes is None:
             return position
@@ -244,13 +241,13 @@ class Ingestion:
         for file in changes.seen if changes else ():
             if file.state == "changed":
                 log.warning(
-                    "stream %s: %s has changed after it was read; what it holds now is not read: "
-                    "put it there under another name if it should be",
+                    "stream %s: %s has changed after it was read; its new content is not read: "
+                    "copy it to another name if it should be",
                     *(name, file.path),
                 )
 
     def _files_aside(self, name: str) -> list[str]:
-        """The files of a stream that were set aside and are there as they were."""
+        """The files of a stream that were set aside and have not changed since."""
         source = self.source(name) if name in self.definitions.streams else None
         if not isinstance(source, FileSource):
             return []
@@ -258,7 +255,7 @@ class Ingestion:
         return files_still_aside(self._with_seen_files(name, source, position).seen.values())
 
     def problems(self) -> list[str]:
-        """What of the input could not be read, in a sentence each."""
+        """The inputs that could not be read, a sentence each."""
         problems = [f"stream {name}: {failure.message}" for name, failure in self._failures.items()]
         for row in self.catalog.streams():
             if aside := self._files_aside(row.name):
@@ -270,7 +267,10 @@ class Ingestion:
         return problems
 
     def _adopt_log(self, name: str) -> None:
-        """Have all of a stream that is taken in here in the own store; clients write elsewhere."""
+        """Bring all segments of a stream that is ingested here into this site's store.
+
+        Clients write to another store, so a stream without a source is checked every time.
+        """
         owner = ingest_owner(name)
         lease = None if self.site is None else self.leases.acquire(owner)
         if self.site is not None and lease is not None:
@@ -278,23 +278,24 @@ class Ingestion:
             self.site.adopt_segments(owner, stream_log(name), lease, again=from_clients)
 
     def _warn_missing_path(self, name: str, path: str) -> None:
-        """Warn once of a path that does not exist (yet): often it is misspelt."""
+        """Warn once about a path that does not exist (yet): often it is misspelt."""
         if Path(path).exists():
             self._missing_paths.discard(name)
         elif name not in self._missing_paths:
             self._missing_paths.add(name)
-            log.warning("stream %s: there is nothing at %s; it is read when it comes", name, path)
+            log.warning("stream %s: %s does not exist; it is read once it does", name, path)
             self.catalog.record_event("path missing", name, path=path)
 
     def ingest(self, name: str) -> bool:
-        """Take in one batch of a stream; returns whether there was one."""
+        """Ingest one batch of a stream; returns whether there was one."""
         self._adopt_log(name)
         source = self.source(name)
         if source is None or not self._active_stream(name):
             return False
         owner = ingest_owner(name)
         lease = self.leases.acquire(owner)
-        row = self._active_stream(name)  # as it is under the lease
+        # Read again under the lease: until then another process may have ingested and moved it.
+        row = self._active_stream(name)
         if lease is None or row is None or self._is_throttled(name):
             return False
         cursors = self.catalog.cursors(owner)
@@ -319,11 +320,12 @@ class Ingestion:
             self._warn_changed_files(name, batch.files)
             return True
         if row.ended:
-            return True  # it is reopened with the next round
+            return True  # the next round reopens it, with its readers locked
         stream = self.definitions.streams[row.name].stream
         folder = stream_folder(self.store, row.name)
         bounds = EventTimeBounds.of(stream, row.watermark, self.clock())
         written, rejects = ingest_batch(batch, stream, bounds, folder)
+        # After reading and before committing: a topic that was recreated in between must not count.
         batch.confirm()
         self.at_point("ingest: written")
         append_to_stream(
@@ -344,14 +346,17 @@ class Ingestion:
         return True
 
     def _stop_stream(self, name: str, lease: Lease, replaced: SourceReplaced) -> NoReturn:
-        """Read a stream no more, here or anywhere, until RESTART STREAM accepts what changed."""
-        message = f"{replaced}; RESTART STREAM {name} reads on from what is there now"
+        """Stop reading a stream, in every process, until RESTART STREAM accepts the change.
+
+        The reason is committed as a cursor, so it also survives a restart.
+        """
+        message = f"{replaced}; RESTART STREAM {name} continues with what is there now"
         note = {"error": message, "resume_at": replaced.resume_at}
         self.catalog.commit(lease, cursors={(ingest_owner(name), STOPPED): note})
         raise InputError(message)
 
     def _restart_stream(self, name: str, lease: Lease, stopped: Mapping[str, Any]) -> bool:
-        """Go on with a stream that was stopped; raises InputError unless that was accepted."""
+        """Continue a stopped stream; raises InputError unless RESTART STREAM accepted that."""
         if not stopped.get("accepted"):
             raise InputError(stopped["error"])
         owner = ingest_owner(name)
@@ -361,12 +366,12 @@ class Ingestion:
         return True
 
     def _active_stream(self, name: str) -> StreamRow | None:
-        """The stream as it stands, unless it has ended for good or was dropped."""
+        """The stream as it is now, unless it was dropped or has ended and cannot reopen."""
         row = self.catalog.stream(name)
         return None if row is None or (row.ended and not row.reopens) else row
 
     def _is_throttled(self, name: str) -> bool:
-        """Whether a stream has to wait for a unit; that it does is noted for all to see."""
+        """Whether a stream has to wait for a unit; a change is recorded as a statistic."""
         backlog = slowest_reader(self.catalog, name)
         throttled = backlog is not None and backlog.rows > self.settings.max_backlog_rows
         if self._throttled.get(name) != throttled:
@@ -379,5 +384,8 @@ class Ingestion:
 
 
 def _note_change(position: Position) -> Position:
-    """The position when something was noted of files and none was read."""
+    """The position after files were recorded but none was read.
+
+    The counter makes it differ, which is how cached file lists notice.
+    """
     return {"next": int(position.get("next", 0)), "noted": int(position.get("noted", 0)) + 1}

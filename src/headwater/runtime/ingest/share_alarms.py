@@ -1,8 +1,8 @@
-"""Warnings when an unusual share of what comes to a stream is late or refused.
+"""Warnings when an unusual share of the tuples of a stream is late or rejected.
 
-Recent tuples are counted with weights that fade within a minute, in the statistics of the stream's log, so
-that all processes that take in a stream count together. A warning is raised once, and again only
-after the share has been below half of its limit.
+Recent tuples are counted with weights that decay within a minute, in the statistics of the stream's
+log, so that all processes that ingest a stream count together. A warning is raised once, and again
+only after the share has fallen below half of its limit.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from headwater.runtime.metrics.rates import current_rate
 from headwater.runtime.settings import Settings
 
 SHARE_SECONDS = 60.0
-"""What came so long ago counts about a third of what comes now."""
+"""Age at which a tuple counts about a third (1/e) of a new one."""
 
 MIN_ROWS = 20.0
-"""Of fewer tuples no share is told."""
+"""With fewer recent tuples no share is computed."""
 
 RECENT_ROWS, RECENT_LATE, RECENT_REJECTED = "recent_rows", "recent_late", "recent_refused"
 
 
 @dataclass(frozen=True)
 class ShareAlarm:
-    """An event about a stream, and the same in a sentence."""
+    """An event about a stream, and the sentence for the log."""
 
     kind: str
     detail: dict[str, Json]
@@ -35,7 +35,7 @@ class ShareAlarm:
 def recent_counts(
     statistics: Mapping[str, Statistic], rows: int, rejects: BatchRejects, now: float
 ) -> dict[str, float]:
-    """The counts of recent tuples, of late and of refused ones, with a batch that comes now."""
+    """The decayed counts of recent, late and rejected tuples, including a new batch."""
     counts = {
         RECENT_ROWS: rows + rejects.late + rejects.malformed,
         RECENT_LATE: rejects.late,
@@ -54,13 +54,13 @@ def share_alarms(
     settings: Settings,
     rejects: BatchRejects,
 ) -> tuple[list[ShareAlarm], dict[str, float]]:
-    """The warnings to raise, and for each kind whether it is raised, where that has changed."""
+    """The warnings to raise, and the kinds whose state has changed: 1 raised, 0 cleared."""
     alarms: list[ShareAlarm] = []
     changed: dict[str, float] = {}
     rows = counts.get(RECENT_ROWS, 0.0)
     for kind, name, limit, word in (
         ("late-share", RECENT_LATE, settings.late_share, "late"),
-        ("reject-share", RECENT_REJECTED, settings.reject_share, "refused"),
+        ("reject-share", RECENT_REJECTED, settings.reject_share, "rejected"),
     ):
         count = counts.get(name, 0.0)
         raised = kind in statistics and statistics[kind].value > 0

@@ -1,7 +1,7 @@
-"""Which event times a stream takes in: not behind its watermark, and not too far from the clock.
+"""The event times that a stream accepts: not behind its watermark, and not too far from the clock.
 
-One wrong time far ahead would move the watermark there, and make all that follows late. So an event that is
-further ahead of the clock than its stream declares is refused, with the reason, and moves nothing.
+A single wrong time far in the future would move the watermark there and make all that follows late.
+So a tuple further ahead of the clock than its stream declares is rejected, and moves nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class EventTimeBounds:
-    """Which event times a batch of a stream may have, and what is said of others: those that are
-    behind the watermark are late, those too far from the clock are refused.
+    """The event times that a batch may have: behind the watermark they are late, too far from the
+    clock they are rejected.
 
-    The clock is read once for a batch, when it is taken in. Whether a tuple was taken in is thus a fact
-    of the log, and never asked again.
+    The clock is read once per batch, at ingestion. Whether a tuple was accepted is recorded in the
+    log and never decided again, so results do not depend on the clock.
     """
 
     watermark: int | None
@@ -33,7 +33,7 @@ class EventTimeBounds:
 
     @classmethod
     def of(cls, stream: Stream, watermark: int | None, now: float) -> EventTimeBounds:
-        """The bounds of a stream when the clock shows so many seconds."""
+        """The bounds of a stream when the clock shows `now` seconds."""
         at = int(now * SECOND)
         ahead, behind = stream.ahead, stream.behind
         shown = format_timestamp(at)
@@ -46,7 +46,7 @@ class EventTimeBounds:
         )
 
     def rejection_reason(self, time: int) -> str | None:
-        """Why a tuple of that time is refused; None if it is not."""
+        """Why a tuple with this time is rejected or late; None if it is accepted."""
         if self.latest is not None and time > self.latest:
             return self.too_late_reason
         if self.earliest is not None and time < self.earliest:

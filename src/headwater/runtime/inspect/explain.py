@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse, tree
@@ -15,70 +16,137 @@ from headwater.reuse.describe import (
     describe_shape,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, is_log, requesting_unit
+from headwater.runtime.catalog import Catalog, Json, QueryRow, UnitRow, is_log, requesting_unit
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.lifecycle import input_streams, plannable_queries, upstream_units
 
-Placement = dict[str, Any]
+if TYPE_CHECKING:
+    from headwater.runtime.inspect.sites import UnitLocation
 
 MAX_NAMED = 5
 """How many of the queries that share a unit are named."""
 
 MAX_SHAPED_QUERIES = 500
-"""Of units with more queries, shapes are not worked out to be shown."""
+"""Shapes are computed from all queries of a unit; for units with more than this, they are not shown."""
 
 RELATIONS = {
-    "new": "none ran that it could share, or not for less: a unit was made for it",
-    "equal": "asks for what the operator told already",
-    "contained": "asks for a part of what the operator told already",
+    "new": "no running operator could serve it for less: new operator",
+    "equal": "the operator emitted exactly its rows already",
+    "contained": "the operator emitted its rows already, and more",
     "overlapping": "the operator was relaxed for it",
-    "moved": "came from a unit that failed, to one of its own",
-    None: "shares with equal queries alone",
+    "moved": "moved to a unit of its own from one that failed",
+    None: "shares with equal queries only",
 }
 
 
+@dataclass(frozen=True)
+class UnitSummary:
+    """A unit, some of the queries that it serves, and how many it serves besides those."""
+
+    unit: str
+    queries: tuple[str, ...]
+    others: int
+
+
+@dataclass(frozen=True)
+class OperatorView:
+    """The operator of a unit as it is now, line by line, its shapes, and what one query keeps of its
+    rows; None where that is not known or there is nothing to say."""
+
+    operator: tuple[str, ...] | None = None
+    shapes: tuple[str, ...] | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A query with its unit, the queries that share the unit, how it was assigned to it, and its part
+    of the unit's rows.
+
+    `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
+    the load that it added, and the load that it would have had in a unit of its own. `reads` are the
+    units whose rows its unit reads, `read_by` those that read the rows of its unit. `tables` has the
+    version of each table that the last step read.
+    """
+
+    query: str
+    state: str
+    unit: str
+    shared_with: tuple[str, ...]
+    others: int
+    tree: tuple[str, ...]
+    relation: str | None
+    relaxed: tuple[str, ...]
+    added: float | None
+    alone: float | None
+    operator: tuple[str, ...] | None
+    shapes: tuple[str, ...] | None
+    part: str | None
+    reads: tuple[UnitSummary, ...]
+    read_by: tuple[UnitSummary, ...]
+    tables: Mapping[str, int]
+    location: UnitLocation | None
+
+    def as_json(self) -> JsonRecord:
+        record: JsonRecord = to_plain(self)
+        record["place"] = record.pop("location")
+        return record
+
+
 def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
-    """A query with its unit, whom it shares that with, how it came there, and its part of it."""
+    """Where a query runs and why."""
     definitions = Definitions(catalog)
     (statement,) = parse(query.definition, definitions.namespace)
     assert isinstance(statement, CreateQuery)
     canonical = canonicalize(statement.query)
     others, number = catalog.other_queries(query, MAX_NAMED)
     note = _assignment_note(catalog, query)
-    return {
-        "query": query.spelled,
-        "state": query.state,
-        "unit": query.unit_id,
-        "shared_with": others,
-        "others": number,
-        "tree": tree(canonical.query),
-        "relation": note.get("relation"),
-        "relaxed": note.get("relaxed", []),
-        "added": note.get("added"),
-        "alone": note.get("alone"),
-        **_describe_operator(catalog, definitions, query, signature_of(canonical), number + 1),
-        **_unit_links(catalog, query),
-        "tables": _table_versions(catalog, query),
-        "place": _location(catalog, definitions, query),
-    }
+    unit = catalog.unit(query.unit_id)
+    if unit is not None and unit.state == "dropped":
+        unit = None
+    shown = (
+        OperatorView()
+        if unit is None
+        else _describe_operator(catalog, definitions, unit, signature_of(canonical), number + 1)
+    )
+    return Placement(
+        query=query.spelled,
+        state=query.state,
+        unit=query.unit_id,
+        shared_with=tuple(others),
+        others=number,
+        tree=tuple(tree(canonical.query)),
+        relation=note.get("relation"),
+        relaxed=tuple(note.get("relaxed", ())),
+        added=note.get("added"),
+        alone=note.get("alone"),
+        operator=shown.operator,
+        shapes=shown.shapes,
+        part=shown.part,
+        reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
+        read_by=() if unit is None else _summarize(catalog, _reading_units(catalog, unit)),
+        tables=_table_versions(catalog, query),
+        location=_location(catalog, definitions, query),
+    )
 
 
-def _location(catalog: Catalog, definitions: Definitions, query: QueryRow) -> Placement | None:
-    """The site of a query's unit, if there are sites, and what it takes there."""
+def _location(catalog: Catalog, definitions: Definitions, query: QueryRow) -> UnitLocation | None:
+    """The site of a query's unit and what the unit uses there; None where there are no sites."""
     unit = catalog.unit(query.unit_id)
     if unit is None or current_deployment(catalog) is None:
         return None
+    # Only a state with sites needs the planner, which is slow to load.
     from headwater.runtime.inspect.sites import locate_unit
 
-    location = locate_unit(catalog, definitions, unit)
-    return None if location is None else asdict(location)
+    return locate_unit(catalog, definitions, unit)
 
 
-def _assignment_note(catalog: Catalog, query: QueryRow) -> Placement:
-    """What was noted when the query came into the unit that it is in."""
-    for event in reversed(catalog.events(kind="query placed", subject=query.name, limit=1)):
+def _assignment_note(catalog: Catalog, query: QueryRow) -> Mapping[str, Json]:
+    """What was recorded when the query was assigned to the unit that it is in."""
+    for event in catalog.events(kind="query placed", subject=query.name, limit=1):
         if event.detail["unit"] == query.unit_id:
             return dict(event.detail)
     for event in catalog.events(kind="query moved", subject=query.name, limit=1):
@@ -90,45 +158,35 @@ def _assignment_note(catalog: Catalog, query: QueryRow) -> Placement:
 def _describe_operator(
     catalog: Catalog,
     definitions: Definitions,
-    query: QueryRow,
+    unit: UnitRow,
     signature: QuerySignature,
     queries: int,
-) -> Placement:
-    """The operator of a query's unit as it is now, its shapes, and what the query wants of it."""
-    sharing, unit = UnitPlanner(definitions), catalog.unit(query.unit_id)
-    if unit is None or unit.state == "dropped":
-        return {"operator": None, "shapes": None, "part": None}
-    unit = sharing.ensure_definition(catalog, unit)
-    operator = sharing.operator(unit)
-    described_operator: Placement = {
-        "operator": None if operator is None else describe_operator(operator),
-        "shapes": None,
-        "part": None,
-    }
-    if operator is None or signature.kind is not SharingKind.JOIN:
-        return described_operator
+) -> OperatorView:
+    """The operator of a unit, and what the query of that signature keeps of its rows."""
+    unit_planner = UnitPlanner(definitions)
+    unit = unit_planner.ensure_definition(catalog, unit)
+    operator = unit_planner.operator(unit)
+    if operator is None:
+        return OperatorView()
+    lines = tuple(describe_operator(operator))
+    if signature.kind is not SharingKind.JOIN:
+        return OperatorView(lines)
+    shapes = None
     if queries <= MAX_SHAPED_QUERIES:
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
-        signatures = {row.result_key: sharing.signature(row) for row in planned}
+        # Equal queries have one result key, and count as one query of a shape.
+        signatures = {row.result_key: unit_planner.signature(row) for row in planned}
         subscribers = JoinSubscribers(operator, tuple(signatures.values()))
-        described_operator["shapes"] = [
-            describe_shape(shape, operator.sources) for shape in subscribers.shapes
-        ]
+        shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
     bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
-    return described_operator | {"part": describe_bounds(bounds, operator.sources)}
+    return OperatorView(lines, shapes, describe_bounds(bounds, operator.sources))
 
 
-def _unit_links(catalog: Catalog, query: QueryRow) -> Placement:
-    """The units whose rows the unit of a query reads, and those that read its own."""
-    unit = catalog.unit(query.unit_id)
-    if unit is None or unit.state == "dropped":
-        return {"reads": [], "read_by": []}
-    hidden = catalog.hidden_subscribers(unit.id)
-    readers = [row for row in (catalog.unit(requesting_unit(name) or "") for name in hidden) if row]
-    return {
-        "reads": [_unit_summary(catalog, other) for other in upstream_units(catalog, unit)],
-        "read_by": [_unit_summary(catalog, other) for other in readers if other.state != "dropped"],
-    }
+def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
+    """The units that read the rows of a unit: each has a hidden query there that carries its id."""
+    ids = (requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
+    rows = (catalog.unit(reader) for reader in ids if reader is not None)
+    return [row for row in rows if row is not None and row.state != "dropped"]
 
 
 def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:
@@ -138,10 +196,9 @@ def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:
     return {name: read["version"] for name, read in sorted(at.items())}
 
 
-def _unit_summary(catalog: Catalog, unit: UnitRow) -> Placement:
-    """A unit, and some of the queries that it serves."""
-    names, number = catalog.served_queries(unit.id, MAX_NAMED)
-    return {"unit": unit.id, "queries": names, "others": number - len(names)}
+def _summarize(catalog: Catalog, units: Iterable[UnitRow]) -> tuple[UnitSummary, ...]:
+    served = ((unit.id, *catalog.served_queries(unit.id, MAX_NAMED)) for unit in units)
+    return tuple(UnitSummary(id, tuple(names), n - len(names)) for id, names, n in served)
 
 
 # ---- for people
@@ -149,65 +206,58 @@ def _unit_summary(catalog: Catalog, unit: UnitRow) -> Placement:
 
 def format_placement(placement: Placement) -> list[str]:
     """The same as text."""
-    text = [
-        f"{placement['query']}: {placement['state']}, in unit {placement['unit']}{_format_sharing(placement)}"
-    ]
-    text += [f"  {line}" for line in placement["tree"]]
-    text += _with_title("placed", [RELATIONS[placement["relation"]], *_format_cost(placement)])
-    text += _with_title("relaxed", placement["relaxed"])
+    unit = f"in unit {placement.unit}{_format_sharing(placement)}"
+    text = [f"{placement.query}: {placement.state}, {unit}"]
+    text += [f"  {line}" for line in placement.tree]
+    text += _with_title("assigned", [RELATIONS[placement.relation], *_format_cost(placement)])
+    text += _with_title("relaxed", placement.relaxed)
+    text += _with_title("site", _format_location(placement.location) if placement.location else ())
+    text += _with_title("operator", placement.operator or ())
+    text += _with_title("tables", [f"{name}, version {n}" for name, n in placement.tables.items()])
     text += _with_title(
-        "site", [] if placement["place"] is None else _format_location(placement["place"])
+        "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]
     )
-    text += _with_title("operator", placement["operator"] or [])
-    text += _with_title(
-        "tables", [f"{name}, version {n}" for name, n in placement["tables"].items()]
-    )
-    text += _with_title(
-        "reads", [_format_link("the rows of", other) for other in placement["reads"]]
-    )
-    text += _with_title("read by", [_format_link("", other) for other in placement["read_by"]])
-    text += _with_title("shapes", placement["shapes"] or [])
-    return text + _with_title("its part", [] if placement["part"] is None else [placement["part"]])
+    text += _with_title("read by", map(_format_unit, placement.read_by))
+    text += _with_title("shapes", placement.shapes or ())
+    return text + _with_title("keeps", () if placement.part is None else [placement.part])
 
 
 def _format_sharing(placement: Placement) -> str:
-    if not placement["others"]:
-        return ", which serves no other"
-    more = placement["others"] - len(placement["shared_with"])
+    if not placement.others:
+        return ", not shared"
+    more = placement.others - len(placement.shared_with)
     rest = f" and {count_noun(more, 'other', 'others')}" if more else ""
-    return f", shared with {', '.join(placement['shared_with'])}{rest}"
+    return f", shared with {', '.join(placement.shared_with)}{rest}"
 
 
-def _format_link(what: str, unit: Placement) -> str:
-    """A unit on the other end, and whom it serves."""
-    names = ", ".join(unit["queries"])
-    more = f" and {count_noun(unit['others'], 'other', 'others')}" if unit["others"] else ""
-    serves = f", which serves {names}{more}" if names else ""
-    return f"{what} unit {unit['unit']}{serves}".strip()
+def _format_unit(unit: UnitSummary) -> str:
+    """A unit, and the queries that it serves."""
+    more = f" and {count_noun(unit.others, 'other', 'others')}" if unit.others else ""
+    serves = f", which serves {', '.join(unit.queries)}{more}" if unit.queries else ""
+    return f"unit {unit.unit}{serves}"
 
 
 def _format_cost(placement: Placement) -> list[str]:
-    """Seconds of one core in a second, as they were estimated when it came."""
-    if placement["alone"] is None:
+    """The load that was estimated when the query was submitted."""
+    if placement.alone is None:
         return []
-    added = f"adds {placement['added']:.4f}" if placement["added"] else "adds nothing"
-    return [f"{added}, alone {placement['alone']:.4f}: seconds of work in a second, estimated"]
+    added = f"{placement.added:.4f}" if placement.added else "nothing"
+    return [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
 
 
-def _format_location(location: Placement) -> list[str]:
-    """Where it runs, what it reads from where, and what it takes beside what was estimated."""
-    if location["site"] is None:
-        return ["none at present: what it reads cannot be had"]
-    text = [location["site"], *(f"reads {input_text}" for input_text in location["reads"])]
-    for name in ("estimated", "measured"):
-        usage = location[name]
+def _format_location(location: UnitLocation) -> list[str]:
+    """Where the unit runs, where its inputs come from, and what it uses, as estimated and measured."""
+    if location.site is None:
+        return ["none at present: no living site can get all that it reads"]
+    text = [location.site, *(f"reads {input_text}" for input_text in location.reads)]
+    for name, usage in (("estimated", location.estimated), ("measured", location.measured)):
         if usage is not None:
             text.append(
-                f"{name}: {usage['cpu']:.3f} of a core, {usage['memory']:,.0f} bytes of memory, makes "
-                f"{usage['rate']:,.0f} bytes a second"
+                f"{name}: {usage.cpu:.3f} cores, {usage.memory:,.0f} bytes of memory, "
+                f"emits {usage.rate:,.0f} bytes a second"
             )
     return text
 
 
-def _with_title(title: str, texts: list[str]) -> list[str]:
+def _with_title(title: str, texts: Iterable[str]) -> list[str]:
     return [f"  {title if n == 0 else '':<9} {line}" for n, line in enumerate(texts)]

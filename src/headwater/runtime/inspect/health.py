@@ -1,7 +1,4 @@
-"""Whether all is well with a state, and if not, why: what `headwater health` and `status` say.
-
-All of it is read from the catalog, so it can be asked whether or not an engine runs, and from anywhere.
-"""
+"""Whether a state is healthy, and if not, why: `headwater health`, and the failures in `status`."""
 
 from __future__ import annotations
 
@@ -12,10 +9,11 @@ from dataclasses import dataclass
 from headwater.runtime.catalog import Catalog, EventRow, stream_log
 from headwater.runtime.catalog.deployment import alive_sites, current_deployment
 from headwater.runtime.inspect.status import Observer, Overview
+from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.leases import lease_holders
 
 RECENT_SECONDS = 600.0
-"""What happened to streams and files within so many seconds counts as going on."""
+"""Events about streams and files count as current problems for this many seconds."""
 
 RECENT_EVENTS = {
     "stream unread": "stream {subject} cannot be read: {error}",
@@ -26,13 +24,13 @@ RECENT_EVENTS = {
 """Kinds of events that count while they are recent, and the sentence for each."""
 
 SHARE_EVENTS = ("late-share", "reject-share")
-"""Kinds that are statistics of a stream's log too: 1 while the share is unusual."""
+"""Kinds that are also statistics of a stream's log: 1 while the share is unusual."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Who runs the state, and what is wrong: things that have stopped or fail (`failing`), and what
-    should be looked at (`warnings`), a sentence each."""
+    """Which processes run the state, what has stopped or fails (`failing`), and what somebody should
+    look at (`warnings`), a sentence each."""
 
     engine: tuple[str, ...]
     failing: tuple[str, ...]
@@ -45,14 +43,18 @@ class Health:
 
     @property
     def status(self) -> int:
-        """0 if all is well, 1 if something is wrong, 2 if nothing runs."""
+        """The exit status: 0 if all is well, 1 if something is wrong, 2 if no engine runs."""
         return 2 if not self.engine else 1 if self.reasons else 0
+
+    def as_json(self) -> JsonRecord:
+        words = {0: "healthy", 1: "failing", 2: "not running"}
+        return {"health": words[self.status], **to_plain(self)}
 
 
 def check_health(
     catalog: Catalog, overview: Overview | None = None, now: float | None = None
 ) -> Health:
-    """How a state is doing."""
+    """The health of a state; an `overview` that the caller has already is used."""
     at = time.time() if now is None else now
     overview = overview or Observer(catalog).overview()
     return Health(
@@ -85,7 +87,8 @@ def _failing(catalog: Catalog, overview: Overview) -> Iterator[str]:
 
 
 def _warnings(catalog: Catalog, now: float) -> Iterator[str]:
-    """The last of each kind about each subject; an unusual share for as long as it is one."""
+    """The last event of each kind about each subject; an unusual share for as long as it lasts, however
+    long ago it was reported."""
     last: dict[tuple[str, str], EventRow] = {}
     for kind in RECENT_EVENTS:
         for event in catalog.events(kind=kind, since=now - RECENT_SECONDS, limit=1_000):

@@ -1,7 +1,8 @@
-"""How sites and links stand: what was planned of them, and what was measured."""
+"""Sites and links of a state: what the plan expects of them, and what was measured."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import alive_sites, current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.inspect.views import JsonRecord
 from headwater.runtime.metrics.rates import current_rate
 from headwater.runtime.sites.planner import SitePlanner
 from headwater.runtime.sites.resource_usage import (
@@ -32,7 +34,7 @@ from headwater.runtime.sites.resource_usage import (
 
 @dataclass(frozen=True)
 class SiteView:
-    """A site: whether it is there, what it takes in and runs, and its load by what units take."""
+    """A site: whether it is alive, what it ingests and runs, and its load by the usage of its units."""
 
     name: str
     is_alive: bool
@@ -46,11 +48,26 @@ class SiteView:
     bandwidth_in: Load
     bandwidth_out: Load
 
+    def as_json(self) -> JsonRecord:
+        return {
+            "site": self.name,
+            "state": "there" if self.is_alive else "away",
+            "streams": list(self.streams),
+            "units": list(self.units),
+            "queries": self.queries,
+            "cpu": _load_as_json(self.cpu),
+            "memory": _load_as_json(self.memory),
+            "in": _load_as_json(self.bandwidth_in),
+            "out": _load_as_json(self.bandwidth_out),
+            "master": self.master,
+            "store": self.store,
+        }
+
 
 @dataclass(frozen=True)
 class LinkView:
-    """What goes from a site to another: which logs, at which rate by plan and what it carries by now,
-    and how many bytes it has carried in all."""
+    """What is sent from one site to another: which logs, at which rate by plan and at present, and how
+    many bytes in all."""
 
     origin: str
     target: str
@@ -59,10 +76,19 @@ class LinkView:
     rate: float
     bytes: int
 
+    def as_json(self) -> JsonRecord:
+        return {
+            "link": f"{self.origin} -> {self.target}",
+            "carries": list(self.logs),
+            "planned": _load_as_json(self.planned),
+            "rate": self.rate,
+            "bytes": self.bytes,
+        }
+
 
 @dataclass(frozen=True)
 class UnitLocation:
-    """Where a unit runs: the site, whence it gets each log it reads, and what it takes."""
+    """Where a unit runs: the site, where it gets each log that it reads, and its resource usage."""
 
     site: str | None
     reads: tuple[str, ...]
@@ -81,18 +107,16 @@ def locate_unit(catalog: Catalog, definitions: Definitions, unit: UnitRow) -> Un
     site = now.owners.get(unit_log(unit.id))
     origins = {log: now.routes.get((log, site or "")) for log in logs}
     defined = UnitPlanner(definitions).ensure_definition(catalog, unit)
-    if not is_current_estimate(
-        values, defined.definition
-    ):  # what was measured was another operator
+    # After a query has joined or left, the unit runs another operator: what was measured before does
+    # not apply to it.
+    if not is_current_estimate(values, defined.definition):
         assumed, actual = estimate_usage(rates, definitions.query(defined.definition)), None
     else:
         rows = sum(rates.get(log.partition(":")[2], 0.0) for log in logs)
         assumed, actual = estimated_usage(values), measured_usage(values, rows)
     return UnitLocation(
         site,
-        tuple(
-            f"{log} from {at}" if at else f"{log}, which is there" for log, at in origins.items()
-        ),
+        tuple(f"{log} from {at}" if at else f"{log}, written there" for log, at in origins.items()),
         assumed,
         actual,
     )
@@ -104,6 +128,7 @@ def site_views(catalog: Catalog) -> Iterator[SiteView]:
     if deployment is None:
         return
     alive, owners = alive_sites(catalog), catalog.assignment().owners
+    # All sites, not only those alive: what is assigned to a site that is away is still its load.
     every = {site.name for site in deployment.network.sites}
     system = SitePlanner(catalog, Definitions(catalog), deployment).system(every)
     for load in site_loads(system.problem, system.plan):
@@ -126,7 +151,7 @@ def site_views(catalog: Catalog) -> Iterator[SiteView]:
 
 
 def link_views(catalog: Catalog) -> Iterator[LinkView]:
-    """The links that are in use, or were."""
+    """The links that carry logs by plan, or have carried some."""
     deployment = current_deployment(catalog)
     if deployment is None:
         return
@@ -154,3 +179,8 @@ def link_views(catalog: Catalog) -> Iterator[LinkView]:
                 else current_rate(link_statistics.get("bytes_rate"), now),
                 0 if link_statistics is None else int(link_statistics["bytes"].value),
             )
+
+
+def _load_as_json(load: Load) -> JsonRecord:
+    """JSON has no infinity, so a capacity without a limit is null."""
+    return {"used": load.used, "limit": None if math.isinf(load.capacity) else load.capacity}

@@ -1,7 +1,7 @@
-"""How everything stands, read from the catalog alone: what the live view, `show` and `status` print.
+"""Streams, units and queries as they are now: what the live view, `show` and `status` print.
 
-Lags and watermarks are in event time, so they mean the same for input that is live and for input
-that is replayed at any speed.
+Lags and watermarks are in event time, so they mean the same for live input and for input that is
+replayed at any speed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from headwater.runtime.catalog import (
     Segment,
     Statistic,
     StreamRow,
+    TableRow,
     UnitRow,
+    describe_connector,
     stream_log,
     unit_log,
 )
 from headwater.runtime.catalog.unit_progress import INSTANTS, has_more_due
+from headwater.runtime.inspect.views import JsonRecord, format_instant
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
 from headwater.runtime.metrics.rates import WAITS, current_rate
 from headwater.runtime.metrics.step_estimates import estimate_step
@@ -36,10 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamView:
-    """A stream: what came, how much comes in a second now, and what of it the slowest unit has not
-    taken in yet: how many rows (`pending`), and how many microseconds of event time (`lag`).
+    """A stream: its log, its rates, and how far the slowest unit is behind: in rows (`backlog`), and in
+    microseconds of event time (`lag`).
 
-    `waits_for` are the queries whose unit is so far behind that nothing is taken in.
+    `waits_for` are the queries whose unit is so far behind that the stream ingests nothing.
     """
 
     row: StreamRow
@@ -55,15 +58,33 @@ class StreamView:
     def state(self) -> str:
         return "ended" if self.row.ended else "waits" if self.waits_for else "open"
 
+    def as_json(self) -> JsonRecord:
+        return {
+            "stream": self.row.spelled,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "pending": self.backlog,
+            "watermark": format_instant(self.row.watermark),
+            "lag": self.lag / 1e6,
+            "rate": self.rate,
+            "bytes_rate": self.bytes_rate,
+            "late": self.row.late,
+            "malformed": self.row.malformed,
+            "state": self.state,
+            "waits_for": list(self.waits_for),
+            "source": declared_source(self.row),
+            "definition": self.row.definition,
+        }
+
 
 @dataclass(frozen=True)
 class UnitView:
-    """A unit: its queries, what it has not taken in yet (rows, and microseconds of event time), the
-    rows it has put out, and of its steps the number, the usual seconds and those of the last.
+    """A unit: its queries, its backlog (rows, and microseconds of event time), the rows it has emitted,
+    the number of its steps, and the seconds of a usual step and of the last one.
 
-    `wait` is for how many seconds the oldest of what is pending is there. A slowdown is such a time by
-    the seconds of a step that nothing waits for: `slowdown` is that of the wait, and
-    `usual_slowdown` that of the unit's results on average. `more_due` says that its last step left
+    `wait` is for how many seconds the oldest row of the backlog has waited. A slowdown is a response
+    time divided by the seconds of a step that nothing waits for: `slowdown` is that of the wait, and
+    `mean_slowdown` the mean of the unit's results. `has_more_due` says that its last step left
     instants to the next.
     """
 
@@ -82,11 +103,32 @@ class UnitView:
     mean_slowdown: float | None = None
     has_more_due: bool = False
 
+    def as_json(self) -> JsonRecord:
+        return {
+            "unit": self.row.id,
+            "state": self.state,
+            "queries": list(self.queries),
+            "pending": self.backlog,
+            "lag": self.lag / 1e6,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "steps": self.steps,
+            "step": self.step_seconds,
+            "last_step": self.last_seconds,
+            "wait": self.wait,
+            "wait_slowdown": self.slowdown,
+            "slowdown": self.mean_slowdown,
+            "inputs": list(self.row.inputs),
+            "digest": self.row.digest,
+            "error": self.row.error or None,
+            "definition": self.row.definition,
+        }
+
 
 @dataclass(frozen=True)
 class QueryView:
-    """A query, the number of its results, and of those that its sink has not got (`undelivered`),
-    with the reason if sending them fails."""
+    """A query, the number of its result rows, and the number of those that its sink has not received
+    (`undelivered`), with the reason if sending them fails."""
 
     row: QueryRow
     rows: int
@@ -96,14 +138,30 @@ class QueryView:
 
     @property
     def state(self) -> str:
-        """Its own, unless its unit is parked: then it is too."""
+        """Its own state; but a running query whose unit is parked is parked."""
         is_parked = self.unit is not None and self.unit.state == "parked"
         return "parked" if is_parked and self.row.state == "running" else self.row.state
 
     @property
     def error(self) -> str:
-        """Why it does not go on, if it does not."""
+        """Why it makes no progress; empty if it does."""
         return self.row.error or (self.unit.error if self.unit else "") or self.sink_error
+
+    def as_json(self) -> JsonRecord:
+        sink = self.row.sink
+        return {
+            "query": self.row.spelled,
+            "state": self.state,
+            "rows": self.rows,
+            "unit": self.row.unit_id,
+            "digest": self.row.digest,
+            "start": format_instant(self.row.start_at),
+            "end": format_instant(self.row.end_at),
+            "sink": None if sink is None else describe_connector(sink["kind"], sink["options"]),
+            "undelivered": self.undelivered,
+            "error": self.error or None,
+            "definition": self.row.definition,
+        }
 
 
 @dataclass(frozen=True)
@@ -116,23 +174,23 @@ class Overview:
 
     @property
     def backlog(self) -> int:
-        """The rows of all streams that a running unit has not taken in yet."""
+        """The rows of all streams that their slowest running unit has not read yet."""
         return sum(stream.backlog for stream in self.streams)
 
     @property
     def units_with_more_due(self) -> int:
-        """How many running units have instants to answer of what they have taken in already."""
+        """How many running units have instants to evaluate over rows that they have read already."""
         return sum(unit.has_more_due for unit in self.units)
 
     @property
     def undelivered(self) -> int:
-        """The results that sinks have not got yet."""
+        """The result rows that sinks have not received yet."""
         return sum(query.undelivered for query in self.queries)
 
 
 @dataclass
 class _SegmentRun:
-    """Segments that were written for the same queries, and what all of them hold together."""
+    """Segments that were written for the same version of a unit's subscribers, counted together."""
 
     segments: tuple[Segment, ...]
     counts: RowCounts | None = None
@@ -147,13 +205,15 @@ class _SegmentRun:
 class Observer:
     """Reads overviews of one catalog, and remembers what cannot change between them."""
 
+    # A segment is never rewritten, so its counts are kept for as long as the observer lives; the runs
+    # of a log grow with every step, and are read again for each overview.
     catalog: Catalog
     _runs: dict[str, list[_SegmentRun]] = field(default_factory=dict)
     _counts: dict[tuple[int, int | None, int | None], RowCounts] = field(default_factory=dict)
 
     def overview(self, queries: bool = True) -> Overview:
-        """All there is; without queries nobody waits until their rows are counted, for which files may
-        have to be read."""
+        """All streams, units and queries; without `queries` no file is read, as only counting their
+        rows needs that."""
         self._runs = {}
         rows = self.catalog.units()
         cursors = {row.id: self.catalog.cursors(row.id) for row in rows}
@@ -161,21 +221,19 @@ class Observer:
         measured = self.catalog.all_statistics()
         queries_by_unit = {row.id: self.catalog.subscribers(row.id) for row in rows}
         backlogs = _Backlogs(self)
-        backlogs_by_unit = unit_backlogs(
-            self.catalog, [row for row in rows if row.state == "running"]
-        )
         running = [row for row in rows if row.state == "running"]
+        backlogs_by_unit = unit_backlogs(self.catalog, running)
 
         def stream(log: str, row: StreamRow) -> StreamView:
             readers = {u.id: cursors[u.id] for u in running if log in u.inputs}
             return self._stream_view(row, readers, queries_by_unit, measured.get(log, {}), backlogs)
 
         def unit(row: UnitRow) -> UnitView:
-            found = measured.get(row.id, {})
+            statistics = measured.get(row.id, {})
             view = self._unit_view(
-                row, queries_by_unit[row.id], cursors[row.id], streams, found, backlogs
+                row, queries_by_unit[row.id], cursors[row.id], streams, statistics, backlogs
             )
-            return _with_wait(view, backlogs_by_unit.get(row.id), found)
+            return _with_wait(view, backlogs_by_unit.get(row.id), statistics)
 
         return Overview(
             tuple(stream(log, row) for log, row in streams.items()),
@@ -186,7 +244,7 @@ class Observer:
     def query_views(
         self, rows: Iterable[QueryRow], units: Sequence[UnitRow] | None = None
     ) -> tuple[QueryView, ...]:
-        """Queries as they stand, `units` being all there are."""
+        """Queries with the number of their rows; `units` are all units, if the caller has them."""
         self._runs = {}
         units_by_id = {unit.id: unit for unit in (self.catalog.units() if units is None else units)}
         with self.catalog.snapshot():
@@ -202,8 +260,8 @@ class Observer:
         )
 
     def count_results(self, query: QueryRow, after: int = 0) -> int:
-        """How many results a query has after a sequence number; only segments across its start or
-        end are looked into."""
+        """How many result rows a query has after a sequence number. Files are read only for segments
+        that lie across its start or end, and for rows that several queries share."""
         if query.has_unknown_end:
             return 0
         return sum(
@@ -211,8 +269,8 @@ class Observer:
         )
 
     def _segment_runs(self, unit_id: str) -> list[_SegmentRun]:
-        """The segments of a unit's log, looked up once for all its queries; those of one version of its
-        members together, so that most queries need not look at each."""
+        """The segments of a unit's log, read once for all its queries and grouped by the version of its
+        subscribers, so that most queries need not look at each segment."""
         if unit_id not in self._runs:
             runs: dict[Any, list[Segment]] = {}
             for segment in self.segments(unit_log(unit_id)):
@@ -268,15 +326,14 @@ class Observer:
     ) -> RowCounts:
         key = (segment.id, start, end)
         if key not in self._counts:
-            from headwater.runtime.results.row_counts import (
-                count_rows,  # only now, as it loads Arrow
-            )
+            # Imported only here: it loads Arrow, which takes longer than most commands.
+            from headwater.runtime.results.row_counts import count_rows
 
             self._counts[key] = count_rows(segment, start, end, shared)
         return self._counts[key]
 
     def segments(self, log: str, after: int = 0) -> list[Segment]:
-        """The segments of a log; none if it was dropped, or compacted, while we looked."""
+        """The segments of a log; none if it was dropped or compacted concurrently."""
         try:
             return self.catalog.segments(log, after)
         except CatalogError:
@@ -322,7 +379,7 @@ class Observer:
         try:
             stats = self.catalog.log_stats(unit_log(row.id))
             rows, size = stats.total_rows, stats.bytes
-        except CatalogError:  # dropped while we looked
+        except CatalogError:  # dropped concurrently
             rows = size = 0
         finished = bool(queries) and all(query.state == "finished" for query in queries)
         values = {name: statistic.value for name, statistic in measured.items()}
@@ -359,7 +416,7 @@ def _with_wait(
 
 
 def _lag(stream: StreamRow, cursors: Mapping[str, Any]) -> int:
-    """How far a reader is behind the watermark of a stream; 0 if it has not begun."""
+    """How far a reader is behind the watermark of a stream; 0 if it has read nothing yet."""
     reader_watermark = _position(cursors, stream_log(stream.name)).get("watermark")
     mark = stream.watermark
     return 0 if mark is None or reader_watermark is None else max(0, mark - reader_watermark)
@@ -367,7 +424,7 @@ def _lag(stream: StreamRow, cursors: Mapping[str, Any]) -> int:
 
 @dataclass
 class _Backlogs:
-    """How many rows a log has after a cursor, looked up once for units that are equally far."""
+    """How many rows a log has after a cursor, computed once for all units at the same position."""
 
     observer: Observer
     _rows_by_position: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -383,3 +440,16 @@ class _Backlogs:
 
 def _position(cursors: Mapping[str, Any], log: str) -> Mapping[str, Any]:
     return cursors.get(log) or {}
+
+
+def declared_source(row: StreamRow | TableRow) -> str:
+    """Where a stream or table reads from, in a few words."""
+    if row.source is not None:
+        return row.source
+    # Declared by a release that did not store it. Parsing loads sqlglot, which is slow, so only here.
+    from headwater.cql import CreateStream, CreateTable, parse
+
+    (statement,) = parse(row.definition)
+    assert isinstance(statement, CreateStream | CreateTable)
+    source = statement.source
+    return "client" if source is None else describe_connector(source.kind, dict(source.options))

@@ -1,4 +1,4 @@
-"""Whether all files of a state are what was written, and whom it concerns where one is not."""
+"""Whether all files of a state are as they were written, and which queries a damaged file affects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.errors import DamagedFile
 from headwater.runtime.catalog import Catalog, Segment, is_log_copy
+from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.storage.integrity import verify_file
 
 
@@ -22,10 +23,10 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """How many segments were compared, and what was found.
+    """How many segments were compared, and the damage.
 
-    `without_checksum` is how many are of a release that kept none: of these only the size is known.
-    `catalog` is what the database says is wrong with itself.
+    `without_checksum` counts the segments of a release that stored none: only their sizes were
+    compared. `catalog` has the problems that the database reports of itself.
     """
 
     segments: int
@@ -38,11 +39,14 @@ class Verification:
     def is_sound(self) -> bool:
         return not self.damage and not self.catalog
 
+    def as_json(self) -> JsonRecord:
+        return {**to_plain(self), "sound": self.is_sound}
+
 
 def verify(catalog: Catalog, progress: Callable[[int], None] = lambda done: None) -> Verification:
-    """Read every file that the catalog names and compare it with what the catalog has of it.
+    """Read every file that the catalog names, and compare it with the size and checksum stored there.
 
-    Segments that are merged or removed meanwhile are passed over, so it may run beside an engine.
+    Segments that are compacted or removed concurrently are skipped, so it may run beside an engine.
     """
     segments = [segment for segment in catalog.all_segments() if segment.path]
     damage = []
@@ -50,6 +54,7 @@ def verify(catalog: Catalog, progress: Callable[[int], None] = lambda done: None
         try:
             verify_file(segment)
         except DamagedFile as error:
+            # A segment that left the catalog while we read lost its file on purpose.
             if segment.path in catalog.all_paths():
                 queries = _affected_queries(catalog, segment)
                 damage.append(Damage(segment.log, segment.path, str(error), queries))
@@ -65,7 +70,7 @@ def verify(catalog: Catalog, progress: Callable[[int], None] = lambda done: None
 
 def _affected_queries(catalog: Catalog, segment: Segment) -> tuple[str, ...]:
     """The queries whose rows come from a segment: those of the unit whose log it is in, or of the
-    units that read the log, directly or by way of other units."""
+    units that read the log, directly or through other units."""
     log = segment.log.split(":", 2)[2] if is_log_copy(segment.log) else segment.log
     kind, _, name = log.partition(":")
     rows = catalog.units()
@@ -74,5 +79,5 @@ def _affected_queries(catalog: Catalog, segment: Segment) -> tuple[str, ...]:
         more := {r.id for r in rows if {f"unit:{id}" for id in reading} & set(r.inputs)} - reading
     ):
         reading |= more
-    members = (query for unit in reading for query in catalog.subscribers(unit))
-    return tuple(sorted({query.spelled for query in members if not query.is_hidden}))
+    subscribers = (query for unit in reading for query in catalog.subscribers(unit))
+    return tuple(sorted({query.spelled for query in subscribers if not query.is_hidden}))

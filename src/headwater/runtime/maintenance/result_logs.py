@@ -1,11 +1,12 @@
-"""What keeps the logs of units small: results are merged, and go when they were kept for long enough.
+"""Maintenance of unit logs: results are compacted, and removed when their retention is over.
 
-Whoever has to see every row (a sink, a unit that reads another's rows, a copy at another site) has a
-cursor, and nothing beyond the least of them is touched. Other readers come when they like: a merged
-segment has the number that each row's segment had, so that one who stopped in the middle goes on from there.
+Readers that must see every row (a sink, a unit that reads another's rows, a copy at another site)
+have cursors, and nothing beyond the smallest of them is touched. Other readers have none: a
+compacted segment keeps the original sequence number of each row, so that a reader in its middle can
+continue.
 
-Merging is by tiers: eight neighbours of about as many steps become one. So a row is written again once
-for each power of eight, and a million steps are some dozens of segments.
+Compaction is by tiers: eight neighbours of about the same number of steps become one. So a row is
+rewritten once for each power of eight, and a million steps leave some dozens of segments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.runtime.catalog import Catalog, Lease, QueryRow, Segment, UnitRow, unit_log
+from headwater.runtime.catalog import FOREVER, Catalog, Lease, QueryRow, Segment, UnitRow, unit_log
 from headwater.runtime.maintenance import stream_logs
 from headwater.runtime.maintenance.stream_logs import copy_positions, ignore_point, remove_pieces
 from headwater.runtime.results.sink_progress import read_delivery
@@ -26,17 +27,16 @@ from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import build_segment
 
 MAX_SEGMENTS_PER_MERGE = 512
-"""Segments that become one in a single merge."""
+"""Segments that are compacted into one at most."""
 
 MAX_MERGES_PER_LOG = 20
-"""Merges of one log before others have their turn."""
+"""Compactions of one log before it is the turn of others."""
 
 SEGMENTS_PER_KEEP = 8
-"""A merged segment spans no more than one of so many parts of the time for which results are kept, as it
-goes as a whole."""
+"""A compacted segment spans at most the retention divided by this, as it expires as a whole."""
 
 
-# ---- merging
+# ---- compaction
 
 
 def size_tier(segment: Segment) -> int:
@@ -45,10 +45,13 @@ def size_tier(segment: Segment) -> int:
 
 
 def compactable_results(segments: Sequence[Segment], keep: float | None) -> list[Segment]:
-    """The first neighbours of one tier and one version of members that are to become one."""
+    """The first run of neighbours of one tier to compact into one; empty if there is none.
 
-    def kind(found: Segment) -> tuple[int, str]:
-        return size_tier(found), str(found.keys)
+    They must have been written with one version of subscribers (in `keys`), by which rows are read.
+    """
+
+    def kind(segment: Segment) -> tuple[int, str]:
+        return size_tier(segment), str(segment.keys)
 
     before: float | None = None
     for _, same_kind in groupby(segments, kind):
@@ -78,7 +81,7 @@ def _is_full(
 
 
 def last_settled_seq(catalog: Catalog, unit: UnitRow, queries: Iterable[QueryRow]) -> int:
-    """The last number of a unit's log that all have seen who have to see every row."""
+    """The last sequence number of a unit's log that all readers with a cursor have passed."""
     log = unit_log(unit.id)
     sinks = [read_delivery(catalog, query).seq for query in queries if query.sink is not None]
     readers = [
@@ -98,10 +101,12 @@ def compact_results(
     keep: float | None = None,
     at_point: Callable[[str], None] = ignore_point,
 ) -> int:
-    """Merge what is small in a unit's log; returns how often. `keep` is for how many seconds results
-    are kept, None if for ever."""
+    """Compact small segments of a unit's log; returns how many times.
+
+    `keep` is the retention in seconds, None for unlimited.
+    """
     log = unit_log(unit.id)
-    remove_pieces(catalog, log, lease, ignore_point)
+    remove_pieces(catalog, log, lease, ignore_point)  # of a process that was killed before its own
     last = last_settled_seq(catalog, unit, catalog.subscribers(unit.id))
     for done in range(MAX_MERGES_PER_LOG):
         run = compactable_results(catalog.segments(log, 0, last), keep) if last else []
@@ -121,12 +126,15 @@ def compact_results(
 
 
 def _leading_same_schema(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The first tables that have the columns and types of the first one: who writes a file, Spark or
-    Arrow, may choose among types that mean the same."""
+    """The leading tables with the schema of the first one.
+
+    Schemas may differ slightly, as Spark and Arrow write some types differently.
+    """
     return list(takewhile(lambda table: table.schema.equals(tables[0].schema), tables))
 
 
 def _with_sequence(source: Segment) -> pa.Table:
+    """The rows of a segment with their sequence numbers, which compaction would lose."""
     table = segment_files.read_arrow(source)
     if SEQ in table.column_names:
         return table
@@ -138,8 +146,10 @@ def _with_sequence(source: Segment) -> pa.Table:
 
 
 def retention_seconds(queries: Iterable[QueryRow], default: float | None) -> float | None:
-    """For how many seconds the results of a unit are kept: as long as one of its queries wants; None if
-    for ever. `usual` is for queries that do not say."""
+    """The retention of a unit's results in seconds: the longest of its queries; None for unlimited.
+
+    `default` applies to queries without KEEP.
+    """
     longest = 0.0
     for query in queries:
         seconds = default if query.keep is None else query.keep / 1e6
@@ -157,8 +167,11 @@ def expire_results(
     now: float,
     at_point: Callable[[str], None] = ignore_point,
 ) -> int:
-    """Remove results of a unit that are older; returns how many segments. Those that a sink has not
-    sent stay, and those of a unit that another reads, which may need them for its joins."""
+    """Remove results of a unit older than `keep` seconds; returns how many segments.
+
+    What a sink has not sent stays. So do all results of a unit that another reads, as its joins may
+    need them.
+    """
     log = unit_log(unit.id)
     if keep is None or any(log in other.inputs for other in catalog.units()):
         return 0
@@ -169,8 +182,9 @@ def expire_results(
     if not expired:
         return 0
     previous = catalog.cursor(RETENTION, log) or {}
-    times = [previous.get("tau", -(2**62)), *(s.largest_time or 0 for s in expired)]
+    times = [previous.get("tau", -FOREVER), *(s.largest_time or 0 for s in expired)]
     position = {"seq": max(s.seq for s in expired), "tau": max(times)}
+    # Removal and cursor in one transaction: readers must be able to say what is missing.
     catalog.commit(lease, cursors={(RETENTION, log): position}, removed=[s.id for s in expired])
     at_point("results: expired")
     for old in expired:

@@ -1,9 +1,9 @@
-"""What keeps the log small: retention, compaction and the sweep.
+"""Maintenance of stream logs: retention, compaction, and the sweep of orphaned files.
 
-A segment of a stream goes when no unit can need it again and the stream's history (KEEP) is past it.
-Small neighbours are merged into one. Files that no segment names, left by a process that was killed,
-are swept when they are old enough not to be a step's that is under way. For the logs of units see
-`retention`.
+A segment of a stream is removed when no unit can need it again and it is older than the stream's
+history (KEEP). Small neighbours are compacted into one. Files that no segment names, left by a
+killed process, are swept when they are too old to belong to a step in progress. For the logs of
+units see `result_logs`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows
-from headwater.runtime.catalog import Catalog, Lease, Segment, StreamRow, is_log_copy, stream_log
+from headwater.runtime.catalog import (
+    FOREVER,
+    Catalog,
+    Lease,
+    Segment,
+    StreamRow,
+    is_log_copy,
+    stream_log,
+)
 from headwater.runtime.compile import (
     DeltaJoin,
     InstantEvaluation,
@@ -35,48 +43,49 @@ from headwater.runtime.storage.append import build_segment
 from headwater.runtime.storage.columns import TIME
 
 MAX_COMPACTED_ROWS = 250_000
-"""Neighbours are merged up to so many rows."""
+"""Neighbours are compacted up to this many rows."""
 
 MIN_COMPACTED_SEGMENTS = 8
-"""Fewer neighbours than this are not worth a merge."""
+"""Fewer neighbours than this are not compacted."""
 
 COMPACTED_GROUP_ROWS = 25_000
-"""Rows of a merged segment that are read or passed over together: they lie by their join key."""
+"""Rows per row group of a compacted segment; sorted by join key, so readers skip groups."""
 
 GRACE_SECONDS = 600.0
+"""Age below which an orphan is not swept, as a step may be about to commit it."""
 
 
 def ignore_point(point: str) -> None:
-    """Called at the named points of housekeeping, where nobody wants to stop the process."""
+    """Do nothing at a named point of maintenance; tests stop the process at such points."""
 
 
 @dataclass(frozen=True)
 class LogReader:
-    """A unit as the streams see it: its plan and how far it has come."""
+    """A unit as a reader of streams: its plan and its cursors."""
 
     plan: Plan
     cursors: Mapping[str, Any]
 
     @property
     def logs(self) -> set[str]:
-        """The streams that it reads itself."""
+        """The logs of the streams that it reads directly."""
         feeds = None if isinstance(self.plan, InstantEvaluation) else self.plan.feeds
         return {
             stream_log(s.stream) for alias, s in self.plan.scans if feeds is None or alias in feeds
         }
 
     def last_seq(self, log: str) -> int:
-        """The last sequence number that it has taken in."""
+        """The last sequence number that it has read."""
         return int(self.cursors.get(log, {"seq": 0})["seq"])
 
     def needed_from(self, log: str) -> int | None:
-        """The least time of a taken-in tuple that it may read again; None if of any time."""
+        """The smallest event time of tuples that it may read again; None if there is no limit."""
         if isinstance(self.plan, DeltaJoin | SharedJoin):
             return self._delta_needed_from(self.plan, log)
         instant = earliest_last_instant(self.plan.slide_sets, self.cursors)
         if isinstance(self.plan, Panes | SharedPanes) and self.plan.keeps_panes:
-            again = None if instant is None else instant - pane_rebuild_span(self.plan)
-            return _earliest([self._delta_needed_from(self.plan.delta, log), again])
+            rebuild = None if instant is None else instant - pane_rebuild_span(self.plan)
+            return _earliest([self._delta_needed_from(self.plan.delta, log), rebuild])
         return _earliest(
             self._window_needed_from(alias, scan, instant)
             for alias, scan in self.plan.scans
@@ -84,16 +93,16 @@ class LogReader:
         )
 
     def _window_needed_from(self, alias: str, scan: Scan, instant: int | None) -> int | None:
-        """Windows are read again from their start, or from where they were written down."""
+        """Where a window is read from: its start, or the checkpoint of a ROWS window."""
         if instant is None:
             return None
         if not isinstance(scan.window, Rows):
             return window_start(scan, instant)
-        carried: int | None = self.cursors.get(f"carried:{alias}")
-        return carried
+        checkpoint: int | None = self.cursors.get(f"carried:{alias}")
+        return checkpoint
 
     def _delta_needed_from(self, plan: DeltaJoin | SharedJoin, log: str) -> int | None:
-        """A tuple is needed while a tuple that is to come in another input may meet it."""
+        """A tuple is needed as long as a future tuple of another input may join it."""
         starts: list[int | None] = []
         for alias, scan in plan.scans:
             if stream_log(scan.stream) != log or alias not in plan.feeds:
@@ -101,17 +110,14 @@ class LogReader:
             for other, theirs in plan.scans:
                 if other == alias:
                     continue
-                mark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
+                watermark = self.cursors.get(stream_log(theirs.stream), {}).get("watermark")
                 before, _ = plan.reach(alias)
-                starts.append(None if mark is None or before is None else mark - before)
-        return _earliest(starts) if starts else FAR
-
-
-FAR = 2**62
+                starts.append(None if watermark is None or before is None else watermark - before)
+        return _earliest(starts) if starts else FOREVER
 
 
 def pane_rebuild_span(plan: Panes | SharedPanes) -> int:
-    """How far back tuples are needed if panes are to be made again, for queries that come."""
+    """How far back tuples are needed to rebuild panes when another query joins the unit."""
     windows = [scan.window for _, scan in plan.scans]
     spans = [(w.size or 0) + (w.slide or 0) for w in windows if isinstance(w, Range)]
     return max(spans) + 1
@@ -119,12 +125,12 @@ def pane_rebuild_span(plan: Panes | SharedPanes) -> int:
 
 def _earliest(starts: Iterable[int | None]) -> int | None:
     times = list(starts)
-    return None if None in times else min((s for s in times if s is not None), default=FAR)
+    return None if None in times else min((s for s in times if s is not None), default=FOREVER)
 
 
 @dataclass(frozen=True)
 class RetainedLog:
-    """A stream, a log that holds it (its own or a copy of that), and the folder of that log."""
+    """A stream, a log that holds it (its own or a copy), and the folder of that log."""
 
     stream: StreamRow
     log: str
@@ -135,12 +141,11 @@ def expired_segments(
     stream: StreamRow, segments: Sequence[Segment], readers: Sequence[LogReader]
 ) -> list[Segment]:
     """The segments of a stream that nothing can need again."""
-    mark = stream.watermark
-    if mark is None:
+    if stream.watermark is None:
         return []
     log = stream_log(stream.name)
-    limit = mark - stream.keep
-    read_by_all = FAR
+    limit = stream.watermark - stream.keep
+    read_by_all = FOREVER
     for reader in readers:
         needs = reader.needed_from(log)
         if needs is None:
@@ -155,7 +160,7 @@ def expired_segments(
 
 
 def readers_of(log: str, readers: Iterable[LogReader]) -> list[LogReader]:
-    """Those that read a log."""
+    """The readers that read a log."""
     return [r for r in readers if log in r.logs]
 
 
@@ -174,6 +179,8 @@ def remove_expired(
             retained.stream, catalog.segments(retained.log), own_readers
         )
         if removed_segments:
+            # First the catalog, then the files: a crash in between leaves orphans for the sweep,
+            # while the other order would leave segments without files.
             forgotten = catalog.remove_segments([s.id for s in removed_segments], lease)
             at_point("retain: forgotten")
             for old in forgotten:
@@ -183,7 +190,7 @@ def remove_expired(
 
 
 def compactable_segments(segments: Sequence[Segment]) -> list[Segment]:
-    """The first run of small neighbours that is worth a merge; empty if there is none."""
+    """The first run of small neighbours to compact; empty if there is none."""
     run: list[Segment] = []
     rows = 0
     for candidate in segments:
@@ -198,7 +205,7 @@ def compactable_segments(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def join_keys(log: str, readers: Iterable[LogReader]) -> list[str]:
-    """The column of a stream by which most of its readers join it, if any does."""
+    """The column by which most readers of a stream join it, if any does."""
     votes: Counter[str] = Counter()
     for reader in readers:
         if isinstance(reader.plan, DeltaJoin | SharedJoin | Panes | SharedPanes):
@@ -214,8 +221,10 @@ def compact_log(
     lease: Lease | None,
     at_point: Callable[[str], None] = ignore_point,
 ) -> bool:
-    """Merge one run of small neighbours that every reader, and every copy, has taken in; whether
-    there was one."""
+    """Compact one run of small neighbours that every reader and every copy has read.
+
+    Returns whether there was one.
+    """
     stream = stream_log(retained.stream.name)
     remove_pieces(catalog, retained.log, lease, ignore_point)
     positions = [reader.last_seq(stream) for reader in readers]
@@ -239,7 +248,7 @@ def compact_log(
 
 
 def copy_positions(catalog: Catalog, log: str) -> list[int]:
-    """The last numbers of a log that its copies hold."""
+    """The last sequence number that each copy of a log holds."""
     return [
         end.seq
         for name, end in catalog.log_ends().items()
@@ -250,7 +259,7 @@ def copy_positions(catalog: Catalog, log: str) -> list[int]:
 def remove_pieces(
     catalog: Catalog, log: str, lease: Lease | None, at_point: Callable[[str], None]
 ) -> None:
-    """Remove what was merged, now or by a process that was killed before it came to that."""
+    """Remove the pieces of compacted segments, also those left by a process that was killed."""
     pieces = catalog.compacted_pieces(log)
     if not pieces:
         return
@@ -261,7 +270,7 @@ def remove_pieces(
 
 
 def sweep_orphans(catalog: Catalog, state: Path, grace: float = GRACE_SECONDS) -> list[Path]:
-    """Delete files of the log that no segment names and that are older than the grace."""
+    """Delete files of the logs that no segment names and that are older than the grace period."""
     orphans = segment_files.find_orphans(state / "log", catalog.all_paths(), time.time() - grace)
     return [
         Path(path) for path in catalog.remove_unreferenced(map(str, orphans), segment_files.remove)

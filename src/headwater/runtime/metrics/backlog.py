@@ -1,4 +1,4 @@
-"""What each unit has not ingested yet, and since when it waits."""
+"""The backlog of units: rows that they have not read yet, and since when these wait."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from headwater.runtime.catalog import Catalog, UnitRow, is_log
 
 @dataclass(frozen=True)
 class Backlog:
-    """Rows that a unit has not taken in, and since when the oldest of them are there."""
+    """The unread rows of a unit, and when the oldest of them arrived."""
 
     rows: int
     since: float
 
 
 def unit_backlogs(catalog: Catalog, units: Iterable[UnitRow]) -> dict[str, Backlog]:
-    """What units have to take in; those that have nothing are left out."""
+    """The backlog of each unit; units without one are left out."""
     rows = list(units)
     backlogs: dict[str, Backlog] = {}
+    # By log, not by unit: many units read the same few logs, and each is queried once.
     for log in dict.fromkeys(name for row in rows for name in row.inputs if is_log(name)):
-        reached = catalog.reader_positions(log)
-        readers = {row.id: _seq(reached.get(row.id)) for row in rows if log in row.inputs}
+        positions = catalog.reader_positions(log)
+        readers = {row.id: _seq(positions.get(row.id)) for row in rows if log in row.inputs}
         arrivals = catalog.arrivals(log, min(readers.values()))
         for unit, seq in readers.items():
             new = [arrival for arrival in arrivals if arrival.seq > seq]

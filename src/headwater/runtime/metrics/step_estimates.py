@@ -1,4 +1,4 @@
-"""What the next step of a unit is expected to take, fitted to the steps that were measured."""
+"""Estimates of the next step of a unit, fitted to its measured steps."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from headwater.schedule import WorkEstimate
 
 MIN_ESTIMATE = 1e-3
-"""Seconds that a step takes at least, and rows that it is expected to tell at least."""
+"""Lower bound of the estimated seconds of a step, and of the rows it emits."""
 
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """What a step of a unit takes in seconds, and how many rows it tells for each that it takes in."""
+    """The seconds of a step, fixed and per row, and the rows it emits for each input row."""
 
     fixed: float = 1.0
     per_row: float = 0.0
@@ -21,20 +21,20 @@ class StepEstimate:
 
     @property
     def ideal(self) -> float:
-        """The seconds from a single row to its results, if it never waits."""
+        """The seconds from a single row to its results if it never waits."""
         return max(MIN_ESTIMATE, self.fixed + self.per_row)
 
     def as_batch(self, rows: int) -> WorkEstimate:
-        """So many rows as a policy sees them."""
+        """The work of a step over this many rows, as scheduling policies see it."""
         cost = max(MIN_ESTIMATE, self.fixed + rows * self.per_row)
         return WorkEstimate(max(MIN_ESTIMATE, rows * self.selectivity), cost, self.ideal)
 
 
 def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
-    """What was measured of a unit as an expectation; None if it has not stepped yet.
+    """The estimate from the statistics of a unit; None if it has not stepped yet.
 
-    The line through the last steps is the one of least squares; it neither falls nor does all of the
-    time belong to the rows, as a step that takes in nothing takes time too.
+    It is the least-squares line through recent steps. Its slope is bounded: more rows never take
+    less time, and at least a tenth of the time is fixed, as a step without rows takes time too.
     """
     seconds, rows = values.get("step_seconds"), values.get("step_rows_in")
     if seconds is None or rows is None:
@@ -48,7 +48,7 @@ def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
 
 
 def average_estimate(measured: Iterable[StepEstimate]) -> StepEstimate:
-    """What is expected of a unit of which nothing is known."""
+    """The estimate for a unit that was never measured: the mean of the others."""
     estimates = list(measured)
     if not estimates:
         return StepEstimate()

@@ -1,9 +1,8 @@
-"""What steps cost: rows and seconds of every step, and of some the rows and seconds per operator.
+"""Measuring steps: rows and seconds of every step, and of sampled steps those of each operator.
 
-Every step is measured by its own clock; the values are smoothed, so that the newest steps count most,
-and committed with the step. What the operators of a plan did is taken from Spark's metrics of the
-plan that ran. Asking for them takes a tenth of a second or so, hence only the first step of a run
-and every so many after it are asked.
+Values are smoothed, so that the newest steps count most, and committed with the step. The numbers
+of operators come from Spark's metrics of the executed plan. Reading them takes about a tenth of a
+second, so only the first step of a run and every twentieth after it are sampled.
 """
 
 from __future__ import annotations
@@ -22,45 +21,47 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SMOOTHING_WEIGHT = 0.2
-"""The part that the newest step has in a smoothed value."""
+"""The weight of the newest step in a smoothed value."""
 
 RECENT_STEPS = 100
-"""Of how many last steps the seconds are kept one by one."""
+"""How many of the last steps have their seconds kept individually."""
 
 SAMPLED_EVERY = 20
 
 STEP_PARTS = ("build", "run", "write", "commit")
-"""What a step does: plan the job, run it, write the file, commit."""
+"""The parts of a step: plan the job, run it, write the file, commit."""
 
 
 @dataclass
 class Stopwatch:
-    """The seconds of a step by part, as they pass."""
+    """Measures the seconds of each part of a step."""
 
     parts: dict[str, float] = field(default_factory=dict)
     _lap_started_at: float = field(default_factory=time.monotonic)
 
     def lap(self, part: str) -> None:
-        """What passed since the last lap belongs to this part."""
+        """Add the time since the last lap to this part."""
         now = time.monotonic()
         self.parts[part] = self.parts.get(part, 0.0) + now - self._lap_started_at
         self._lap_started_at = now
 
     def skip(self) -> None:
-        """What passed since the last lap belongs to no part."""
+        """Discard the time since the last lap."""
         self._lap_started_at = time.monotonic()
 
 
 def smooth(before: float | None, value: float) -> float:
-    """The mean in which the newest value has its weight and older ones ever less."""
+    """The exponentially weighted mean with a new value."""
     return value if before is None else before + SMOOTHING_WEIGHT * (value - before)
 
 
 def response_statistics(
     before: Mapping[str, float], arrivals: Sequence[tuple[int, float]], rows_out: int, now: float
 ) -> dict[str, float]:
-    """How long results took since what they are made of came: the longest, the sum, and the sum of
-    squares. The results of a step are taken to be spread over what it took in."""
+    """Response times, from the arrival of rows to their results: largest, sum, sum of squares.
+
+    The results of a step are assumed to be spread evenly over its input rows.
+    """
     rows = sum(n for n, _ in arrivals)
     if not rows or not rows_out:
         return {}
@@ -77,7 +78,7 @@ def response_statistics(
 
 @dataclass
 class _UnitHistory:
-    """What was measured of a unit so far."""
+    """The measurements of a unit so far."""
 
     values: dict[str, float]
     recent_seconds: list[float]
@@ -87,7 +88,7 @@ class _UnitHistory:
 
 @dataclass(frozen=True)
 class StepMeasurements:
-    """What is to be committed with a step."""
+    """The statistics and profiles to commit with a step."""
 
     statistics: Mapping[tuple[str, str], float]
     profiles: Mapping[str, Json]
@@ -98,7 +99,7 @@ NO_MEASUREMENTS = StepMeasurements({}, {})
 
 @dataclass
 class StepMeter:
-    """Measures the steps of units, going on from what the catalog knows of them."""
+    """Measures the steps of units, starting from the values in the catalog."""
 
     catalog: Catalog
     sampled_every: int = SAMPLED_EVERY
@@ -120,11 +121,14 @@ class StepMeter:
         subscribers_per_row: float | None = None,
         bytes_out: int = 0,
     ) -> StepMeasurements:
-        """Take in a step that is about to be committed; `ran` are the plans that Spark ran, if they
-        are to be measured, and `terms` what the first of them joined. The seconds of committing are
-        those of the step before. `arrived` is how many rows came when, `told_to` to how many queries
-        a row of its results was told."""
+        """Record a step that is about to be committed; returns what to commit with it.
+
+        `executed_plans` are the plans that Spark ran, if the step is sampled, and `terms` the join
+        terms of the first. `arrivals` are the rows and arrival times of its input,
+        `subscribers_per_row` how many queries a result row belongs to on average.
+        """
         history = self._history(unit)
+        # How long this commit will take is not known yet, so that of the step before stands in.
         parts = {part: stopwatch.parts.get(part, 0.0) for part in STEP_PARTS} | {
             "commit": history.commit_seconds
         }
@@ -147,20 +151,20 @@ class StepMeter:
         return StepMeasurements({(unit, name): value for name, value in values.items()}, profiles)
 
     def values(self, unit: str) -> Mapping[str, float]:
-        """What was measured of a unit, by name; of joins the selectivity."""
+        """The measured values of a unit by name, selectivities of joins included."""
         return self._history(unit).values
 
     def estimate(self, unit: str) -> StepEstimate | None:
-        """What the unit's next step is expected to take; None if it was never measured."""
+        """The estimate of a unit's next step; None if it was never measured."""
         return estimate_step(self._history(unit).values)
 
     def record_commit(self, unit: str, stopwatch: Stopwatch) -> None:
-        """Note how long it took to commit."""
+        """Record how long the commit took."""
         stopwatch.lap("commit")
         self._history(unit).commit_seconds = stopwatch.parts["commit"]
 
     def forget_all_but(self, units: Set[str]) -> None:
-        """Keep nothing in memory of other units."""
+        """Forget the measurements of all other units in memory."""
         self._units = {unit: history for unit, history in self._units.items() if unit in units}
 
     def _smooth_values(
@@ -204,10 +208,10 @@ class StepMeter:
 
 
 def with_executed_plan(frame: DataFrame, collected: bool) -> tuple[DataFrame, Any]:
-    """A frame with the same rows, and the plan whose metrics will be those of computing them.
+    """A frame with the same rows, and the plan whose metrics will describe their computation.
 
-    A frame that is collected runs the plan it has. One that is written is planned anew by Spark, which
-    keeps that plan to itself; so what is written is the outcome of this one.
+    A frame that is collected runs the plan it has. For one that is written Spark makes another
+    plan, which it does not expose; so the frame to write is made of the output of this plan.
     """
     execution = frame._jdf.queryExecution()
     if collected:

@@ -1,4 +1,4 @@
-"""Reading a query's results: rows of its unit's log between its start and end, as it named them."""
+"""Reading a query's results: its rows of the unit's log, with its own column names."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ ResultRow = dict[str, Value]
 
 
 def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, int]:
-    """The results after a sequence number, columns as the query names them, then `_tau`; and the
-    number to go on from. While the end of a query is not known, there are none."""
+    """The results after a sequence number, and the number to continue from.
+
+    The columns are those of the query, then `_tau`. There are no results while the end of the query
+    is unknown: rows after it might be among them.
+    """
     batches = list(read_by_segment(catalog, query, after))
     tables = [table for table, _ in batches if table.num_rows]
     end = batches[-1][1] if batches else after
@@ -39,9 +42,9 @@ def read(catalog: Catalog, query: QueryRow, after: int = 0) -> tuple[pa.Table, i
 def read_by_segment(
     catalog: Catalog, query: QueryRow, after: int
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The results after a sequence number, segment by segment, each with the number to go on from.
+    """The results after a sequence number by segment, each with the number to continue from.
 
-    Nobody waits for readers: a segment that was merged with others, or has expired, since it was
+    Maintenance does not wait for readers: a segment that was compacted or has expired since it was
     looked up is looked up again.
     """
     missing = None
@@ -53,7 +56,7 @@ def read_by_segment(
             try:
                 table = read_segment(catalog, query, segment, after)
             except FileNotFoundError:
-                if segment.id == missing:
+                if segment.id == missing:  # the catalog still names it: the file is really lost
                     raise
                 missing = segment.id
                 break
@@ -62,13 +65,13 @@ def read_by_segment(
 
 
 def rows(table: pa.Table) -> Iterator[ResultRow]:
-    """The rows of a table of results, one dict each."""
+    """The rows of a result table, one dict each."""
     for batch in table.to_batches():
         yield from batch.to_pylist()
 
 
 def typed_results(table: pa.Table, columns: Sequence[Column]) -> list[Result]:
-    """The rows of a table of results as the algebra has them, in the order of the table."""
+    """The rows of a result table with the values of the algebra, in order."""
     if not table.num_rows:
         return []
     tau = table["_tau"].cast(pa.int64()).to_pylist()
@@ -87,8 +90,10 @@ def _column_values(column: pa.ChunkedArray, type_: Type) -> list[Value]:
 
 
 def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int = 0) -> pa.Table:
-    """The rows of a segment of the unit's log that are results of the query, without those that came
-    with a segment up to a number."""
+    """The results of a query in a segment of its unit's log, without those up to a sequence number.
+
+    In a compacted segment that begins before that number, each row has its original number.
+    """
     subscriber = subscriber_of(catalog, query, segment) if segment.rows else None
     if subscriber is None:
         return pa.table({})
@@ -111,10 +116,10 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int
 
 
 def subscriber_mask(table: pa.Table, subscriber: Subscriber) -> pa.ChunkedArray | None:
-    """Which rows of a table are a member's; None if all."""
+    """Which rows of a table belong to a subscriber; None for all."""
     if subscriber == SOLE_SUBSCRIBER:
         return None
-    mask = pc.not_equal(table[SHAPE_COLUMN], table[SHAPE_COLUMN])
+    mask = pc.not_equal(table[SHAPE_COLUMN], table[SHAPE_COLUMN])  # all False
     for low, high in subscriber.row_classes:
         in_range = pc.and_(
             pc.greater_equal(table[ROW_CLASS_COLUMN], low),

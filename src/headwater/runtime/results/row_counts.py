@@ -1,4 +1,8 @@
-"""How many rows of a file of results are whose."""
+"""Counting the result rows of each subscriber.
+
+Rows are counted once per row class and then summed per subscriber, so counting for ten thousand
+queries reads each file once.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +28,19 @@ from headwater.runtime.storage.integrity import StoredFile
 log = logging.getLogger("headwater")
 
 ROW_CLASS_BITS = 40
-"""There are fewer classes than two to the power of so many."""
+"""Row classes are numbered below 2 to this power."""
 
 
 @dataclass(frozen=True)
 class RowCounts:
-    """The rows of a segment, and where it is shared those of each class, in order of class."""
+    """The number of rows of a segment and, if shared, of each (shape, row class), in order."""
 
     rows: int
     row_classes: tuple[tuple[int, int], ...] = ()
     counts: tuple[int, ...] = ()
 
     def count_for(self, subscriber: Subscriber) -> int:
-        """How many of them are a member's."""
+        """How many of the rows belong to a subscriber."""
         if subscriber == SOLE_SUBSCRIBER:
             return self.rows
         classes, until = self._by_shape.get(subscriber.shape, ([], [0]))
@@ -47,7 +51,7 @@ class RowCounts:
 
     @cached_property
     def _by_shape(self) -> dict[int, tuple[list[int], list[int]]]:
-        """The classes of each shape in order, and how many rows are of those before each."""
+        """The row classes of each shape in order, and the running totals of their rows."""
         by_shape: dict[int, tuple[list[int], list[int]]] = {}
         for (shape, row_class), count in zip(self.row_classes, self.counts, strict=True):
             classes, until = by_shape.setdefault(shape, ([], [0]))
@@ -57,7 +61,7 @@ class RowCounts:
 
 
 def sum_counts(parts: Iterable[RowCounts]) -> RowCounts:
-    """The rows of several segments of shared results."""
+    """The counts of several segments of a shared unit together."""
     rows, counts = 0, Counter[tuple[int, int]]()
     for part in parts:
         rows += part.rows
@@ -67,13 +71,16 @@ def sum_counts(parts: Iterable[RowCounts]) -> RowCounts:
 
 
 def count_rows(file: StoredFile, start: int | None, end: int | None, shared: bool) -> RowCounts:
-    """The rows of a file of results after a start and up to an end; none if it is gone, or damaged,
-    which is said: what is shown of other queries is still right."""
+    """Count the rows of a result file after a start and up to an end.
+
+    A file that was removed counts as empty, and so does a damaged one, with a warning: what is
+    shown of other queries is still right.
+    """
     try:
         table = segment_files.read_arrow(
             file, ["_tau", *([SHAPE_COLUMN, ROW_CLASS_COLUMN] if shared else [])]
         )
-    except OSError:  # removed while we looked
+    except OSError:  # compacted or expired since it was looked up
         return RowCounts(0)
     except DamagedFile as error:
         log.warning("%s; its rows are not counted", error)
@@ -87,7 +94,7 @@ def count_rows(file: StoredFile, start: int | None, end: int | None, shared: boo
     table = table.filter(mask)
     if not shared:
         return RowCounts(table.num_rows)
-    # As one number: grouping by two columns would load Pandas.
+    # Packed into one number, as grouping by two columns would load Pandas.
     shapes = pc.shift_left(table[SHAPE_COLUMN].cast("int64"), ROW_CLASS_BITS)
     counted = pc.value_counts(pc.add(shapes, table[ROW_CLASS_COLUMN].cast("int64"))).to_pylist()
     sorted_counts = sorted((entry["values"], entry["counts"]) for entry in counted)

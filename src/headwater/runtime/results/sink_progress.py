@@ -1,4 +1,4 @@
-"""How far the sinks of queries have come, read from the catalog alone.
+"""The progress of sinks, read from the catalog alone.
 
 A sink has two cursors: the last segment of the unit's log that was sent, and the last failure.
 """
@@ -15,20 +15,20 @@ FAILURE = "failure"
 
 
 def sink_owner(query: str) -> str:
-    """Whose cursors and lease those of a query's sink are."""
+    """The owner of the cursors and the lease of a query's sink."""
     return f"sink:{query}"
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """The last sequence number of a query's log that was sent, and what went wrong since."""
+    """The last sequence number of the unit's log that was sent, and the last failure since."""
 
     query: QueryRow
     seq: int = 0
     failure: Mapping[str, Any] = field(default_factory=dict)
 
     def cursors_after_sending(self, seq: int) -> dict[tuple[str, str], Any]:
-        """The cursors after a delivery up to a number."""
+        """The cursors after sending up to a sequence number."""
         owner = sink_owner(self.query.name)
         position = {"seq": seq, "accepted": self.query.accepted_at}
         cursors: dict[tuple[str, str], Any] = {(owner, unit_log(self.query.unit_id)): position}
@@ -39,22 +39,25 @@ class Delivery:
     def cursors_after_failure(
         self, message: str, retries: int, not_before: float
     ) -> dict[tuple[str, str], Any]:
-        """The cursors after a delivery that failed, not to be tried again before a moment."""
+        """The cursors after a failure, with the time before which it is not to be retried."""
         failure = {"error": message, "retries": retries, "not_before": not_before}
         return {(sink_owner(self.query.name), FAILURE): failure}
 
 
 def read_delivery(catalog: Catalog, query: QueryRow) -> Delivery:
-    """How far the sink of a query has come; what a dropped query of that name left does not count."""
+    """The progress of a query's sink."""
     cursors = catalog.cursors(sink_owner(query.name))
     position = cursors.get(unit_log(query.unit_id)) or {}
+    # The cursor may be of a dropped query of the same name: then nothing of this one was sent.
     seq = int(position["seq"]) if position.get("accepted") == query.accepted_at else 0
     return Delivery(query, seq, cursors.get(FAILURE) or {})
 
 
 def pending_deliveries(catalog: Catalog) -> list[Delivery]:
-    """The queries that are not paused and have results that their sinks have not got; while the end
-    of a query is not known, it has none."""
+    """The queries with results that their sinks have not received, except paused ones.
+
+    A query whose end is unknown has no results yet.
+    """
     queries = [
         query
         for query in catalog.queries(with_sink=True)

@@ -1,7 +1,7 @@
-"""Which rows of a unit's log are whose: the versions of its members, and what each query has in a segment.
+"""Which rows of a unit's log belong to which query.
 
-A unit that serves several queries writes down, as a version, what its rows are to each of them; a
-segment names the version that it was written with.
+A unit with several queries records, as a version of its subscribers, which row classes belong to
+each; a segment names the version that it was written with.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 SEQ = "_seq"
-"""The column of a merged segment of results with the number that each row's segment had: by it a reader
-that stopped in the middle finds the rest."""
+"""The column of a compacted result segment with the sequence number that each row's segment had; a
+reader that stopped in the middle continues by it."""
 
 RETENTION = "retention"
-"""Whose cursor in a unit's log says what has expired: the last number, and the largest `_tau`."""
+"""The owner of the cursor in a unit's log that says what has expired: the last sequence number, and
+the largest `_tau`."""
 
 SEGMENTS_PER_READ = 100
 
 SUBSCRIBERS = "members"
-"""The cursor of a unit that tells its newest version of members, and the key by which a segment
-names the one it was written with."""
+"""The cursor of a unit with its newest version of subscribers, and the key under which a segment
+names the version it was written with."""
 
 
 def read_subscribers(version: Segment) -> Mapping[str, Subscriber]:
-    """The members of a version by result key."""
+    """The subscribers of a version, by result key."""
     from headwater.runtime.storage import (
         segment_files,  # Arrow takes longer to load than most commands take
     )
@@ -47,11 +48,12 @@ def read_subscribers(version: Segment) -> Mapping[str, Subscriber]:
 
 
 MAX_FOUNDERS, MAX_VERSIONS = 1_000, 256
+"""Sizes at which the caches are emptied."""
 
 
 @dataclass
 class _UnitCache:
-    """What never changes of a catalog's units: their versions, and whom they were made for."""
+    """Immutable facts about a catalog's units: versions of subscribers, founding queries."""
 
     versions: dict[tuple[str, int], Mapping[str, Subscriber]] = field(default_factory=dict)
     founders: dict[str, str] = field(default_factory=dict)
@@ -61,7 +63,7 @@ _caches: WeakKeyDictionary[Catalog, _UnitCache] = WeakKeyDictionary()
 
 
 def subscribers_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str, Subscriber]:
-    """The members of a unit in a version; none if the unit was dropped."""
+    """The subscribers of a unit in a version; none if the unit was dropped."""
     versions = _caches.setdefault(catalog, _UnitCache()).versions
     key = (unit_id, version)
     if key not in versions:
@@ -73,7 +75,7 @@ def subscribers_at(catalog: Catalog, unit_id: str, version: int) -> Mapping[str,
 
 
 def founder(catalog: Catalog, unit_id: str) -> str | None:
-    """The digest of the query that a unit was made for."""
+    """The digest of the query that a unit was created for."""
     founders = _caches.setdefault(catalog, _UnitCache()).founders
     if unit_id not in founders:
         unit = catalog.unit(unit_id)
@@ -90,9 +92,10 @@ def _remember(cache: dict[K, V], key: K, value: V, max_entries: int) -> None:
 
 
 def subscriber_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Subscriber | None:
-    """What a query has in a segment of its unit's log; None if nothing.
+    """Which rows of a segment belong to a query; None if none do.
 
-    A segment without a version has the rows of the query that the unit was made for, and no others.
+    A segment without a version has the rows of the query that the unit was created for, and no
+    others.
     """
     version = (segment.keys or {}).get(SUBSCRIBERS)
     if version is not None:
@@ -101,7 +104,7 @@ def subscriber_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Subscr
 
 
 def emits_for(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
-    """Whether a unit has written down what its rows are to queries of that key."""
+    """Whether a unit already emits rows for the queries of a result key."""
     cursor = catalog.cursor(unit.id, SUBSCRIBERS)
     if cursor is None:
         return result_key == unit.digest
@@ -111,8 +114,11 @@ def emits_for(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
 def unread_segments(
     catalog: Catalog, query: QueryRow, after: int
 ) -> tuple[QueryRow, list[Segment]]:
-    """The query as it is now, and the next segments of its unit's log after a number; none while the end
-    of the query is not known."""
+    """The query as it is now, and the next segments of its unit's log after a sequence number.
+
+    There are none while the end of the query is unknown.
+    """
+    # One snapshot: the query may be moved to another unit between the two reads.
     with catalog.snapshot():
         query = _current_query(catalog, query)
         segments = catalog.segments_after(unit_log(query.unit_id), after, SEGMENTS_PER_READ)
@@ -120,14 +126,16 @@ def unread_segments(
 
 
 def _current_query(catalog: Catalog, query: QueryRow) -> QueryRow:
-    """The query as it is now: it may have an end by now, or be in another unit."""
+    """The query as it is now: meanwhile its end may have been set, or it moved to another unit.
+
+    A new query of the same name is not the same query.
+    """
     current = catalog.query(query.name)
     return query if current is None or current.accepted_at != query.accepted_at else current
 
 
 def expired_position(catalog: Catalog, query: QueryRow) -> dict[str, int] | None:
-    """What has expired of a query's results: the last number of its unit's log (`seq`) and the largest
-    `_tau`; None if nothing has."""
+    """The last sequence number (`seq`) and largest `_tau` of expired results, or None."""
     position: dict[str, int] | None = catalog.cursor(RETENTION, unit_log(query.unit_id))
     if position is None or (query.start_at is not None and position["tau"] <= query.start_at):
         return None

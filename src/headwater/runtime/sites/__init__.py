@@ -1,1 +1,1 @@
-"""Several sites that run one state: what each of them does, and how segments get from one to another."""
+"""Several sites that run one state: which site does what, and how segments are copied between them."""

@@ -1,4 +1,4 @@
-"""The controller: sees which sites come and go and which units stray, and plans again."""
+"""The controller: watches which sites are alive and which units drift, and plans again."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from headwater.runtime.sites.planner import ReplanResult, SitePlanner
 log = logging.getLogger("headwater")
 
 DRIFT_CHECK_SECONDS = 30.0
-"""Seconds between two looks for units that stray from what was estimated of them."""
+"""Seconds between two checks for units whose usage drifts from its estimate."""
 
 MAX_MOVES = 2
-"""So many of them are planned anew at once."""
+"""How many drifted units are planned again together."""
 
 
 @dataclass
 class Controller:
-    """Keeps the units of one catalog on the sites that are there."""
+    """Keeps the units of one catalog on the sites that are alive."""
 
     site_planner: SitePlanner
     starting_sites: Callable[[], set[str]] = set
-    """Sites that are about to come."""
+    """Sites that are starting: they count as alive, so that nothing is moved away from them."""
     alive: frozenset[str] = frozenset()
     _planned_work: frozenset[str] = frozenset()
     _broken_units: dict[str, str] = field(default_factory=dict)
-    """Units that planning could not help, each with what is wrong."""
+    """Units that planning again could not repair, each with the fault."""
     _waiting_units: frozenset[str] = frozenset()
     _drift_checked_at: float = field(default_factory=time.monotonic)
 
@@ -39,7 +39,7 @@ class Controller:
         return self.site_planner.catalog
 
     def tick(self) -> ReplanResult | None:
-        """Look once; returns what has changed, if anything had to."""
+        """Check once; returns what planning again has changed, None if there was no need to plan."""
         alive, work = frozenset(alive_sites(self.catalog) | self.starting_sites()), self._all_work()
         if alive != self.alive:
             self._record_sites(alive)
@@ -48,6 +48,7 @@ class Controller:
         self.alive, self._planned_work = alive, work
         if not alive:
             return None
+        # Faults that the last plan left are not planned for again until they change.
         broken = self.site_planner.broken_units(alive)
         if not is_same or broken != self._broken_units:
             for unit in sorted(set(broken) - set(self._broken_units)):
@@ -66,26 +67,26 @@ class Controller:
         for site in sorted(alive - self.alive):
             self.catalog.record_event("site came", site)
         for site in sorted(self.alive - alive):
-            log.warning("site %s is away; others take over what it did", site)
+            log.warning("site %s is away; other sites take over its work", site)
             self.catalog.record_event("site went", site)
 
     def _all_work(self) -> frozenset[str]:
-        """All that has to be somebody's: streams and units."""
+        """All that some site has to do: ingest streams and run units."""
         streams = [ingest_owner(row.name) for row in self.catalog.streams()]
         return frozenset(
             [*streams, *(unit_log(unit.id) for unit in self.site_planner.active_units())]
         )
 
     def _record_change(self, change: ReplanResult) -> ReplanResult:
-        """Record what planning has changed, and see whether all is well now: what it could not mend
-        is not planned again until something else happens."""
+        """Record what planning has changed, and the faults that it could not repair, which are not
+        planned for again until something else changes."""
         owners = self.catalog.assignment().owners
         self._broken_units = self.site_planner.broken_units(self.alive)
         for unit in change.moved:
             site = owners.get(unit_log(unit), "")
             self.catalog.record_event("unit moved", unit, site=site)
         for unit in sorted(set(change.waiting) - self._waiting_units):
-            log.warning("unit %s waits: no site can come by all that it reads", unit)
+            log.warning("unit %s waits: no living site can get all that it reads", unit)
             self.catalog.record_event("unit waits", unit, reason="its inputs cannot be had")
         self._waiting_units = frozenset(change.waiting)
         for unit, fault in self._broken_units.items():

@@ -1,8 +1,8 @@
-"""What has to hold of every assignment: each unit that can run has a living site, and a living way to
+"""The invariant of every assignment: each unit that can run has a living site, and a living route to
 it for each log that it reads.
 
-The log of a stream is at the site that ingests it, the log of a unit at the site that runs that unit,
-wherever this is by now. Nothing here plans: it says what is wrong, from the assignment alone.
+The log of a stream is at the site that ingests it, the log of a unit at the site that runs that unit
+now. Nothing here plans: it reports what is wrong, from the assignment alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def find_broken_units(
 ) -> dict[str, str]:
     """The units of an assignment that cannot work though they could, each with what is wrong.
 
-    `there` are the sites that are alive, `units` the running units as the names of their own logs, with
-    the logs that they read. A unit whose inputs cannot be brought together at any living site has
-    to wait, and is not counted.
+    `alive` are the living sites, `units` the running units as the names of their own logs, with the
+    logs that they read. A unit whose inputs cannot be brought together at any living site has to
+    wait, and is not reported.
     """
     components = _components(deployment, alive)
     faults: dict[str, str] = {}
@@ -61,18 +61,18 @@ def _unit_fault(
 
 
 def _route_fault(log: str, site: str, alive: Collection[str], assignment: Assignment) -> str | None:
-    """Why a log does not get to a site; None if it does."""
+    """Why a log does not reach a site; None if it does."""
     origin, passed = home_site(log, assignment), list[str]()
     if origin is None or origin not in alive:
-        return f"nobody writes {log}"
+        return f"no living site writes {log}"
     while site != origin:
         sender = assignment.routes.get((log, site))
         if sender is None:
-            return f"nothing brings {log} to {site}"
+            return f"no route brings {log} to {site}"
         if sender not in alive:
-            return f"{log} comes to {site} by {sender}, which is away"
+            return f"{log} reaches {site} through {sender}, which is away"
         if sender in passed:
-            return f"{log} goes in circles between {', '.join(passed)}"
+            return f"the route of {log} is a cycle: {', '.join(passed)}"
         passed.append(sender)
         site = sender
     return None
@@ -84,13 +84,13 @@ def _can_run(
     assignment: Assignment,
     components: Mapping[str, int],
 ) -> bool:
-    """Whether some living site can come by all of the logs."""
+    """Whether some living site can get all of the logs."""
     homes = {home_site(log, assignment) for log in logs}
     return homes <= set(alive) and len({components[site] for site in homes if site}) <= 1
 
 
 def _components(deployment: Deployment, alive: Collection[str]) -> dict[str, int]:
-    """The living sites, by a number that sites have in common between which data can travel."""
+    """The living sites with the number of their connected component: data can travel within one."""
     network = deployment.network
     components = {site.name: n for n, site in enumerate(network.sites) if site.name in alive}
     for link in network.links:

@@ -1,8 +1,8 @@
 """The site that a process runs: its part of the work, its store, and the copies of logs that it makes.
 
-A site reads what lies in its own store. Segments that were written elsewhere are copied there first, as
-far as the link they come by allows, and every byte is counted. A copy bears the numbers of the
-original, so a unit that moves goes on from its cursors.
+A site reads only its own store. Segments that were written elsewhere are copied there first, no faster
+than the link allows, and every byte is counted. A copy has the sequence numbers of the original, so a
+unit that moves continues from its cursors.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.paths import file_name
 
 HEARTBEAT_SECONDS = 2.0
-"""Seconds between two signs of life of a site."""
+"""Seconds between two heartbeats of a site."""
 
 LINK_BURST_SECONDS = 1.0
-"""A link carries at once what it may in so many seconds, or one segment."""
+"""A burst on a link is at most what it carries in this many seconds, or one segment."""
 
 
 @dataclass
@@ -58,11 +58,11 @@ class LocalSite:
 
     @property
     def store(self) -> Path:
-        """Where its segments lie."""
+        """The folder of its segments."""
         return site_store(self.deployment, self.state_dir, self.name)
 
     def refresh(self) -> bool:
-        """See what there is to do by now; whether some of it is another's that was not."""
+        """Read the assignment again; returns whether work has changed its owner."""
         before, self.assignment = self.assignment, self.catalog.assignment()
         is_other = before.owners != self.assignment.owners
         if is_other:
@@ -71,18 +71,19 @@ class LocalSite:
 
     @contextmanager
     def send_heartbeats(self) -> Iterator[None]:
-        """Give a sign of life now and then, until the block ends."""
+        """Send heartbeats until the block ends."""
 
-        def tell() -> None:
+        def send() -> None:
+            # A catalog that is away for a moment must not end the heartbeats.
             with suppress(CatalogError):
                 self.catalog.touch_site(self.name)
 
         self.catalog.touch_site(self.name)
-        with run_periodically(tell, HEARTBEAT_SECONDS, "signs of life"):
+        with run_periodically(send, HEARTBEAT_SECONDS, "heartbeats"):
             yield
 
     def owns(self, owner: str) -> bool:
-        """Whether that work is this site's."""
+        """Whether that work is assigned to this site."""
         return self.assignment.owners.get(owner) == self.name
 
     @property
@@ -96,7 +97,7 @@ class LocalSite:
         return log_at_site(self.deployment, self.assignment, log, self.name)
 
     def has_inputs(self, unit: UnitRow) -> bool:
-        """Whether copies have all that a unit has taken in already, so that it finds its windows."""
+        """Whether the copies have all that a unit has read already: its windows are read from them."""
         copied = [log for log in unit.inputs if is_log(log) and self.local_log(log) != log]
         if not copied:
             return True
@@ -110,7 +111,7 @@ class LocalSite:
     # ---- copies
 
     def ship_log(self, log: str, lease: Lease, at_point: Callable[[str], None]) -> bool:
-        """Copy what is new of a log, as much as its link carries now; whether there was anything."""
+        """Copy new segments of a log, as much as its link carries now; returns whether there were any."""
         origin = self.assignment.routes.get((log, self.name))
         if origin is None or time.monotonic() < self._link_free_at.get(origin, 0.0):
             return False
@@ -138,9 +139,9 @@ class LocalSite:
         return inf if link is None else link.bandwidth
 
     def adopt_segments(self, owner: str, log: str, lease: Lease, again: bool = False) -> None:
-        """Bring over what a log of this site's own has elsewhere, as another site wrote to it before.
+        """Copy the segments of a log that this site now writes and another site wrote before.
 
-        That is looked for once after work was assigned anew, or `again` and again.
+        They are looked for once after each new assignment; with `again`, at every call.
         """
         if owner in self._adopted_owners and not again:
             return
@@ -157,7 +158,7 @@ class LocalSite:
         self._adopted_owners.add(owner)
 
     def _site_of_file(self, path: str) -> str:
-        """The site in whose store a file is; none, for one of the state."""
+        """The site in whose store a file is; empty for a file of the state directory."""
         for site in self.deployment.network.sites:
             store = site_store(self.deployment, self.state_dir, site.name)
             if store != self.state_dir and Path(path).is_relative_to(store):
@@ -167,7 +168,7 @@ class LocalSite:
     def _copy_segments(
         self, segments: Sequence[Segment], origins: Mapping[int, str]
     ) -> tuple[list[tuple[Segment, str]], dict[str, int]]:
-        """Copies of files in the own store, and how many bytes came from where."""
+        """Copy files into the own store; returns the copies, and how many bytes came from which site."""
         copies: list[tuple[Segment, str]] = []
         bytes_by_origin: dict[str, int] = {}
         for segment in segments:
@@ -186,7 +187,7 @@ class LocalSite:
         return copies, bytes_by_origin
 
     def _link_statistics(self, bytes_by_origin: Mapping[str, int]) -> dict[tuple[str, str], float]:
-        """What links have carried, with what they carry now."""
+        """The statistics of links after these bytes."""
         statistics: dict[tuple[str, str], float] = {}
         for origin, size in bytes_by_origin.items():
             owner = link_owner(origin, self.name)
@@ -198,6 +199,6 @@ class LocalSite:
 
 
 def site_store(deployment: Deployment, state: Path, site: str) -> Path:
-    """Where the segments of a site lie."""
+    """The folder of a site's segments."""
     store = deployment.worker(site).store
     return state if store is None else state / store

@@ -1,7 +1,7 @@
 """Where units run: the placement problem of a deployment, admission of new units, and planning again.
 
-A unit is an operator that reads logs and makes one; it runs at one site. Whoever plans, sites agree on
-the outcome by the catalog.
+A unit is an operator that reads logs and writes one; it runs at one site. Any process may plan: sites
+read the outcome from the catalog.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headwater.plan.placement.adapt import STRAY_THRESHOLD, adapt
 from headwater.plan.placement.check import Violation
 from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.from_cql import TEXT_WIDTH
-from headwater.plan.placement.ladder import LadderPlanner, overfull_resources
+from headwater.plan.placement.ladder import overfull_resources
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import Load, link_loads, site_loads
 from headwater.plan.placement.model import (
@@ -35,7 +35,8 @@ from headwater.plan.placement.model import (
     ServeStream,
     build_links,
 )
-from headwater.plan.placement.planner import Budget, Decision
+from headwater.plan.placement.planner import Budget, Decision, Planner
+from headwater.plan.placement.planners import DEFAULT_PLANNER, make_planner
 from headwater.plan.throughput.from_cql import type_width
 from headwater.runtime.catalog import (
     Assignment,
@@ -71,16 +72,16 @@ UNIT_PLANNING_SECONDS = 1.0
 RESOURCES = ("cpu", "memory", "bandwidth in", "bandwidth out", "link")
 
 MAX_ROUNDS = 3
-"""So often units may still move to make room for those that were cut off by a move."""
+"""Rounds in which units may still move to make room for those that a move has cut off."""
 
 MIN_GAIN = 0.01
-"""Where more runs than fits, units move only if that takes away such a share of what is too much."""
+"""Where more runs than fits, units move only if that removes at least this share of the overload."""
 
 
 @dataclass(frozen=True)
 class UnitDemand:
-    """A unit to be placed: its id, the logs that it reads, and what it takes; that is `noted` if it was
-    estimated anew, as its operator is another."""
+    """A unit to be placed: its id, the logs that it reads, and its usage; `new_statistics` has that if it
+    was estimated again, as the operator has changed."""
 
     id: str
     inputs: tuple[str, ...]
@@ -92,8 +93,9 @@ class UnitDemand:
 class PlannedSystem:
     """The problem of a deployment and the plan by which it runs now.
 
-    Sites that are away are no part of it, so nothing can be put there or sent through them. Query n, and operator n, of the problem are unit n. `logs` are the logs of streams that come in or
-    are made by another unit, by their places; results of units have none.
+    Sites that are away are not part of it, so nothing can be placed there or sent through them. Query n
+    and operator n of the problem are unit n. `logs` maps the streams of the problem that units read to
+    their logs; the results of units have none.
     """
 
     problem: PlacementProblem
@@ -133,16 +135,17 @@ class _StreamDraft:
 
 @dataclass(frozen=True)
 class SitePlanner:
-    """The sites of a state, what they run, and what they could run."""
+    """Places the units of a state on its sites: admits new ones, and plans again."""
 
     catalog: Catalog
     definitions: Definitions
     deployment: Deployment
 
-    # ---- how it is
+    # ---- the present problem
 
     def alive_sites(self) -> set[str]:
-        """The sites that are there; all of them if none has ever come."""
+        """The sites that are alive; all of them while none is, so that queries can be submitted before
+        the sites start."""
         return alive_sites(self.catalog) or {site.name for site in self.deployment.network.sites}
 
     def system(
@@ -152,10 +155,10 @@ class SitePlanner:
         usages: Mapping[str, ResourceUsage] | None = None,
         now: Assignment | None = None,
     ) -> PlannedSystem:
-        """The problem of all units that run, and of new ones, on the sites that are there, and how it
-        is at present, or would be by an assignment. What some units take may be `changed`.
+        """The problem of all running units and of new ones on living sites, with the plan by which they
+        run at present, or would by the assignment `now`. `usages` replaces the usage of some units.
 
-        The log of a unit that another one reads comes in where that unit is `now`.
+        The log of a unit that another one reads is available where that unit is `now`.
         """
         now = self.catalog.assignment() if now is None else now
         network = _alive_network(self.deployment.network, alive)
@@ -203,20 +206,20 @@ class SitePlanner:
         return PlannedSystem(problem, plan, tuple(units), logs)
 
     def active_units(self) -> list[UnitRow]:
-        """The units that have to be somebody's."""
+        """The units that some site has to run."""
         return [u for u in self.catalog.units() if not is_stopped_for_good(self.catalog, u)]
 
     def _unit_demands(self) -> list[UnitDemand]:
-        """The units that run, with what they take by now."""
+        """The running units with their usage, measured if possible."""
         statistics = self.catalog.all_statistics()
         rates = stream_rates(self.catalog, self.definitions, self.deployment)
         by_log = {stream_log(name): rate for name, rate in rates.items()}
-        sharing = UnitPlanner(self.definitions)
+        unit_planner = UnitPlanner(self.definitions)
         demands = []
         for row in self.active_units():
             values = statistics.get(row.id, {})
             rows = sum(by_log.get(log, 0.0) for log in row.inputs)
-            unit = sharing.ensure_definition(self.catalog, row)
+            unit = unit_planner.ensure_definition(self.catalog, row)
             if is_current_estimate(values, unit.definition):
                 usage = measured_usage(values, rows) or estimated_usage(values)
                 demands.append(UnitDemand(row.id, row.inputs, usage))
@@ -233,7 +236,7 @@ class SitePlanner:
         site_positions: Mapping[str, int],
         now: Assignment,
     ) -> None:
-        """The declared streams, each where it is taken in."""
+        """The declared streams, each at the site that ingests it."""
         rates = stream_rates(self.catalog, self.definitions, self.deployment)
         for name, declared in self.definitions.streams.items():
             width = sum(type_width(column.type, TEXT_WIDTH) for column in declared.stream.schema)
@@ -245,8 +248,8 @@ class SitePlanner:
             draft.add(stream_log(name), rates[name] * width, site)
 
     def _ingest_site(self, stream: str, alive: Collection[str], current: str | None) -> str | None:
-        """The site that takes in a stream: the first of those that are named for it and there; if none
-        is named the one that does already, or else the first."""
+        """The site that ingests a stream: the first living one of those declared for it; if none is
+        declared, the one that does already, or else the first living site."""
         entry = self.deployment.streams.get(stream)
         if entry is not None and entry.sites:
             return next((site for site in entry.sites if site in alive), None)
@@ -256,7 +259,7 @@ class SitePlanner:
     # ---- new units
 
     def admit(self, name: str, unit: NewUnit) -> None:
-        """Find a site for a new unit and assign it; raises Refused, saying what is short."""
+        """Find a site for a new unit and assign it; raises QueryRefused, saying what is short."""
         usage = self._estimate_usage(unit.definition)
         new = UnitDemand(unit.id, unit.inputs, usage)
         with planning_lease(self.catalog) as lease:
@@ -270,8 +273,8 @@ class SitePlanner:
             self._assign(lease, after, usage.as_operator_statistics(unit.id, unit.definition, {}))
 
     def admit_relaxed(self, name: str, unit_id: str, definition: str) -> None:
-        """Let a unit do more for a query that joins it, where it runs or, if that is full, elsewhere;
-        raises Refused if that fits nowhere."""
+        """Relax a unit for a query that joins it, where it runs or, if it no longer fits there, at another
+        site; raises QueryRefused if it fits nowhere."""
         usage = self._estimate_usage(definition)
         usages = {unit_id: usage}
         with planning_lease(self.catalog) as lease:
@@ -295,15 +298,21 @@ class SitePlanner:
     def _admit_or_refuse(
         self, name: str, system: PlannedSystem, ledger: Ledger, unit: UnitDemand
     ) -> None:
-        (decision,) = LadderPlanner()(
-            ledger, [system.number(unit.id)], Budget(UNIT_PLANNING_SECONDS)
-        )
+        budget = Budget(UNIT_PLANNING_SECONDS)
+        (decision,) = self._planner()(ledger, [system.number(unit.id)], budget)
         if not decision.admitted:
-            raise QueryRefused(refusal_message(name, unit.usage, system, ledger, decision))
+            (alone,) = self._planner()(Ledger(system.problem), [decision.query], budget)
+            raise QueryRefused(
+                refusal_message(name, unit.usage, system, ledger, decision, alone.admitted)
+            )
+
+    def _planner(self) -> Planner:
+        """A new planner, as `SET planner` says: one that remembers nothing of what it was asked last."""
+        return make_planner(self.catalog.options().get("planner", DEFAULT_PLANNER))
 
     def _check_still_fits(self, name: str, system: PlannedSystem, planned: Ledger) -> None:
-        """Refuse a query for which units would have to follow one that they read to where they do not
-        fit."""
+        """Refuse a query for which a unit would move, and those that read it would not fit where they
+        can reach it."""
         ledger = Ledger(system.problem, system.plan)
         if overload(ledger) > overload(planned) * (1 + MIN_GAIN) + MIN_GAIN:
             short = "; ".join(map(str, overfull_resources(ledger)))
@@ -326,7 +335,7 @@ class SitePlanner:
         )
 
     def assignment(self, system: PlannedSystem, plan: PlacementPlan) -> Assignment:
-        """What a plan says that sites have to do."""
+        """The assignment that a plan means."""
         sites = system.sites
         streams = system.problem.streams
         owners = {unit_log(system.units[run.operator].id): sites[run.site] for run in plan.runs}
@@ -337,12 +346,12 @@ class SitePlanner:
         routes = {
             (system.logs[send.stream], sites[send.target]): sites[send.origin]
             for send in plan.sends
-            if send.stream in system.logs  # results are read from where they were made
+            if send.stream in system.logs  # results are read where they were written
         }
         return Assignment(owners, routes)
 
     def _copied_logs(self, assignment: Assignment) -> set[str]:
-        """The copies of logs that an assignment asks for."""
+        """The copies of logs that an assignment needs."""
         logs = {log_at_site(self.deployment, assignment, *route) for route in assignment.routes}
         return {log for log in logs if is_log_copy(log)}
 
@@ -353,12 +362,12 @@ class SitePlanner:
         new: Sequence[UnitDemand] = (),
         usages: Mapping[str, ResourceUsage] | None = None,
     ) -> Assignment:
-        """An assignment with a place for every unit that has none in it, or to which no way leads any
-        more; the others stay where they are, unless there is room in no other way.
+        """The assignment with a site for every unit that has none, or that its inputs no longer reach; the
+        others stay where they are, unless there is no other way to make room.
 
-        A plan takes the log of a unit to be where that unit was. If the unit has moved, or runs only
-        now, those that read it are planned once more from where it is. After a few rounds nobody
-        else is moved for them, so this comes to an end.
+        A plan assumes that the log of a unit is where that unit was. If the unit has moved, or is new,
+        those that read it are planned again from its new site. After MAX_ROUNDS no other unit is moved
+        for them, so the loop terminates.
         """
         for attempt in count():
             system = self.system(alive, new, usages, now)
@@ -374,11 +383,11 @@ class SitePlanner:
         raise AssertionError("rounds never end by themselves")
 
     def _try_admit(self, ledger: Ledger, queries: Sequence[int]) -> list[Decision]:
-        return list(LadderPlanner()(ledger, queries, Budget(UNIT_PLANNING_SECONDS)))
+        return list(self._planner()(ledger, queries, Budget(UNIT_PLANNING_SECONDS)))
 
     def _place_anyway(self, ledger: Ledger, queries: Iterable[int]) -> None:
-        """Have units run where they are least in the way, beyond what a site can do; those of which no
-        site can come by the inputs wait."""
+        """Place units where they do least harm, beyond the capacity of sites; units whose inputs no site
+        can get wait."""
         for query in sorted(queries):
             if place_stream(
                 ledger, ledger.problem.queries[query].stream, StreamPopularity(), limited=False
@@ -391,7 +400,7 @@ class SitePlanner:
     def broken_units(
         self, alive: Collection[str], assignment: Assignment | None = None
     ) -> dict[str, str]:
-        """The units that cannot work as they are assigned though they could, and why not."""
+        """The units that cannot run as assigned though they could, each with the fault."""
         now = self.catalog.assignment() if assignment is None else assignment
         units = {unit_log(unit.id): unit.inputs for unit in self.active_units()}
         faults = find_broken_units(self.deployment, alive, units, now)
@@ -403,11 +412,11 @@ class SitePlanner:
         suspects: Mapping[str, ResourceUsage] | None = None,
         max_moves: int = 1,
     ) -> ReplanResult:
-        """Assign all units to the sites that are there; nothing changes if nothing has to.
+        """Assign all units to living sites; nothing changes if nothing has to.
 
-        Nobody is dropped: what fits nowhere runs where it is least in the way, beyond what the site
-        can do, and waits only if what it reads cannot be had. Of the `suspects`, which strayed from
-        what was estimated, at most so many are moved; what they take counts as estimated from now on.
+        No query is dropped: a unit that fits nowhere runs where it does least harm, beyond the capacity
+        of the site, and waits only if no site can get its inputs. Of the `suspects`, whose usage has
+        drifted from its estimate, at most `max_moves` are moved; their usage is the new estimate.
         """
         drifted = suspects or {}
         new_statistics: dict[tuple[str, str], float] = {}
@@ -432,8 +441,8 @@ class SitePlanner:
     def _relieve_overload(
         self, alive: Collection[str], now: Assignment, suspects: Sequence[str], max_moves: int
     ) -> Assignment:
-        """An assignment with less beyond what sites can do, and suspects planned anew; the same one
-        if that takes away too little, so that units do not change places for ever."""
+        """The assignment with less overload, and suspects planned again; unchanged if that removes too
+        little of the overload, so that units do not swap sites forever."""
         system = self.system(alive, now=now)
         overloaded = Ledger(system.problem, system.plan)
         if not suspects and overloaded.fits():
@@ -443,7 +452,7 @@ class SitePlanner:
         adapted = adapt(
             system.problem,
             system.plan,
-            LadderPlanner(),
+            self._planner(),
             Budget(UNIT_PLANNING_SECONDS),
             suspects=chosen,
             most=max_moves,
@@ -458,8 +467,8 @@ class SitePlanner:
         return after if eased < overload(overloaded) * (1 - MIN_GAIN) else now
 
     def drifted_units(self) -> dict[str, ResourceUsage]:
-        """The units that take more or less than was estimated, by more than a threshold, with what
-        they take; the farthest first."""
+        """The units whose usage differs from the estimate by more than a threshold, with their usage; the
+        farthest first."""
         statistics = self.catalog.all_statistics()
         drifted: list[tuple[float, str, ResourceUsage]] = []
         for unit in self._unit_demands():
@@ -469,11 +478,11 @@ class SitePlanner:
             drift = abs(unit.usage.cpu - assumed) / assumed if assumed > 0 else 0.0
             if drift > STRAY_THRESHOLD:
                 drifted.append((-drift, unit.id, unit.usage))
-        return {unit: usage for _, unit, usage in sorted(drifted, key=lambda one: one[:2])}
+        return {unit: usage for _, unit, usage in sorted(drifted, key=lambda drift: drift[:2])}
 
 
 def _can_run(ledger: Ledger, query: int) -> bool:
-    """Whether some site can come by all that a unit reads, however full it is."""
+    """Whether some site can get all inputs of a unit, whatever its load."""
     with ledger.attempt():
         return place_stream(
             ledger, ledger.problem.queries[query].stream, StreamPopularity(), limited=False
@@ -481,8 +490,7 @@ def _can_run(ledger: Ledger, query: int) -> bool:
 
 
 def overload(ledger: Ledger) -> float:
-    """How much of a plan is beyond what sites and links have, in shares of what they have; nothing for
-    one that fits."""
+    """How far a plan exceeds the capacities of sites and links, in shares of these; 0 if it fits."""
     if ledger.fits():
         return 0.0
     shares = [
@@ -499,7 +507,7 @@ def _all_loads(ledger: Ledger) -> Iterator[Load]:
 
 
 def _alive_network(network: Network, alive: Collection[str]) -> Network:
-    """What is left of a network: the sites that are there, with the links between them."""
+    """The living sites of a network, with the links between them."""
     positions = [n for n, site in enumerate(network.sites) if site.name in alive]
     new_position = {old: new for new, old in enumerate(positions)}
     links = [
@@ -511,12 +519,12 @@ def _alive_network(network: Network, alive: Collection[str]) -> Network:
 
 
 _thread_lock = Lock()
-"""A lease is a process's, so threads of one would take it from each other."""
+"""A lease belongs to a process, so it does not keep two of its threads apart: this lock does."""
 
 
 @contextmanager
 def planning_lease(catalog: Catalog) -> Iterator[Lease]:
-    """Be the only one that plans."""
+    """Let one process and thread plan at a time."""
     with _thread_lock, _acquire_planning_lease(catalog) as lease:
         yield lease
 
@@ -538,26 +546,29 @@ def _acquire_planning_lease(catalog: Catalog) -> Iterator[Lease]:
 
 
 def refusal_message(
-    name: str, usage: ResourceUsage, system: PlannedSystem, ledger: Ledger, decision: Decision
+    name: str,
+    usage: ResourceUsage,
+    system: PlannedSystem,
+    ledger: Ledger,
+    decision: Decision,
+    fits_alone: bool,
 ) -> str:
-    """Why a query is not admitted, and what would help."""
-    shortage = "; ".join(map(str, decision.shortages)) or "no place was found"
-    proof = "" if decision.proven else " (not proven: with more time a place may be found)"
+    """Why a query is not admitted, and what would help; `fits_alone` if it would be where nothing else
+    ran."""
+    shortage = "; ".join(map(str, decision.shortages)) or "no site was found"
+    proof = "" if decision.proven else " (not proven: with more time a site may be found)"
     text = [
         f"query {name} is refused: {shortage}{proof}",
-        f"  it takes {usage.cpu:.3g} seconds of a core in a second and {usage.memory:,.0f} bytes of "
-        f"memory, and makes {usage.rate:,.0f} bytes a second, by estimate",
+        f"  estimated usage: {usage.cpu:.3g} cores, {usage.memory:,.0f} bytes of memory, "
+        f"emits {usage.rate:,.0f} bytes a second",
     ]
-    (alone,) = LadderPlanner()(
-        Ledger(system.problem), [decision.query], Budget(UNIT_PLANNING_SECONDS)
-    )
-    if not alone.admitted:
+    if not fits_alone:
         text.append("  it would not fit even if nothing else ran")
     return "\n".join([*text, *_remedies(decision.shortages, system, ledger)])
 
 
 def _remedies(shortages: Sequence[Violation], system: PlannedSystem, ledger: Ledger) -> list[str]:
-    """What would make room: more of what is short, or less of what takes most."""
+    """What would make room: more of the resource that is short, or dropping the largest unit."""
     remedies = [
         f"  would help: {violation.excess:,.3g} more {violation.constraint} of {violation.where}"
         for violation in shortages
@@ -567,7 +578,7 @@ def _remedies(shortages: Sequence[Violation], system: PlannedSystem, ledger: Led
     largest = max(units, key=lambda unit: (unit.usage.cpu, unit.usage.rate), default=None)
     if remedies and largest is not None:
         remedies.append(
-            f"  or to drop the queries of unit {largest.id}: it takes {largest.usage.cpu:.3g} of cpu "
-            f"and makes {largest.usage.rate:,.0f} bytes a second"
+            f"  or drop the queries of unit {largest.id}, which uses {largest.usage.cpu:.3g} cores "
+            f"and emits {largest.usage.rate:,.0f} bytes a second"
         )
     return remedies

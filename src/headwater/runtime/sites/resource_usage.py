@@ -1,4 +1,4 @@
-"""What a unit takes of a site: estimated from its query, and measured once it made a few steps."""
+"""The resources that a unit uses: estimated from its query, and measured after a few steps."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.metrics.step_estimates import estimate_step
 
 MEASURED_AFTER_STEPS = 5
-"""Steps of a unit after which what it takes is measured, no longer estimated."""
+"""Steps of a unit after which its measured usage replaces the estimate."""
 
 RATE_AFTER_BATCHES = 30
-"""Batches of a stream after which its rate is known by measurement."""
+"""Batches of a stream after which its measured rate counts."""
 
 
 @dataclass(frozen=True)
 class ResourceUsage:
-    """What a unit takes: seconds of a core in a second, bytes of memory, and bytes a second it makes."""
+    """What a unit uses: cores, bytes of memory, and the bytes a second that it emits."""
 
     cpu: float
     memory: float
     rate: float
 
     def as_statistics(self, unit_id: str) -> dict[tuple[str, str], float]:
-        """The need as what was estimated of a unit."""
+        """The usage as the estimate of a unit."""
         return {
             (unit_id, "estimated_cpu"): self.cpu,
             (unit_id, "estimated_memory"): self.memory,
@@ -46,8 +46,8 @@ class ResourceUsage:
     def as_operator_statistics(
         self, unit_id: str, definition: str, values: Mapping[str, Statistic]
     ) -> dict[tuple[str, str], float]:
-        """The same, and that it was estimated for an operator; of which the unit has made no step
-        yet, however many of others."""
+        """The usage as the estimate for the operator of that definition. Steps that the unit made before
+        were those of another operator, and do not count as measured."""
         steps = values["steps"].value if "steps" in values else 0.0
         return {
             **self.as_statistics(unit_id),
@@ -57,9 +57,9 @@ class ResourceUsage:
 
 
 def estimate_usage(rates: Mapping[str, float], query: Query) -> ResourceUsage:
-    """What a query takes as a unit of its own, when streams have these rates.
+    """The usage of a query as a unit of its own, when streams have these rates.
 
-    A unit makes a step a second, which costs what it does whatever it takes in.
+    A unit makes one step a second, which has a fixed cost however little it reads.
     """
     costs = SharingCosts()
     cost = OperatorCost(costs.row_seconds, costs.row_seconds)
@@ -77,26 +77,27 @@ def estimate_usage(rates: Mapping[str, float], query: Query) -> ResourceUsage:
 
 
 def is_current_estimate(values: Mapping[str, Statistic], definition: str) -> bool:
-    """Whether what was estimated, and is measured, of a unit is of the operator that it runs now. A unit
-    that has lost a query, or got one, runs another."""
+    """Whether the stored estimate of a unit is for the operator that it runs now: a query that joins or
+    leaves may change the operator."""
     return "estimated_for" in values and values["estimated_for"].value == _definition_checksum(
         definition
     )
 
 
 def _definition_checksum(definition: str) -> float:
+    # Statistics are numbers, so the operator of an estimate is stored as a checksum.
     return float(crc32(definition.encode()))
 
 
 def estimated_usage(values: Mapping[str, Statistic]) -> ResourceUsage:
-    """What was estimated of a unit; nothing if it came before there were sites."""
+    """The estimate of a unit; zero if it was created before there were sites."""
     names = ("estimated_cpu", "estimated_memory", "estimated_bytes")
     return ResourceUsage(*(values[name].value if name in values else 0.0 for name in names))
 
 
 def measured_usage(values: Mapping[str, Statistic], rows: float) -> ResourceUsage | None:
-    """What a unit takes when it steps once a second and so many rows come in one, by what its steps
-    took; None before it made a few."""
+    """The usage of a unit that steps once a second and reads `rows` a second, by its measured steps;
+    None before it has made a few."""
     numbers = {name: statistic.value for name, statistic in values.items()}
     step = estimate_step(numbers)
     steps = numbers.get("steps", 0.0) - numbers.get("estimated_steps", 0.0)
@@ -112,8 +113,8 @@ def measured_usage(values: Mapping[str, Statistic], rows: float) -> ResourceUsag
 def stream_rates(
     catalog: Catalog, definitions: Definitions, deployment: Deployment
 ) -> dict[str, float]:
-    """Tuples of each stream in a second: what is said of it or, if more come or nothing is said, what
-    was measured. Files that wait to be read say nothing of how fast they come."""
+    """Tuples of each stream in a second: the declared rate or, if more come or none is declared, the
+    measured one. How fast files are read does not count: it says nothing of how fast they are written."""
     rates = {}
     for name, declared in definitions.streams.items():
         statistics = catalog.statistics(stream_log(name))

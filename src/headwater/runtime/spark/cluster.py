@@ -1,8 +1,7 @@
-"""Spark on a cluster: which masters there are, the address that executors call back, and whether any
-executor comes.
+"""Spark on a cluster: valid masters, the driver's address for executors, and waiting for executors.
 
-Spark itself waits for ever for executors that cannot reach the driver, and says so only in its log.
-Here everything that keeps a cluster from working is an error with what to check, within seconds.
+Spark itself waits forever for executors that cannot reach the driver, and says so only in its log.
+Here everything that keeps a cluster from working becomes an error that says what to check.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXECUTOR_SECONDS = 30.0
-"""After so long without an executor it is reported,"""
+"""Seconds without an executor after which that is reported."""
 
 GIVE_UP_SECONDS = 120.0
-"""and after so long it is an error."""
+"""Seconds without an executor after which that is an error."""
 
 CONNECT_SECONDS = 5.0
 POLL_SECONDS = 0.2
@@ -45,28 +44,28 @@ log = logging.getLogger("headwater")
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark runs in this process's own Java."""
+    """Whether Spark runs on this machine, without a cluster."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def check_master(master: str) -> None:
-    """Raises RuntimeFailure if there is no such master, or it cannot be reached."""
+    """Raise RuntimeFailure if a master is invalid or cannot be reached."""
     problem = master_problem(master)
     if problem:
         raise RuntimeFailure(problem)
 
 
 def master_problem(master: str) -> str | None:
-    """Why Spark cannot run on a master; None if nothing speaks against it."""
+    """Why Spark cannot run on a master; None if no problem is known."""
     if is_local(master) or master == "yarn" or master.startswith("k8s://"):
         return None
     if master.startswith("sc://"):
         return (
-            f"{master} is a server of Spark Connect, on which Headwater does not run yet: name the "
+            f"{master} is a Spark Connect server, on which Headwater does not run yet: name the "
             "cluster itself, spark://HOST:PORT"
         )
     if not master.startswith("spark://"):
-        return f"{master} is no master: write local[2], spark://HOST:PORT, yarn or k8s://URL"
+        return f"{master} is not a master: write local[2], spark://HOST:PORT, yarn or k8s://URL"
     reasons = []
     for address in _master_addresses(master):
         try:
@@ -78,7 +77,7 @@ def master_problem(master: str) -> str | None:
 
 
 def _master_addresses(master: str) -> list[tuple[str, int]]:
-    """Host and port of each of a standalone cluster's masters."""
+    """The host and port of each master of a standalone cluster."""
     addresses = []
     for server in master.removeprefix("spark://").split(","):
         host, colon, port = server.rpartition(":")
@@ -92,15 +91,15 @@ def _master_addresses(master: str) -> list[tuple[str, int]]:
 
 
 def check_settings(settings: Mapping[str, str], fixed: Collection[str]) -> None:
-    """Raises RuntimeFailure for settings that are not the user's to choose."""
+    """Raise RuntimeFailure for settings that a user must not choose, such as `fixed` ones."""
     for key in settings:
         if not key.startswith("spark."):
-            raise RuntimeFailure(f"{key} is no setting of Spark: their names begin with spark.")
+            raise RuntimeFailure(f"{key} is not a Spark setting: their names begin with spark.")
         if key in ("spark.master", "spark.submit.deployMode"):
-            raise RuntimeFailure(f"{key} cannot be set so: name the master with --master")
+            raise RuntimeFailure(f"{key} cannot be set here: name the master with --master")
         if key == SECRET:
             raise RuntimeFailure(
-                f"{SECRET} would be seen by everybody who lists processes: put the secret into a "
+                f"{SECRET} would be visible to everybody who lists processes: put the secret into a "
                 f"file and set {SECRET_FILE}=/path"
             )
         if key in fixed:
@@ -108,11 +107,10 @@ def check_settings(settings: Mapping[str, str], fixed: Collection[str]) -> None:
 
 
 def cluster_settings(master: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """What a session on a master needs beside what was given: the driver's address, and that a
-    secret is asked for where one is given.
+    """The settings that a session needs beside the user's: the driver's address and authentication.
 
-    The address is that on the way to the master, and no other is listened on. A driver that was
-    given another one, which is not this machine's own, listens on all.
+    The driver listens only on the address that leads to the master. If the user gave an address
+    that is not one of this machine's (of a router, say), it listens on all.
     """
     if is_local(master):
         return {DRIVER_HOST: LOOPBACK, DRIVER_BIND: LOOPBACK}
@@ -127,7 +125,7 @@ def cluster_settings(master: str, user_settings: Mapping[str, str]) -> dict[str,
 
 
 def _own_address(master: str) -> str | None:
-    """This machine's address on the way to a master; None if that says nothing of where it is."""
+    """The address from which this machine reaches a master; None if the master has no address."""
     url = re.sub(r"^k8s://(https?://)?", "spark://", master)
     if not url.startswith("spark://"):
         return None
@@ -135,7 +133,7 @@ def _own_address(master: str) -> str | None:
     with contextlib.suppress(OSError):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, max(port, 1)))  # sends nothing, and finds the route
+            probe.connect((host, max(port, 1)))  # UDP: selects the route without sending anything
             return str(probe.getsockname()[0])
     return None
 
@@ -151,8 +149,10 @@ def _is_local_address(host: str) -> bool:
 
 
 def read_secret(master: str, settings: Mapping[str, str]) -> str | None:
-    """The secret that a standalone cluster shares with its applications, from its file; None where
-    Spark makes its own or needs none. Raises RuntimeFailure."""
+    """The secret that a standalone cluster shares with its applications, read from its file.
+
+    None where Spark creates its own or needs none. Raises RuntimeFailure if there is no such file.
+    """
     is_needed = settings.get(AUTHENTICATE, "false") == "true" and SECRET not in settings
     if not master.startswith("spark://") or not is_needed:
         return None
@@ -160,7 +160,7 @@ def read_secret(master: str, settings: Mapping[str, str]) -> str | None:
     if file is None:
         raise RuntimeFailure(
             f"a standalone cluster shares a secret with its applications: set {SECRET_FILE}=/path "
-            f"(--conf) to the file that has it, and not {AUTHENTICATE} alone"
+            f"(--conf) to the file that holds it, not only {AUTHENTICATE}"
         )
     try:
         secret = Path(file).read_text().strip()
@@ -175,10 +175,10 @@ def read_secret(master: str, settings: Mapping[str, str]) -> str | None:
 
 
 def start_session(master: str, start: Callable[[], SparkSession]) -> SparkSession:
-    """The session of a cluster that has accepted it; raises RuntimeFailure if it does not."""
+    """Start a session on a cluster; raises RuntimeFailure if the cluster does not accept it."""
     message = (
-        f"{master} did not accept this application: check that both have {AUTHENTICATE} on with one "
-        f"secret ({SECRET_FILE}), or off, and one version of Spark"
+        f"{master} did not accept this application: check that both have {AUTHENTICATE} on with the "
+        f"same secret ({SECRET_FILE}), or off, and the same version of Spark"
     )
     try:
         return _run_with_timeout(GIVE_UP_SECONDS, start, message)
@@ -193,8 +193,10 @@ def await_executor(
     report_after: float = EXECUTOR_SECONDS,
     give_up_after: float = GIVE_UP_SECONDS,
 ) -> None:
-    """Returns when a cluster has given an executor, and watches that it keeps one; reports what is
-    missing when it takes long, and raises RuntimeFailure in the end."""
+    """Wait until a session has an executor, then watch in the background that it keeps one.
+
+    Logs what may be missing if it takes long, and raises RuntimeFailure in the end.
+    """
     master = spark.sparkContext.master or ""
     if is_local(master):
         return
@@ -217,8 +219,10 @@ def await_executor(
 
 
 def _watch_executors(spark: SparkSession, master: str, seconds: float) -> None:
-    """Report when a cluster has had no executor for a while, as Spark then waits in silence; ends
-    with the session."""
+    """Log when a cluster has had no executor for a while, as Spark then waits silently.
+
+    Ends with the session.
+    """
     last = time.monotonic()
     reported = False
     while True:
@@ -229,12 +233,15 @@ def _watch_executors(spark: SparkSession, master: str, seconds: float) -> None:
             elif time.monotonic() - last > seconds / 2 and not reported:
                 log.warning("%s; waiting", _no_executor_message(spark, master, seconds))
                 reported = True
-        except Exception:  # the session has ended, or Java has
+        except Exception:  # the session or Java has ended
             return
 
 
 def _run_with_timeout(seconds: float, start: Callable[[], Answer], timeout_message: str) -> Answer:
-    """What a call returns or raises; raises RuntimeFailure if it takes longer, and leaves it."""
+    """What a call returns or raises; raises RuntimeFailure if it takes longer.
+
+    The call cannot be interrupted; its daemon thread is abandoned.
+    """
     results: list[Answer] = []
     errors: list[BaseException] = []
 
@@ -257,8 +264,8 @@ def _run_with_timeout(seconds: float, start: Callable[[], Answer], timeout_messa
 def _no_executor_message(spark: SparkSession, master: str, seconds: float) -> str:
     host = spark.sparkContext.getConf().get(DRIVER_HOST)
     return (
-        f"{master} gave no executor within {seconds:.0f} s; {_describe_workers(spark, master)}. Check that its "
-        "workers have the cores and memory that are asked for (spark.cores.max, "
+        f"{master} started no executor within {seconds:.0f} s; {_describe_workers(spark, master)}. "
+        "Check that its workers have the requested cores and memory (spark.cores.max, "
         "spark.executor.memory) and the same version of Spark, and that they reach this machine at "
         f"{host} (spark.driver.host) on any port (spark.driver.port and spark.blockManager.port "
         "choose two)"
@@ -266,23 +273,24 @@ def _no_executor_message(spark: SparkSession, master: str, seconds: float) -> st
 
 
 def count_executors(spark: SparkSession) -> int:
-    """How many executors a session has; the driver keeps blocks too, and is none."""
+    """How many executors a session has."""
     context: Any = spark.sparkContext._jsc
+    # The driver is listed too, as it stores blocks.
     return int(context.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def _describe_workers(spark: SparkSession, master: str) -> str:
-    """The workers of a standalone cluster and what they have left, as its master says."""
+    """The workers of a standalone cluster and their free resources, from its master."""
     if not master.startswith("spark://"):
-        return "how many workers it has is not known"
+        return "its number of workers is unknown"
     try:
         workers = [
             w
             for w in _fetch_workers(spark, *_master_addresses(master)[0])
             if str(w.state()) == "ALIVE"
         ]
-    except Exception:  # the internals of Spark that this asks may change
-        return "how many workers it has is not known"
+    except Exception:  # it uses internals of Spark, which may change
+        return "its number of workers is unknown"
     cores, free = sum(w.cores() for w in workers), sum(w.coresFree() for w in workers)
     memory = sum(w.memoryFree() for w in workers)
     return (
@@ -292,35 +300,42 @@ def _describe_workers(spark: SparkSession, master: str) -> str:
 
 
 def _fetch_workers(spark: SparkSession, host: str, port: int) -> list[Any]:
+    """Ask a master for its workers, with the message that its web page uses.
+
+    No public interface returns them; classes with a $ in their names are reached by reflection, as
+    Py4J cannot name them.
+    """
     jvm: Any = spark._jvm
     messages = "org.apache.spark.deploy.DeployMessages"
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    question = loader.loadClass(f"{messages}$RequestMasterState$").getField("MODULE$").get(None)
-    answer = loader.loadClass(f"{messages}$MasterStateResponse")
-    kind = jvm.scala.reflect.ClassTag.apply(answer)
+    request = loader.loadClass(f"{messages}$RequestMasterState$").getField("MODULE$").get(None)
+    response = loader.loadClass(f"{messages}$MasterStateResponse")
+    class_tag = jvm.scala.reflect.ClassTag.apply(response)
     address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
     context: Any = spark.sparkContext._jsc
     environment = context.sc().schedulerBackend().rpcEnv()
     master = environment.setupEndpointRef(address, "Master")
-    return list(master.askSync(question, kind).workers())
+    return list(master.askSync(request, class_tag).workers())
 
 
 def check_cluster(spark: SparkSession, folder: Path) -> None:
-    """Returns when a session has an executor that sees a folder of this machine; raises
-    RuntimeFailure if there is none."""
+    """Wait for an executor and check that it can read a folder of this machine.
+
+    Raises RuntimeFailure if it cannot, or if there is no executor.
+    """
     master = spark.sparkContext.master or ""
     if is_local(master):
         return
     await_executor(spark)
-    probe = folder / f"probe-{uuid.uuid4().hex}.txt"  # Spark reads no hidden files
+    probe = folder / f"probe-{uuid.uuid4().hex}.txt"  # not hidden: Spark skips such files
     probe.write_text("seen")
     try:
         spark.read.text(f"file://{probe}").collect()
     except Exception as error:
         raise RuntimeFailure(
-            f"the executors of {master} do not see {folder}: a cluster needs the "
-            "state, and the files of streams and tables, in a file system that is mounted at the "
-            "same path on all of its machines"
+            f"the executors of {master} cannot read {folder}: a cluster needs the state, and the "
+            "files of streams and tables, in a file system that is mounted at the same path on all "
+            "of its machines"
         ) from error
     finally:
         probe.unlink(missing_ok=True)

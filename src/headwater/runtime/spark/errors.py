@@ -1,4 +1,8 @@
-"""What went wrong in a step, in one line, and whether it is likely to pass by itself."""
+"""Errors of Spark steps: one line for people, and what kind of failure it is.
+
+The kinds are those that are handled differently: a full disk is waited for, a damaged file is not
+retried, and the end of Spark ends the engine.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,13 @@ _FATAL = (
     "Py4JNetworkError",
 )
 _ENDING_SECONDS = 3.0
-"""Seconds in which Java ends after one of these."""
+"""Seconds to wait for Java to end after one of these."""
 
 
 def describe_error(error: BaseException) -> str:
-    """One line for people: for an error of Java, the cause at its bottom."""
+    """One line for people; for an error of Java, its root cause."""
     if is_disk_full(error):
-        return "the disk is full: free some space, and it goes on by itself"
+        return "the disk is full: free some space, and it continues by itself"
     java: Any = getattr(error, "java_exception", None)
     message = _root_cause(java) if java is not None else str(error)
     lines = [line.strip() for line in message.splitlines() if line.strip()]
@@ -43,20 +47,22 @@ def _root_cause(java: Any) -> str:
 
 
 def is_damaged_file(error: BaseException) -> bool:
-    """Whether a file of the state is damaged, which trying again does not mend; one that is missing
-    may only have been merged into another since it was looked up."""
+    """Whether a file of the state is damaged, so that retrying is useless.
+
+    A missing file may only have been compacted into another since it was looked up.
+    """
     return isinstance(error, DamagedFile) and not isinstance(error, MissingFile)
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a disk is full; that is nobody's fault and ends when somebody frees space."""
+    """Whether a disk is full: not the fault of a unit, and over when somebody frees space."""
     return getattr(error, "errno", None) in _DISK_FULL_ERRNOS or "No space left on device" in str(
         error
     )
 
 
 def has_spark_ended(spark: SparkSession | None) -> bool:
-    """Whether the Spark session has ended, so that nothing more can be done with it."""
+    """Whether the Spark session has ended and cannot be used any more."""
     if spark is None:
         return False
     try:
@@ -66,7 +72,7 @@ def has_spark_ended(spark: SparkSession | None) -> bool:
 
 
 def raise_if_spark_ended(spark: SparkSession, error: Exception) -> None:
-    """Raises SparkEnded if Spark has ended, or is about to: then it is no matter of one step alone."""
+    """Raise SparkEnded if Spark has ended or is about to: then the step is not at fault."""
     deadline = time.monotonic() + (_ENDING_SECONDS if _is_fatal(error) else 0.0)
     while not has_spark_ended(spark):
         if time.monotonic() >= deadline:
@@ -78,6 +84,6 @@ def raise_if_spark_ended(spark: SparkSession, error: Exception) -> None:
 
 
 def _is_fatal(error: Exception) -> bool:
-    """Whether Java is likely to end because of an error, though it was able to tell it."""
+    """Whether Java is likely to end because of an error, although it could still report it."""
     message = f"{type(error).__name__}: {error}"
     return any(word in message for word in _FATAL)

@@ -1,9 +1,9 @@
-"""Java libraries that do not come with PySpark, fetched from Maven Central when they are first needed.
+"""Java libraries that do not come with PySpark, fetched from Maven Central when first needed.
 
-The Kafka connector has to be there when a Spark session starts, so it is fetched before, with the Ivy
-that Spark brings along, into a folder that is kept. `python -m headwater.runtime.spark.jars connector`
-fetches it ahead of time; `broker` is the Kafka server that the tests start. A library is used only if its
-SHA-256 is the one in `jars.sha256`, whoever it came from.
+The Kafka connector must be present when a Spark session starts, so it is fetched before, with the
+Ivy that Spark includes, into a cache folder. `python -m headwater.runtime.spark.jars connector`
+fetches it ahead of time; `broker` is the Kafka server that the tests start. A library is used only
+if its SHA-256 is the one in `jars.sha256`, wherever it came from.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ import pyspark
 from headwater.errors import RuntimeFailure
 
 FOLDER_VARIABLE = "HEADWATER_JARS"
-"""The variable that names another folder for the libraries."""
+"""The environment variable that names another folder for the libraries."""
 
 DIGESTS_VARIABLE = "HEADWATER_JAR_DIGESTS"
-"""The variable that names a file with the digests of other libraries, as `sha256sum` prints them."""
+"""The environment variable that names a file with digests of other libraries, as `sha256sum` prints
+them."""
 
 PINNED_DIGESTS = Path(__file__).with_name("jars.sha256")
 FETCH_SECONDS = 300
@@ -38,7 +39,7 @@ KAFKA_VERSION = "4.1.2"
 
 @dataclass(frozen=True)
 class MavenModule:
-    """A library with its version; `override` has versions for some that it needs in turn."""
+    """A library and its version; `override` has other versions for some of its dependencies."""
 
     organisation: str
     name: str
@@ -49,7 +50,7 @@ class MavenModule:
         return f"{self.organisation}:{self.name}:{self.version}"
 
     def to_ivy_xml(self) -> str:
-        """What to fetch, in the words of Ivy."""
+        """An Ivy file that depends on this module alone."""
         overrides = "".join(
             f'<override org="{self.organisation}" module="{name}" rev="{version}"/>'
             for name, version in self.override
@@ -66,7 +67,7 @@ class MavenModule:
 
 
 def connector_modules() -> list[MavenModule]:
-    """The Kafka connector of this Spark, if its digest is known; else the one that was tested."""
+    """The Kafka connector for this Spark if its digest is known, then the tested one."""
     own = MavenModule(SPARK, CONNECTOR, pyspark.__version__)
     tested = MavenModule(SPARK, CONNECTOR, "4.2.0", ((TOKENS, "4.0.0"),))
     return [own, tested] if f"{own.name}-{own.version}.jar" in known_digests() else [tested]
@@ -81,7 +82,7 @@ KINDS = {"connector": connector_modules, "broker": broker_modules}
 
 
 def jar_folder(kind: str) -> Path:
-    """Where the libraries of a kind are kept."""
+    """The folder of the libraries of a kind."""
     configured = os.environ.get(FOLDER_VARIABLE)
     root = Path(configured) if configured else Path.home() / ".cache" / "headwater" / "jars"
     version = {"connector": pyspark.__version__, "broker": KAFKA_VERSION}[kind]
@@ -89,12 +90,15 @@ def jar_folder(kind: str) -> Path:
 
 
 def list_jars(kind: str) -> list[Path]:
-    """The libraries of a kind that are there; none if they were not fetched yet."""
+    """The libraries of a kind that were fetched already."""
     return sorted(jar_folder(kind).glob("*.jar"))
 
 
 def missing_from_spark(libraries: Sequence[Path]) -> list[Path]:
-    """Those of the libraries that Spark does not have already, in whatever version."""
+    """The libraries that Spark does not include in any version.
+
+    A second version of one that it includes would clash on the class path.
+    """
     own = {_artifact(path) for path in Path(pyspark.__file__).parent.glob("jars/*.jar")}
     return [path for path in libraries if _artifact(path) not in own]
 
@@ -105,8 +109,10 @@ def _artifact(path: Path) -> str:
 
 
 def fetch(kind: str) -> list[Path]:
-    """The libraries of a kind, fetched if need be; raises RuntimeFailure with what to do, also for
-    one that is not what was fetched when its digest was written down."""
+    """The libraries of a kind, fetched if necessary, with their digests verified.
+
+    Raises RuntimeFailure that says what to do.
+    """
     cached = list_jars(kind)
     if cached:
         return verify_digests(cached)
@@ -117,13 +123,13 @@ def fetch(kind: str) -> list[Path]:
             return verify_digests(list_jars(kind))
         reasons.append(f"{module}: {reason}")
     raise RuntimeFailure(
-        f"the libraries for Kafka cannot be fetched ({'; '.join(reasons)}): try again with a "
-        f"network, or put the jar files of {KINDS[kind]()[0]} and what it needs into {jar_folder(kind)}"
+        f"the libraries for Kafka cannot be fetched ({'; '.join(reasons)}): try again with a network, "
+        f"or put the jar files of {KINDS[kind]()[0]} and its dependencies into {jar_folder(kind)}"
     )
 
 
 def verify_digests(libraries: Sequence[Path]) -> list[Path]:
-    """The same libraries; raises RuntimeFailure if the digest of one is another, or not known."""
+    """The same libraries; raises RuntimeFailure if a digest differs or is unknown."""
     pinned = known_digests()
     for path in libraries:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -137,13 +143,13 @@ def verify_digests(libraries: Sequence[Path]) -> list[Path]:
             raise RuntimeFailure(
                 f"the library {path} is not the one that Headwater was tested with (its SHA-256 is "
                 f"{digest}, not {pinned[path.name]}), so it is not used: remove {path.parent} to have "
-                "it fetched again; if that gives the same, do not trust where it comes from"
+                "it fetched again; if the result is the same, do not trust its origin"
             )
     return list(libraries)
 
 
 def known_digests() -> dict[str, str]:
-    """The digest of each library that may be used, by the name of its file."""
+    """The digests of the libraries that may be used, by file name."""
     own = os.environ.get(DIGESTS_VARIABLE)
     return _read_digests(PINNED_DIGESTS) | (_read_digests(Path(own)) if own else {})
 
@@ -157,12 +163,13 @@ def _read_digests(path: Path) -> dict[str, str]:
 
 
 def _retrieve(module: MavenModule, target: Path) -> str:
-    """Fetch a module and all it needs into a new folder; returns what went wrong, if anything."""
+    """Fetch a module and its dependencies into a new folder; returns an error message, or ""."""
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
     java = _find_java()
     if ivy is None or java is None:
         return "there is no Java" if ivy else "this Spark has no Ivy"
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Fetched beside the target and renamed, so that the target never holds half of the libraries.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as temp_dir:
         ivy_file = Path(temp_dir, "ivy.xml")
         ivy_file.write_text(module.to_ivy_xml())
@@ -193,13 +200,13 @@ def _find_java() -> str | None:
 
 
 def _ivy_failure(output: str) -> str:
-    """The line of Ivy's report that says what is missing."""
+    """The line of Ivy's report that names what is missing."""
     messages = [line.strip(" :") for line in output.splitlines() if "not found" in line]
     return messages[-1] if messages else "Ivy failed"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch the named kinds; returns the exit status."""
+    """Fetch the given kinds; returns the exit status."""
     try:
         for kind in arguments:
             print(f"{kind}: {len(fetch(kind))} jars in {jar_folder(kind)}")

@@ -1,4 +1,4 @@
-"""How much memory Java may use: what was asked for, or what suits the machine."""
+"""The memory of Spark's Java process: the requested amount, or a default that suits the machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from headwater.errors import RuntimeFailure
 
 MIN_DEFAULT, MAX_DEFAULT = 1 << 30, 8 << 30
-"""A quarter of the machine's memory, in bytes, is the default if it is between these."""
+"""Bounds in bytes of the default, which is a quarter of the machine's memory."""
 
 MIN_MEMORY = 512 << 20
-"""With less, Spark does not start."""
+"""Spark does not start with less."""
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def memory_setting(amount: str | None = None) -> dict[str, str]:
-    """The setting of Spark for an amount of memory such as `2g`, or for the default.
+    """The Spark setting for an amount of memory such as `2g`, or for the default.
 
-    Raises RuntimeFailure if that is no amount, or too little.
+    Raises RuntimeFailure if the amount is invalid or too small.
     """
     return {
         "spark.driver.memory": f"{(default_memory() if amount is None else parse_memory(amount)) >> 20}m"
@@ -29,7 +29,7 @@ def memory_setting(amount: str | None = None) -> dict[str, str]:
 
 
 def parse_memory(amount: str) -> int:
-    """An amount of memory in bytes; raises RuntimeFailure."""
+    """An amount of memory in bytes; raises RuntimeFailure if it is invalid or too small."""
     match = re.fullmatch(r"(\d+)([kmgt]?)b?", amount.strip().lower())
     if not match:
         raise RuntimeFailure(f"{amount!r} is not an amount of memory: write 2g, or 1500m")
@@ -40,7 +40,7 @@ def parse_memory(amount: str) -> int:
 
 
 def default_memory(available: int | None = None) -> int:
-    """A quarter of what the machine has, or of what its container may use, within bounds."""
+    """A quarter of the memory of the machine or of its container, within bounds."""
     if available is None:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         with suppress(OSError, ValueError):  # "max" if there is no limit

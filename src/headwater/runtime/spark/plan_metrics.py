@@ -1,8 +1,9 @@
-"""A plan that Spark ran, as a tree of operators with what each did.
+"""The metrics of an executed Spark plan, as a tree of operators.
 
-Only what means something to a reader of the query is kept: scans, filters, joins, aggregates and the
-like. What Spark puts between them (exchanges, sorts, projections, generated code) is passed over; the
-seconds of generated code are those of a whole stage, so each operator names the stage it ran in.
+Only operators that mean something to the author of a query are kept: scans, filters, joins,
+aggregates and the like. What Spark puts between them (exchanges, sorts, projections, generated
+code) is skipped. Generated code is timed per stage only, so each operator names the stage it ran
+in.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TIME_METRICS = {
     "ShuffledHashJoinExec": "buildTime",
     "SortExec": "sortTime",
 }
-"""The metric, in milliseconds, of those nodes that measure their own time."""
+"""The metric, in milliseconds, of the nodes that measure their own time."""
 
 _JOINS = {
     "BroadcastHashJoinExec": "broadcast",
@@ -89,7 +90,7 @@ def _as_json(operator: _PlanOperator) -> Json:
 
 
 def _selectivity(operator: _PlanOperator, rows_in: Sequence[int]) -> float | None:
-    """Rows out per row in; of a join, per pair of rows."""
+    """Rows out per row in; for a join, per pair of rows."""
     if operator.rows_out is None or not rows_in or operator.kind in ("union", "explode"):
         return None
     possible = 1
@@ -100,13 +101,15 @@ def _selectivity(operator: _PlanOperator, rows_in: Sequence[int]) -> float | Non
 
 @dataclass
 class _PlanReader:
-    """Walks a plan through Py4J, where every question costs a part of a millisecond."""
+    """Walks a plan through Py4J, where every call costs a fraction of a millisecond."""
 
     stages: dict[int, float] = field(default_factory=dict)
 
     def operators(self, node: Any, stage: int | None) -> tuple[list[_PlanOperator], float]:
-        """The operators at or below a node: itself if it is one, else those of its inputs; and the
-        seconds of what was passed over on the way, which belong to the operator above."""
+        """The topmost operators at or below a node, and the seconds of skipped nodes.
+
+        Those seconds are counted for the operator above.
+        """
         name = node.getClass().getSimpleName()
         if name == "WholeStageCodegenExec":
             stage = int(node.codegenStageId())
@@ -123,6 +126,7 @@ class _PlanReader:
             below += operators
             own += spent
         kind = _KINDS.get(name)
+        # Spark aggregates in two phases; the partial one is counted as part of the final one.
         if kind is None or (kind == "aggregate" and _is_partial(node)):
             return below, own
         label = _label(node, name, kind)

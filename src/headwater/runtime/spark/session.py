@@ -1,4 +1,7 @@
-"""The Spark session that Headwater runs on, or a sentence that says why there is none."""
+"""Opening the Spark session that Headwater runs on, with the settings that queries rely on.
+
+Where Spark cannot start, the error says why and what to do.
+"""
 
 from __future__ import annotations
 
@@ -30,29 +33,41 @@ from headwater.runtime.spark.cluster import (
 from headwater.runtime.spark.memory import memory_setting
 
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+ExitOnOutOfMemoryError"
-"""Java leaves long methods to its interpreter, and what Spark generates for a shared join is long.
-Java that runs out of memory ends, as what is left of it may answer and do nothing."""
+"""Options of Java. By default it does not compile long methods, and the code that Spark generates
+for a shared join is long. When out of memory it has to exit: otherwise it may stay up, answer, and
+do nothing."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Even without a UI Spark keeps the plans and tasks of past jobs in memory, and a run has
+    # millions.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
+    # Above the threshold Spark lists files with a job of its own, which costs more than the
+    # listing.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-    # Spark remembers every file that it ever listed, up to 250 MB; no segment is listed twice.
+    # Spark caches every file listing, up to 250 MB; no segment is listed twice.
     "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+    # Units step concurrently: with FIFO a long job would hold up the short ones behind it.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
+    # Expressions are total (see `sql`): without ANSI mode a failed cast is NULL and not an error.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
+    # A text literal of a query may contain ${..}, which Spark would replace.
     "spark.sql.variable.substitute": "false",
+    # Planning between stages takes longer than it saves in steps this small.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A file may change between its verification (storage/integrity.py) and Spark's read.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # Version 2 renames files as tasks finish. It is not atomic, but no reader looks at a folder
+    # before the catalog names it.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
@@ -62,17 +77,17 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
-"""What every session of Headwater has; steps are small, so plans are kept simple."""
+"""The settings of every session; steps are small, so planning is kept cheap."""
 
 
 APPENDED_SETTINGS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
-"""Those of a user are added."""
+"""Settings to which a user's value is appended."""
 
 USER_SETTING_PREFIXES = ("spark.ui.", "spark.sql.ui.", "spark.authenticate", *APPENDED_SETTINGS)
-"""What of these a user may change all the same: nothing that a query gives depends on it."""
+"""The settings among these that a user may change: no result depends on them."""
 
 JAVA_EXIT_SECONDS = 10.0
-"""Seconds that Java has to end."""
+"""Seconds to wait for Java to exit before it is killed."""
 
 MIN_JAVA = 17
 _JAVA_ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
@@ -81,8 +96,10 @@ _JAVA_ADVICE = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless
 def open_session(
     master: str = "local[*]", name: str = "headwater", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session with Headwater's settings; raises RuntimeFailure where Spark cannot start, or a
-    cluster gives no executor."""
+    """Open a session with Headwater's settings and the user's.
+
+    Raises RuntimeFailure if Spark cannot start or a cluster does not accept it.
+    """
     check_master(master)
     _check_java()
     user_settings = dict(settings or {})
@@ -113,7 +130,10 @@ def open_session(
 
 
 def discard_session(spark: SparkSession) -> None:
-    """End what is left of a session whose Java has ended, so that another can be opened here."""
+    """Clean up after a session whose Java has ended, so that another can be opened.
+
+    PySpark keeps the session and its gateway in class attributes and would return them again.
+    """
     gateway = SparkContext._gateway
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -125,7 +145,7 @@ def discard_session(spark: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
         return
-    process.stdin.close()  # its sign to end
+    process.stdin.close()  # Java exits at the end of its input
     try:
         process.wait(JAVA_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
@@ -136,10 +156,11 @@ def discard_session(spark: SparkSession) -> None:
 
 
 def authentication_settings(master: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings with which the parts of Spark answer nobody who does not know their secret.
+    """The settings that make Spark's processes require a shared secret.
 
-    In one process Spark makes the secret itself. The processes of a cluster have to be given one, so
-    there it is on if there is one: a cluster that was started without would refuse every session.
+    In one process Spark creates the secret itself. The processes of a cluster have to be given one,
+    so there it is required only if there is one: a cluster started without would refuse every
+    session.
     """
     if master.startswith("local-cluster["):
         return {"spark.authenticate": "true", SECRET: secrets.token_hex(32)}
@@ -149,12 +170,15 @@ def authentication_settings(master: str, settings: Mapping[str, str]) -> dict[st
 
 
 def check_user_settings(settings: Mapping[str, str]) -> None:
-    """Raises RuntimeFailure for settings that a user must not choose."""
+    """Raise RuntimeFailure for settings that a user must not choose."""
     check_settings(settings, {key for key in SETTINGS if not key.startswith(USER_SETTING_PREFIXES)})
 
 
 def _start_java(master: str, settings: Mapping[str, str], secret: str | None) -> None:
-    """Java with its settings, but for the secret: all can see the command line of a process."""
+    """Start Java with its settings; the secret follows as a property.
+
+    On the command line every user of the machine could read it.
+    """
     conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
     SparkContext._ensure_initialized(conf=conf)
     if secret is not None:
@@ -162,12 +186,13 @@ def _start_java(master: str, settings: Mapping[str, str], secret: str | None) ->
 
 
 NO_CODEGEN = ("spark.sql.codegen.wholeStage", "false")
-"""For few rows it takes longer to generate code than to do without."""
+"""The setting that turns off code generation, which takes longer than it saves for few rows."""
 
 
 @functools.cache
 def derive_session(spark: SparkSession, name: str, value: str) -> SparkSession:
-    """The same session with one setting that is different."""
+    """A session on the same context that differs in one setting."""
+    # newSession copies the configuration of the context, not SQL settings made on this session.
     other = spark.newSession()
     for key in SETTINGS:
         if key.startswith("spark.sql.") and other.conf.isModifiable(key):
@@ -177,7 +202,7 @@ def derive_session(spark: SparkSession, name: str, value: str) -> SparkSession:
 
 
 def _check_java() -> None:
-    """Raises RuntimeFailure if there is no Java that Spark can use."""
+    """Raise RuntimeFailure if there is no Java that Spark can use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not java or not Path(java).exists():
@@ -189,10 +214,8 @@ def _check_java() -> None:
         raise RuntimeFailure(f"{java} cannot be run: {error.strerror}; {_JAVA_ADVICE}") from error
     version = re.search(r'version "(?:1\.)?(\d+)', completed.stderr)
     if completed.returncode or not version:
-        message = (completed.stderr.strip() or f"it ends with {completed.returncode}").splitlines()[
-            0
-        ]
-        raise RuntimeFailure(f"{java} does not work: {message}; {_JAVA_ADVICE}")
+        output = completed.stderr.strip() or f"it exits with status {completed.returncode}"
+        raise RuntimeFailure(f"{java} does not work: {output.splitlines()[0]}; {_JAVA_ADVICE}")
     if int(version[1]) < MIN_JAVA:
         raise RuntimeFailure(
             f"Spark needs Java {MIN_JAVA} or later, {java} is {version[1]}: {_JAVA_ADVICE}"

@@ -1,29 +1,24 @@
 """Expressions as Spark SQL.
 
-Sessions run with `spark.sql.ansi.enabled = false`, in which a failed cast and a division by zero are
-NULL; integer overflow wraps there, so integer arithmetic is written with the `try_` functions, and
-casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. Where a function of Spark would fail,
-wrap or fill the memory all the same, its arguments are guarded. So an expression has the value that
-the reference evaluator gives it, and no row can fail a step.
+Sessions run with `spark.sql.ansi.enabled = false`, where a failed cast and a division by zero are
+NULL. Integer overflow wraps there, so integer arithmetic is written with the `try_` functions, and
+casts with `try_cast`. An INTERVAL is a BIGINT of microseconds. Where a function of Spark would
+still fail, wrap or fill the memory, its arguments are guarded. So an expression has the value that
+the reference evaluator computes, and no row can fail a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from headwater.algebra.expressions import Call, Column, Expr, Literal
-from headwater.algebra.functions import AggregateCall
 from headwater.algebra.lengths import MAX_TEXT, max_length
 from headwater.algebra.patterns import like_parts, like_regex
 from headwater.algebra.types import BIGINT, DATE, INTERVAL, TIMESTAMP, Type
 
-if TYPE_CHECKING:
-    pass
-
 DAY = 86_400_000_000
-FIRST_YEAR = 367 * DAY
+FIRST_YEAR = 367 * DAY  # a leap year and a day: at least the first year that timestamps reach
 Naming = Callable[[Column], str]
 
 
@@ -33,13 +28,13 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_text(value: str) -> str:
-    """A text as a literal."""
+    """A text as a string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
 
 
 def spark_type(type_: Type) -> str:
-    """The Spark type in which values of a type are kept; NULL alone becomes a STRING."""
+    """The Spark type that stores values of a type; an untyped NULL is a STRING."""
     return {"INTERVAL": "BIGINT", "NULL": "STRING"}.get(type_.name, str(type_))
 
 
@@ -58,19 +53,6 @@ def expression_sql(expr: Expr, naming: Naming) -> str:
                 return _arithmetic(expr, args)
             special = _SPECIAL.get(expr.name)
             return f"{expr.name}({', '.join(args)})" if special is None else special(expr, args)
-
-
-def aggregate_sql(call: AggregateCall, naming: Naming, condition: str = "") -> str:
-    """An aggregate as Spark SQL; `condition` says which rows count at all."""
-    name = {"sum": "try_sum", "avg": "try_avg"}.get(call.name, call.name)
-    arg = "*" if call.arg is None else expression_sql(call.arg, naming)
-    if call.name == "sum" and call.arg is not None and call.arg.type.is_floating:
-        name, arg = "sum", f"CAST({arg} AS DOUBLE)"
-    conditions = [condition] if condition else []
-    if call.filter is not None:
-        conditions.append(expression_sql(call.filter, naming))
-    filter_clause = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-    return f"{name}({'DISTINCT ' if call.distinct else ''}{arg}){filter_clause}"
 
 
 _INFIX = {
@@ -114,7 +96,7 @@ def _literal(expr: Literal) -> str:
 
 
 def _arithmetic(expr: Call, args: list[str]) -> str:
-    """Times are moved as microseconds; integers do not wrap."""
+    """Arithmetic on times as microseconds; integer overflow is NULL."""
     left, right = expr.args
     if TIMESTAMP in (left.type, right.type) or (
         expr.type == INTERVAL and DATE in (left.type, right.type)
@@ -137,7 +119,7 @@ def _as_micros(expr: Expr, text: str) -> str:
 
 
 def _as_timestamp(expr: Expr, text: str) -> str:
-    """A DATE as TIMESTAMP, NULL where Spark's cast of a day too far off would fail."""
+    """A DATE as TIMESTAMP; NULL for a day out of range, where Spark's cast would fail."""
     if expr.type != DATE:
         return text
     return f"timestamp_micros(try_multiply(CAST(unix_date({text}) AS BIGINT), {DAY}L))"
@@ -147,7 +129,7 @@ _TIME_FUNCTIONS = ("hour", "minute", "second", "date_trunc", "date_format")
 
 
 def _dates_as_timestamps(expr: Call, args: list[str]) -> list[str]:
-    """The arguments; dates as times where they are compared with times, or taken for such."""
+    """The arguments, with dates as timestamps where the function needs timestamps."""
     types = {arg.type for arg in expr.args}
     if DATE not in types or expr.name == "nullif":
         return args
@@ -181,7 +163,11 @@ def _is_simple(expr: Expr) -> bool:
 
 
 def _let(expr: Call, args: list[str], body: Callable[..., str]) -> str:
-    """An expression that names its arguments more than once, each of them written once."""
+    """An expression that uses its arguments more than once, with each of them written once.
+
+    Copies of nested arguments would grow exponentially with the depth; SQL has no LET, so a lambda
+    over an array of one element binds them.
+    """
     if all(map(_is_simple, expr.args)):
         return body(*args)
     fields = ", ".join(f"'a{i}', {arg}" for i, arg in enumerate(args))
@@ -190,7 +176,7 @@ def _let(expr: Call, args: list[str], body: Callable[..., str]) -> str:
 
 
 def _ceil_or_floor(expr: Call, args: list[str]) -> str:
-    """CEIL and FLOOR of a DOUBLE: what is beyond BIGINT is NULL, and not the nearest BIGINT."""
+    """CEIL and FLOOR of a DOUBLE: NULL beyond BIGINT, where Spark returns the nearest BIGINT."""
     if not expr.args[0].type.is_floating:
         return f"{expr.name}({args[0]})"
 
@@ -202,7 +188,7 @@ def _ceil_or_floor(expr: Call, args: list[str]) -> str:
 
 
 def _pmod(expr: Call, args: list[str]) -> str:
-    """PMOD by a negative number is the remainder itself; Spark adds the two and may wrap."""
+    """PMOD; by a negative number it is the plain remainder, as Spark's own sum may wrap."""
     divisor = expr.args[1]
     value = divisor.value if isinstance(divisor, Literal) else None
     by_positive = isinstance(value, int) and value > 0
@@ -214,7 +200,10 @@ def _pmod(expr: Call, args: list[str]) -> str:
 
 
 def _like(expr: Call, args: list[str]) -> str:
-    """Spark tries a pattern with many % in every possible way, which may take for ever."""
+    """LIKE; a pattern with many % becomes a regular expression that does not backtrack.
+
+    Spark tries every possible split of the text, which takes exponential time.
+    """
     pattern = expr.args[1].value if isinstance(expr.args[1], Literal) else None
     if isinstance(pattern, str) and len(like_parts(pattern)) > 3:
         return f"({args[0]} RLIKE {quote_text(like_regex(pattern))})"
@@ -237,8 +226,8 @@ def _replace(expr: Call, args: list[str]) -> str:
         return f"replace({', '.join(args)})"
 
     def body(text: str, old: str, new: str) -> str:
-        found = f"(length({text}) - length(replace({text}, {old}, ''))) div length({old})"
-        length = f"length({text}) + {found} * (length({new}) - length({old}))"
+        matches = f"(length({text}) - length(replace({text}, {old}, ''))) div length({old})"
+        length = f"length({text}) + {matches} * (length({new}) - length({old}))"
         return (
             f"CASE WHEN length({old}) = 0 OR {length} <= {MAX_TEXT}"
             f" THEN replace({text}, {old}, {new}) END"
@@ -256,12 +245,16 @@ def _repeat(expr: Call, args: list[str]) -> str:
 
 
 def _as_int(expr: Expr, text: str) -> str:
-    """An integer as INT, NULL if it is none."""
+    """An integer as INT; NULL if it does not fit."""
     return f"try_cast({text} AS INT)" if expr.type == BIGINT else text
 
 
 def _pad(expr: Call, args: list[str]) -> str:
-    """Adding what is missing to the largest INT overflows to NULL for lengths above MAX_TEXT."""
+    """LPAD and RPAD; NULL for lengths above MAX_TEXT.
+
+    Adding and subtracting the distance from MAX_TEXT to the largest INT overflows for those, so the
+    length need not be written twice.
+    """
     beyond = 2**31 - 1 - MAX_TEXT
     length = _as_int(expr.args[1], args[1])
     if not isinstance(expr.args[1], Literal):
@@ -270,19 +263,20 @@ def _pad(expr: Call, args: list[str]) -> str:
 
 
 def _with_int_positions(expr: Call, args: list[str]) -> str:
-    """A function of texts and positions, which Spark would cut to 32 bits."""
+    """A function of texts and positions; Spark would truncate a BIGINT position to 32 bits."""
     int_args = (_as_int(arg, text) for arg, text in zip(expr.args, args, strict=True))
     return f"{expr.name}({', '.join(int_args)})"
 
 
 def _split_part(expr: Call, args: list[str]) -> str:
+    """SPLIT_PART; index 0 is NULL, and the smallest INT, which overflows, is replaced."""
     index = _as_int(expr.args[2], args[2])
     index = f"CASE WHEN {index} = -2147483648 THEN -2147483647 ELSE {index} END"
     return f"split_part({args[0]}, {args[1]}, nullif({index}, 0))"
 
 
 def _integer_division(expr: Call, args: list[str]) -> str:
-    """The one quotient that is no BIGINT, of the least and -1, is NULL and does not wrap."""
+    """DIV; the one quotient that overflows, the smallest BIGINT by -1, is NULL."""
     dividend, divisor = expr.args
     if dividend.type != BIGINT or (isinstance(divisor, Literal) and divisor.value != -1):
         return f"({args[0]} div {args[1]})"
@@ -294,7 +288,10 @@ def _integer_division(expr: Call, args: list[str]) -> str:
 
 
 def _date_trunc(expr: Call, args: list[str]) -> str:
-    """Spark's fails for the first year that there is; there the subtraction overflows to NULL."""
+    """DATE_TRUNC; NULL in the first year that timestamps reach, where Spark's fails.
+
+    There the subtraction overflows to NULL; elsewhere the addition undoes it.
+    """
     moved = f"try_subtract(unix_micros({args[1]}), {FIRST_YEAR}L)"
     return f"date_trunc({args[0]}, timestamp_micros(try_add({moved}, {FIRST_YEAR}L)))"
 

@@ -1,4 +1,4 @@
-"""Rows on their way into a log: as an Arrow table, and as the segment that the catalog registers."""
+"""Rows to append to a log: as an Arrow table, and as the segment to register."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.runtime.storage.segment_files import WrittenFile
 
 
 def build_segment(log: str, written: WrittenFile, watermark: int | None) -> NewSegment:
-    """A written file as the catalog wants to know it."""
+    """The segment to register for a written file."""
     return NewSegment(
         log=log,
         path=written.path,
@@ -32,12 +32,12 @@ def build_segment(log: str, written: WrittenFile, watermark: int | None) -> NewS
 
 
 def stream_folder(state_dir: Path, name: str) -> Path:
-    """Where the segments of a stream lie."""
+    """The folder of the segment files of a stream."""
     return state_dir / "log" / "streams" / file_name(name)
 
 
 def build_arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: int) -> pa.Table:
-    """Rows of a stream, values as the algebra has them, as a segment's table."""
+    """Rows of a stream as the table of a segment; `first` is the first arrival number."""
     columns: dict[str, pa.Array] = {}
     for n, column in enumerate(stream.schema):
         columns[column.name] = pa.array([row[n] for row in rows], arrow_type(column.type))
@@ -47,6 +47,7 @@ def build_arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: in
 
 
 def event_time(stream: Stream, row: Sequence[Value]) -> int:
+    """The event time of a row in microseconds."""
     value = row[stream.schema.names.index(stream.schema[stream.time].name)]
     assert isinstance(value, int)
     return value

@@ -15,12 +15,12 @@ TIME = "_ts"
 
 
 ARRIVAL = "_arrival"
-"""Place in the source's own order, in every segment of a stream."""
+"""Arrival number: the position in the source's own order, in every segment of a stream."""
 
 
 def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type of a column in a segment."""
-    import pyarrow as pa  # who asks for SQL alone need not wait for it
+    import pyarrow as pa  # slow to import, and not needed by commands that only compile SQL
 
     if type_.is_decimal:
         return pa.decimal128(type_.precision, type_.scale)

@@ -1,9 +1,9 @@
-"""Whether a file is still what was written: its size and a checksum of all its bytes, from the catalog.
+"""Verification that a file is what was written, by its size and a checksum of all its bytes.
 
-Every read is checked, not only the first: a disk may change a bit at any time. Python checks the very
-bytes that it then decodes; for Spark a file is read once right before, which also leaves it in the
-cache of the operating system. An empty or shortened file, which Spark takes for one without rows,
-is found by the same comparison.
+Every read is verified, not only the first: a disk may change a bit at any time. Python verifies the
+very bytes that it then decodes; for Spark a file is read once right before, which also leaves it in
+the cache of the operating system. An empty or truncated file, which Spark may read as one without
+rows, fails the same comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK = 1 << 20
 
 
 class StoredFile(Protocol):
-    """A segment's file as the catalog has it; a digest is missing for files of older releases."""
+    """The file of a segment as recorded in the catalog; files of older releases have no digest."""
 
     @property
     def path(self) -> str: ...
@@ -39,7 +39,9 @@ def part_files(path: Path) -> list[Path]:
 
 
 def compute_digest(contents: Iterable[bytes]) -> int:
-    """The checksum of contents that follow each other: any single changed bit changes it."""
+    """The checksum of concatenated contents."""
+    # CRC-32 detects every single-bit error, at a quarter of the cost of a cryptographic hash. It
+    # need not resist an attacker, who could change the catalog as well.
     digest = 0
     for content in contents:
         digest = zlib.crc32(content, digest)
@@ -58,7 +60,7 @@ def _blocks(path: Path) -> Iterable[bytes]:
 
 
 def read_verified(file: StoredFile) -> list[bytes]:
-    """The bytes of each part of a file; raises DamagedFile if they are not those written."""
+    """The bytes of each part of a file; raises DamagedFile if they differ from those written."""
     try:
         contents = [part.read_bytes() for part in part_files(Path(file.path))]
     except FileNotFoundError:
@@ -68,12 +70,12 @@ def read_verified(file: StoredFile) -> list[bytes]:
 
 
 def verify_paths(files: Iterable[StoredFile]) -> list[str]:
-    """The paths of files that are as they were written; raises DamagedFile for one that is not."""
+    """The paths of files, all verified; raises DamagedFile if one has changed."""
     return [verify_file(file) for file in files]
 
 
 def make_cached_verifier() -> Callable[[StoredFile], str]:
-    """`check`, for a step that reads some files several times and compares each of them once."""
+    """A `verify_file` for one step, which reads some files several times and verifies each once."""
     verified: dict[str, str] = {}
 
     def path_of(file: StoredFile) -> str:
@@ -85,7 +87,7 @@ def make_cached_verifier() -> Callable[[StoredFile], str]:
 
 
 def verify_file(file: StoredFile) -> str:
-    """The path of a file that is as it was written; raises DamagedFile if it is not."""
+    """The path of a file, verified; raises DamagedFile if it has changed."""
     try:
         part_paths = part_files(Path(file.path))
         size = sum(part.stat().st_size for part in part_paths)
@@ -96,6 +98,7 @@ def verify_file(file: StoredFile) -> str:
 
 
 def _verify_content(file: StoredFile, size: int, contents: Iterable[bytes]) -> None:
+    # The size first: it costs nothing, and is all that files of older releases can be compared by.
     if size != file.bytes:
         raise DamagedFile(
             f"the file {file.path} is damaged: it has {size:,} bytes, and was written with "

@@ -1,9 +1,9 @@
-"""Segment files: written by a step, found by their footers, read without Spark where Python asks.
+"""Segment files: writing, describing, reading and removing them.
 
-A file is complete before the catalog hears of it, and never changes after; a checksum of its bytes goes
-with it, and whoever reads it compares (`integrity`). Small results come to the
-driver as Arrow and are written there, which saves most of the time of a small Spark write; large ones
-are written by Spark's own tasks into a folder of part files.
+A file is complete before the catalog names it and never changes afterwards; its checksum is
+recorded with it and verified by every read (`integrity`). Small results are collected as Arrow and
+written by the driver, which saves most of the time of a small Spark write; large ones are written
+by Spark's tasks into a folder of part files.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 UNKNOWN_RANGE = (-(2**63), 2**63 - 1)
+"""The range of a column whose footer has no statistics: all of BIGINT."""
 
 GROUP_BYTES = 64_000_000
-"""A group of rows of a large file has about so many bytes before it is packed."""
+"""Approximate size of a row group of a large file before compression."""
 
 SINGLE_THREAD_BYTES = 8 * 2**20
-"""Bytes of a file up to which one thread decodes it."""
+"""Files up to this size are decoded by one thread."""
 
 SMALL_ROWS = 100_000
-"""A step with so few rows of input is collected and written by the driver."""
+"""The driver writes the output of a step with at most this many input rows."""
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file, and what its footers say of it."""
+    """A written file with the statistics of its footers."""
 
     path: str
     rows: int
@@ -66,11 +67,11 @@ class WrittenFile:
     largest_time: int
     digest: int
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The least and the largest value of each column of integers that has any."""
+    """The smallest and largest value of each integer column that has values."""
 
 
 TimeColumns = tuple[str, str]
-"""The columns with the least and the largest times of rows: often the same one."""
+"""The columns with the smallest and the largest time of each row; often the same one."""
 
 
 def write(
@@ -80,9 +81,9 @@ def write(
     small: bool,
     lap: Callable[[str], None] = lambda part: None,
 ) -> WrittenFile | None:
-    """The rows of a frame as a new file below the folder; None if there are no rows.
+    """Write the rows of a frame to a new file in the folder; None if there are no rows.
 
-    `lap` is called when the rows are there; where tasks write them, that is when they are written.
+    `lap` is called when Spark is done: with the rows computed, or, for a large frame, written.
     """
     make_folder(folder)
     if small:
@@ -101,9 +102,11 @@ def write(
 
 
 def _restrict_folder(folder: Path) -> None:
-    """Take from others the permissions that Spark gave them, and remove the checksum files that
-    Hadoop puts beside parts: the catalog has a checksum, and with damage to such a file Hadoop
-    refuses a part that is whole."""
+    """Make a folder that Spark wrote private, and remove Hadoop's checksum files from it.
+
+    The catalog has a checksum of its own, and if a .crc file is damaged Hadoop refuses an intact
+    part.
+    """
     folder.chmod(OWNER_FOLDER)
     for path in folder.iterdir():
         if path.name.endswith(".crc"):
@@ -114,7 +117,7 @@ def _restrict_folder(folder: Path) -> None:
 
 @contextmanager
 def _remove_on_failure(path: Path) -> Iterator[None]:
-    """What was written in part is removed at once: the failure may be a disk that is full."""
+    """Remove a partly written file immediately, as the failure may be a full disk."""
     try:
         yield
     except Exception:
@@ -126,11 +129,13 @@ def _remove_on_failure(path: Path) -> Iterator[None]:
 def write_arrow(
     table: pa.Table, folder: Path, times: TimeColumns, group_rows: int | None = None
 ) -> WrittenFile | None:
-    """The rows of a table as a new file below the folder; None if there are none."""
+    """Write the rows of a table to a new file in the folder; None if there are none."""
     if not table.num_rows:
         return None
     make_folder(folder)
     path = folder / f"{uuid.uuid4().hex}.parquet"
+    # Encoded in memory: the checksum is then of the bytes that were meant to be written, not of
+    # what the disk returns.
     content = pa.BufferOutputStream()
     pq.write_table(
         table, content, compression="snappy", row_group_size=group_rows, write_page_checksum=True
@@ -147,9 +152,9 @@ def write_arrow(
 def write_tables(
     tables: Iterable[pa.Table], folder: Path, times: TimeColumns
 ) -> WrittenFile | None:
-    """The rows of tables as a new file below the folder; None if there are none.
+    """Write the rows of tables to a new file in the folder; None if there are none.
 
-    They pass through in groups of rows, so there may be more of them than memory.
+    They are written row group by row group, so all together may exceed the memory.
     """
     groups = _row_groups(tables)
     first = next(groups, None)
@@ -173,7 +178,7 @@ def write_tables(
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that are large enough to be groups of rows in a file."""
+    """The same rows in tables that are large enough to be row groups of a file."""
     pending: list[pa.Table] = []
     for table in tables:
         pending.append(table)
@@ -185,15 +190,15 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def describe(path: Path, times: TimeColumns) -> WrittenFile | None:
-    """What the footers of a file, or of a folder of part files, say; None if there are no rows."""
+    """Describe a file, or a folder of part files, from its footers; None if there are no rows."""
     rows = size = 0
     spans: dict[str, tuple[int, int]] = {}
     for part in part_files(path):
         footer = pq.read_metadata(part)
         rows += footer.num_rows
         size += part.stat().st_size
-        for at in range(footer.num_row_groups):
-            _widen_ranges(spans, footer.row_group(at))
+        for n in range(footer.num_row_groups):
+            _widen_ranges(spans, footer.row_group(n))
     return (
         _build_written_file(path, rows, size, compute_file_digest(path), spans, times)
         if rows
@@ -209,8 +214,11 @@ def _build_written_file(
     spans: Mapping[str, tuple[int, int]],
     times: TimeColumns,
 ) -> WrittenFile:
+    # Columns with an underscore are Headwater's own; no condition of a query prunes by them.
     ranges = {
-        n: span for n, span in spans.items() if span != UNKNOWN_RANGE and not n.startswith("_")
+        name: span
+        for name, span in spans.items()
+        if span != UNKNOWN_RANGE and not name.startswith("_")
     }
     least, largest = spans[times[0]][0], spans[times[1]][1]
     return WrittenFile(str(path), rows, size, least, largest, digest, ranges)
@@ -226,9 +234,9 @@ def _column_ranges(table: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _widen_ranges(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData) -> None:
-    """Take in the spans of a row group; a column whose footer does not tell has none."""
-    for at in range(group.num_columns):
-        column, name = group.column(at), group.column(at).path_in_schema
+    """Extend the ranges by a row group; a column without statistics gets UNKNOWN_RANGE."""
+    for n in range(group.num_columns):
+        column, name = group.column(n), group.column(n).path_in_schema
         statistics = column.statistics
         if statistics is not None and statistics.has_min_max and type(statistics.min) is int:
             least, largest = spans.get(name, (statistics.min, statistics.max))
@@ -238,11 +246,11 @@ def _widen_ranges(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData)
 
 
 def read_arrow(file: StoredFile, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a segment; raises DamagedFile if its file is not what was written."""
+    """The rows of a segment; raises DamagedFile if its file has changed since it was written."""
     contents = read_verified(file)
     try:
         return pa.concat_tables([_decode(part, columns) for part in contents])
-    except (pa.ArrowException, OSError) as error:  # of a release that kept no checksums
+    except (pa.ArrowException, OSError) as error:  # damage to a file that has no checksum
         raise DamagedFile(
             f"the file {file.path} cannot be read ({error}); {RESTORE_ADVICE}"
         ) from error
@@ -251,21 +259,21 @@ def read_arrow(file: StoredFile, columns: list[str] | None = None) -> pa.Table:
 def _decode(contents: bytes, columns: list[str] | None) -> pa.Table:
     """The rows of a Parquet file in memory.
 
-    A small one is decoded by this thread alone: a process that ends at once, as a command does, may
-    otherwise be aborted because a thread of Arrow has only just begun.
+    A small one is decoded by this thread alone: a process that exits right afterwards, as a command
+    does, is otherwise sometimes aborted while a thread of Arrow starts.
     """
     file = pq.ParquetFile(pa.BufferReader(contents), pre_buffer=False)
     return file.read(columns=columns, use_threads=len(contents) > SINGLE_THREAD_BYTES)
 
 
 def drop_empty_batches(table: pa.Table) -> pa.Table:
-    """The same table without empty batches, which PySpark takes for its end."""
+    """The same table without empty batches, at which PySpark would stop reading."""
     filled = [batch for batch in table.to_batches() if batch.num_rows]
     return pa.Table.from_batches(filled, table.schema)
 
 
 def link_file(file: StoredFile, folder: Path) -> str:
-    """The same as `copied`, without a byte written where the file system can do that."""
+    """Like `copy_file`, but with hard links where the file system supports them."""
     return copy_file(file, folder, _link_or_copy)
 
 
@@ -281,8 +289,10 @@ def copy_file(
     folder: Path,
     copy: Callable[[str | Path, str | Path], object] = shutil.copyfile,
 ) -> str:
-    """A copy of a segment's file or folder below another folder, complete before it has its name;
-    raises DamagedFile rather than copy damage."""
+    """Copy a segment's file or folder into another folder; returns the path of the copy.
+
+    The copy gets its name when it is complete. Raises DamagedFile rather than copy damage.
+    """
     make_folder(folder)
     source, target = Path(verify_file(file)), folder / f"{uuid.uuid4().hex}.parquet"
     temporary = folder / f".{target.name}"
@@ -296,7 +306,7 @@ def copy_file(
 
 
 def remove(path: str) -> None:
-    """Delete a segment's file or folder; nothing happens if it is gone."""
+    """Delete a segment's file or folder, if it exists."""
     target = Path(path)
     if target.is_dir():
         shutil.rmtree(target, ignore_errors=True)
@@ -305,7 +315,10 @@ def remove(path: str) -> None:
 
 
 def find_orphans(root: Path, referenced: Iterable[str], older_than: float) -> Iterator[Path]:
-    """Files below the root that no segment names and that were last touched before a moment."""
+    """Files below the root that no segment names and that were last modified before a time.
+
+    Younger ones may belong to a step that is about to commit.
+    """
     registered = {Path(path).resolve() for path in referenced if path}
     if not root.is_dir():
         return
@@ -315,7 +328,7 @@ def find_orphans(root: Path, referenced: Iterable[str], older_than: float) -> It
 
 
 def _last_modified(path: Path) -> float:
-    """When a file, or anything in a folder, was last written; infinity if it is gone."""
+    """When a file, or anything in a folder, was last modified; infinity if it was deleted."""
     try:
         inside = path.rglob("*") if path.is_dir() else ()
         return float(max(entry.stat().st_mtime for entry in (path, *inside)))

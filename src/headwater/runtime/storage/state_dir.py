@@ -1,4 +1,4 @@
-"""The directory of a state, and whether its segments are in it."""
+"""The state directory: creating it, keeping it private, checking that its segments are there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("headwater")
 
 
 def ensure_state_dir(state_dir: Path) -> Path:
-    """The whole path of a state directory, which is made if need be; raises RuntimeFailure."""
+    """The absolute path of a state directory, created if necessary; raises RuntimeFailure."""
     if is_url(state_dir):
         raise RuntimeFailure(remote_state_message(state_dir))
     try:
@@ -27,15 +27,15 @@ def ensure_state_dir(state_dir: Path) -> Path:
         return state_dir.resolve()
     except OSError as error:
         raise RuntimeFailure(
-            f"the state directory {state_dir} cannot be made: {error.strerror}; "
+            f"the state directory {state_dir} cannot be created: {error.strerror}; "
             "name another one, or give this user permission to write there"
         ) from error
 
 
 def make_private(state_dir: Path) -> None:
-    """Take from others the permission to read a state, which earlier releases gave them, and say so.
+    """Revoke permissions of other users on a state, which earlier releases granted, and log it.
 
-    A folder that holds more than a state is left as it is, but for what is the state's in it.
+    In a folder that holds other things too, only the entries of the state are changed.
     """
     entries = list(state_dir.iterdir())
     ours = [entry for entry in entries if _belongs_to_state(entry)]
@@ -48,29 +48,30 @@ def make_private(state_dir: Path) -> None:
         path.chmod(OWNER_FOLDER if path.is_dir() else OWNER_FILE)
     if exposed:
         log.warning(
-            "%s could be read by other users of this machine; now its owner alone can", state_dir
+            "%s could be read by other users of this machine; now only its owner can", state_dir
         )
 
 
 def _belongs_to_state(path: Path) -> bool:
-    """Whether something in a state directory is the state's: its catalog, logs, segments, stores."""
+    """Whether an entry of a state directory is the state's: catalog, logs, segments, stores."""
     if path.is_dir():
         return path.name == "log" or (path / "log").is_dir()
     return path.name.startswith((CATALOG_FILE, "engine.log", "spark.log", "site-", "costs.toml"))
 
 
 def _is_open_to_others(path: Path) -> bool:
-    """Whether others may do anything with a file or folder that this user can change."""
-    status = path.lstat()
-    own = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    return own and status.st_uid == os.geteuid() and bool(stat.S_IMODE(status.st_mode) & 0o077)
+    """Whether other users have any permission on a file or folder of this user."""
+    status = path.lstat()  # not through a link: its target is not part of the state
+    is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    is_own = status.st_uid == os.geteuid()
+    return is_plain and is_own and bool(stat.S_IMODE(status.st_mode) & 0o077)
 
 
 def check_state_dir(catalog: Catalog, state_dir: Path) -> None:
-    """Raises CatalogError if all segments are in some other directory, and in no store of a site.
+    """Raise CatalogError if all segments are in another directory and in no store of a site.
 
-    They are known by whole paths where the catalog is not in the state directory, or is of a
-    release that knew no others.
+    That can happen where paths are absolute: the catalog is not in the state directory, or was
+    written by a release without relative paths.
     """
     paths = catalog.all_paths()
     sites = current_deployment(catalog)

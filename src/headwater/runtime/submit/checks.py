@@ -1,7 +1,7 @@
-"""What can be known of a statement by itself: one check for `headwater check`, `submit` and `run`.
+"""Checks of a statement by itself, the same for `headwater check`, `submit` and `run`.
 
-What depends on a state (whether a name is taken, whether a path is allowed) is checked where the
-statements are carried out.
+What depends on a state (whether a name is in use, whether a path is allowed) is checked when the
+statements are executed.
 """
 
 from __future__ import annotations
@@ -10,35 +10,21 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.algebra.canonical import CanonicalQuery, canonicalize
+from headwater.algebra.canonical import CanonicalQuery
 from headwater.cql import Statement, parse
-from headwater.cql.statements import CreateQuery, CreateStream, CreateTable, SetOption
 from headwater.cql.tokens import split_statements
 from headwater.errors import CqlError, CqlErrors, HeadwaterError
-from headwater.runtime.compile import compile_query
-from headwater.runtime.connectors.options import check_sink, check_source, check_table
-from headwater.runtime.settings import Settings
-from headwater.runtime.settings import parse_setting as check_option
+from headwater.runtime.submit.actions import find_action
 
 
 def check_statement(statement: Statement) -> CanonicalQuery | None:
     """The canonical form of a query that is created; raises HeadwaterError if the statement could
     not be carried out in any state."""
-    match statement:
-        case CreateStream():
-            check_source(statement.source, statement.stream)
-        case CreateTable():
-            check_table(statement.source)
-        case CreateQuery():
-            check_sink(statement.sink)
-            return _check_compilable(statement)
-        case SetOption(name, value):
-            check_option(name, getattr(Settings(), name, 1) if value is None else value)
-    return None
+    return find_action(statement).check(statement)
 
 
 def check_script(text: str) -> tuple[Statement, ...]:
-    """The statements of a text; raises CqlErrors with all that is wrong, each with its place."""
+    """The statements of a text; raises CqlErrors with all that is wrong, each with its position."""
     statements = parse(text)
     problems: list[CqlError] = []
     for statement, tokens in zip(statements, split_statements(text), strict=True):
@@ -51,17 +37,10 @@ def check_script(text: str) -> tuple[Statement, ...]:
     return statements
 
 
-def _check_compilable(statement: CreateQuery) -> CanonicalQuery:
-    try:
-        canonical = canonicalize(statement.query)
-        compile_query(canonical)
-        return canonical
-    except HeadwaterError as error:
-        raise HeadwaterError(f"query {statement.name}: {error}") from error
-
-
 def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:
-    """The refusal at the first of its words that the statement has too, or where that begins."""
+    """The problem at the first of its words that the statement has too, or where that begins."""
+    # The message names the option or column that is wrong, so its first word that the text has
+    # is nearly always the right one. First occurrences win: the tokens are read backwards.
     message, _, hint = str(problem).partition("; ")
     written = {token.text.lower(): token for token in reversed(tokens[1:])}
     words = (word.lower() for word in re.findall(r"[\w-]+", message))

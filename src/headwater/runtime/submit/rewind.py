@@ -1,8 +1,8 @@
-"""Taking a watermark back: tuples after a time leave the log of their stream for its rejects.
+"""REWIND STREAM: moves a watermark back; tuples after that time move from the log to the rejects.
 
-What queries have told cannot be taken back, and a unit cannot forget a tuple. So a stream is rewound only
-as far as nobody has read it; or the queries that have, all those of their units included, begin again at
-that time as if they were submitted then, by `STARTING AT TIMESTAMP`.
+Emitted rows cannot be taken back, and a unit cannot forget a tuple. So a stream is rewound only as far
+as no unit has read it; or all queries of the units that have read further start again at that time, as
+if they were submitted then with `STARTING AT TIMESTAMP`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ from headwater.runtime.submit.statements import drop_query, submit
 
 LEASE_SECONDS = 60.0
 MAX_RECORDS_KEPT = 1_000
+"""How many of the removed tuples the rejects show; all are counted."""
+
 MAX_TRIES = 20
+"""How often a rewind is tried again because a client pushed concurrently."""
 
 
 @dataclass(frozen=True)
 class _RewindScope:
-    """What a rewinding takes back: segments with tuples after the time, and the queries that read it."""
+    """What a rewind affects: segments with tuples after the time, and the queries that have read them."""
 
     stream: StreamRow
     until: int
@@ -64,12 +67,12 @@ class _RewindScope:
 
 
 def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) -> str:
-    """Carry the statement out; returns what was done in a sentence. Raises HeadwaterError if it
-    cannot be done now, saying what to do."""
+    """Execute the statement; returns a sentence that says what was done. Raises HeadwaterError, saying
+    what to do, if it is not possible now."""
     _check_nobody_runs(catalog, statement.name)
     lease = catalog.acquire(ingest_owner(statement.name), process_name(), LEASE_SECONDS)
     if lease is None:
-        raise HeadwaterError(f"another process takes in {statement.name}: stop it first")
+        raise HeadwaterError(f"another process ingests {statement.name}: stop it first")
     scope = _find_scope(catalog, statement)
     if not scope.segments and not scope.queries:
         catalog.release(lease)
@@ -80,6 +83,8 @@ def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) 
         raise HeadwaterError(_refusal_message(scope, ended))
     shown = format_timestamp(scope.until)
     again = [{"name": q.spelled, "definition": q.definition} for q in scope.queries]
+    # The event has the definitions: if this process dies between dropping the queries and submitting
+    # them again, they can be submitted by hand.
     catalog.record_event("stream rewound", scope.stream.name, to=shown, restarted=again)
     for query in scope.queries:
         drop_query(catalog, query.name)
@@ -90,7 +95,7 @@ def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) 
     restarted = f"; started again there: {_format_names(scope.queries)}" if scope.queries else ""
     return (
         f"stream {scope.stream.spelled} rewound to {shown}: "
-        f"{rows:,} tuple{'' if rows == 1 else 's'} went to its rejects{restarted}"
+        f"{rows:,} tuple{'' if rows == 1 else 's'} moved to its rejects{restarted}"
     )
 
 
@@ -122,8 +127,8 @@ def _has_read(
     segments_after: Sequence[Segment],
     until: int,
 ) -> bool:
-    """Whether a unit, or one whose rows it reads, has read a tuple or told an instant after the time,
-    or met a watermark that the stream will not have."""
+    """Whether a unit, or one whose rows it reads, has read a tuple or evaluated an instant after the
+    time, or seen a watermark that the stream will not have any more."""
     if stream.name not in {row.name for row in input_streams(catalog, unit)}:
         return False
     first = min((segment.first_seq for segment in segments_after), default=stream.next_seq)
@@ -150,9 +155,9 @@ def _refusal_message(scope: _RewindScope, ended: Sequence[QueryRow]) -> str:
     shown = format_timestamp(scope.until)
     name = scope.stream.spelled
     return (
-        f"{_format_names(scope.queries)} read tuples of {name} after {shown}, and what was told stays told; "
-        f"REWIND STREAM {name} TO TIMESTAMP '{shown}' RESTART QUERIES begins them again there, "
-        "without the results that they have"
+        f"{_format_names(scope.queries)} read tuples of {name} after {shown}, and emitted rows cannot be "
+        f"taken back; REWIND STREAM {name} TO TIMESTAMP '{shown}' RESTART QUERIES starts them again "
+        "there, without the results that they have"
     )
 
 
@@ -167,13 +172,13 @@ def _format_names(queries: Sequence[QueryRow]) -> str:
 def _move_to_rejects(
     catalog: Catalog, definitions: Definitions, lease: Lease, scope: _RewindScope
 ) -> int:
-    """Move tuples after the time from the log to the rejects; returns how many there were."""
+    """Move tuples after the time from the log to the rejects; returns how many."""
     declared = definitions.streams[scope.stream.name].stream
     for _ in range(MAX_TRIES):
         with suppress(CommitConflict):  # by a client that pushed
             return _try_move_to_rejects(catalog, declared, lease, scope)
         scope = _find_scope(catalog, RewindStream(scope.stream.name, scope.until))
-    raise HeadwaterError(f"clients push to {scope.stream.spelled} all the time: let them rest")
+    raise HeadwaterError(f"clients keep pushing to {scope.stream.spelled}: stop them, then rewind")
 
 
 def _try_move_to_rejects(
@@ -203,10 +208,11 @@ def _try_move_to_rejects(
         largest,
         closed,
         _build_rejects(stream, until, tuples_after),
-        {}
-        if pushed is None
-        else {(owner, "pushed"): int(pushed) + 1},  # so whoever pushes looks again
+        # A client that pushes concurrently expects the old number: its commit fails, and it reads
+        # the watermark again.
+        {} if pushed is None else {(owner, "pushed"): int(pushed) + 1},
     )
+    # Only after the commit: until then the catalog names these files.
     for segment in scope.segments:
         segment_files.remove(segment.path)
     return int(tuples_after.num_rows)
@@ -215,8 +221,8 @@ def _try_move_to_rejects(
 def _write_remainder(
     table: pa.Table, folder: Path, log: str, until: int, mark: int | None
 ) -> NewSegment:
-    """What is left of the segments; if that is nothing, a file without rows, so that the numbers of
-    the log go on."""
+    """What is left of the segments; a file without rows if nothing is, so that the sequence numbers of
+    the log have no gap."""
     written = segment_files.write_arrow(table, folder, (TIME, TIME))
     if written is not None:
         return described(log, written, mark)
@@ -239,7 +245,7 @@ def _write_remainder(
 
 
 def _build_rejects(stream: StreamRow, until: int, tuples_after: pa.Table) -> BatchRejects:
-    reason = f"taken back by REWIND STREAM, as it is after {format_timestamp(until)}"
+    reason = f"removed by REWIND STREAM, as it is after {format_timestamp(until)}"
     records_kept = tuples_after.slice(0, MAX_RECORDS_KEPT).drop_columns([TIME, ARRIVAL]).to_pylist()
     records = tuple(RejectedRecord(reason, json.dumps(row, default=str)) for row in records_kept)
     return BatchRejects(stream.name, tuples_after.num_rows, 0, records)
@@ -249,7 +255,7 @@ def _build_rejects(stream: StreamRow, until: int, tuples_after: pa.Table) -> Bat
 
 
 def _resubmit(catalog: Catalog, definitions: Definitions, query: QueryRow, until: int) -> QueryRow:
-    """Submit a query again as it was, to begin at a time."""
+    """Submit a query again as it was, to start at a time; its end stays."""
     (statement,) = parse(query.definition, definitions.namespace)
     assert isinstance(statement, CreateQuery)
     start = until if query.start_at is None else max(until, query.start_at)

@@ -1,7 +1,7 @@
-"""A text of statements carried out on a catalog: all of it is checked before any of it is done.
+"""Executes a text of statements on a catalog: all of it is checked before any of it changes anything.
 
-A statement that declares what is declared already, in the same words, is done; so a file can be run
-again after a stop, and goes on. The same name for something else is an error.
+A declaration that exists already, with the same definition, counts as done; so a file can be run again
+after a stop, and continues. The same name with another definition is an error.
 """
 
 from __future__ import annotations
@@ -9,45 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import Any
 
 from headwater.algebra.canonical import CanonicalQuery
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse, unparse
-from headwater.cql.statements import (
-    BareQuery,
-    Connector,
-    CreateQuery,
-    CreateStream,
-    CreateTable,
-    DropQuery,
-    DropStream,
-    DropTable,
-    EndStream,
-    Explain,
-    PauseQuery,
-    RestartStream,
-    ResumeQuery,
-    RewindStream,
-    SetOption,
-    Show,
-    Statement,
-)
+from headwater.cql.statements import Connector, CreateQuery, CreateStream, CreateTable, Statement
 from headwater.cql.tokens import keyword_of, split_statements
-from headwater.errors import CqlError, HeadwaterError, QueryRefused, suggest
+from headwater.errors import CqlError, QueryRefused
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.storage.paths import allowed_paths, check_connector_paths, is_path_option
+from headwater.runtime.submit.actions import (
+    ScriptState,
+    StatementContext,
+    declared_name,
+    find_action,
+    named_queries,
+)
 from headwater.runtime.submit.checks import check_statement
-from headwater.runtime.submit.statements import apply_statement
-
-QUERY_STATEMENTS = CreateQuery | DropQuery | PauseQuery | ResumeQuery
 
 
 @dataclass(frozen=True)
 class StatementOutcome:
-    """What became of a statement, in a sentence; `new` says whether anything changed, `refused` that
-    it is a query for which sites have no room."""
+    """The outcome of a statement as a sentence; `new` says whether anything changed, `refused` that it
+    is a query that does not fit on the sites."""
 
     statement: Statement
     sentence: str
@@ -58,13 +44,15 @@ class StatementOutcome:
 def execute(
     catalog: Catalog, definitions: Definitions, text: str, folder: Path | None = None
 ) -> list[StatementOutcome]:
-    """Carry out the statements of a text, none if one is wrong.
+    """Execute the statements of a text, none if one is wrong.
 
-    Relative paths in it are paths from `folder`, or from the current one. Raises CqlErrors for a
-    text that is wrong, and HeadwaterError for a statement that cannot be carried out. A query that
-    is refused keeps no other from being admitted.
+    Relative paths are resolved from `folder`, by default the current one. Raises CqlErrors for a
+    text that is wrong, and HeadwaterError for a statement that cannot be executed. A query that is
+    refused does not keep the others from being admitted.
     """
     root = (folder or Path()).resolve()
+    # The text may declare a stream that exists: without its own names it parses, and the two
+    # definitions are compared afterwards.
     parsed = parse(text, _undeclared_names(text, definitions.namespace))
     statements = [_with_absolute_paths(statement, root) for statement in parsed]
     checked = _check_statements(catalog, statements)
@@ -85,15 +73,14 @@ def _apply_or_refuse(
     canonical: CanonicalQuery | None,
 ) -> StatementOutcome:
     try:
-        return StatementOutcome(
-            statement, apply_statement(catalog, definitions, statement, canonical)
-        )
+        context = StatementContext(catalog, definitions, canonical)
+        return StatementOutcome(statement, find_action(statement).apply(context, statement))
     except QueryRefused as refusal:
         return StatementOutcome(statement, str(refusal), new=False, refused=True)
 
 
 def _undeclared_names(text: str, existing: Namespace) -> Namespace:
-    """The known names without those that the text declares itself."""
+    """The existing names without those that the text declares itself."""
     try:
         statements = split_statements(text)
     except CqlError:
@@ -120,120 +107,39 @@ def _check_statements(
 ) -> list[tuple[bool, CanonicalQuery | None]]:
     """For each statement whether anything is left to do, and a query's canonical form; raises
     HeadwaterError if it cannot be done."""
-    sources: dict[str, str] = {}
-    if not all(isinstance(statement, QUERY_STATEMENTS) for statement in statements):
-        sources = catalog.declarations()
-    named = {
-        statement.name.lower()
-        for statement in statements
-        if isinstance(statement, QUERY_STATEMENTS)
-    }
-    queries = {row.name: row.definition for row in catalog.queries(named=named)}
+    state = ScriptState(catalog, named_queries(statements))
     roots = allowed_paths(catalog)
     checked: list[tuple[bool, CanonicalQuery | None]] = []
     for statement in statements:
-        new = True
-        _check_path(statement, roots)
+        check_connector_paths(_connector_of(statement), roots)
         canonical = check_statement(statement)
-        match statement:
-            case CreateStream() | CreateTable():
-                new = _is_new_declaration(statement, sources)
-            case CreateQuery():
-                new = _is_new_declaration(statement, queries)
-            case DropStream(name) | DropTable(name):
-                _require("stream or table", name, sources)
-                del sources[name.lower()]
-            case EndStream(name) | RestartStream(name) | RewindStream(name):
-                _require("stream", name, sources)
-            case DropQuery(name):
-                _require_query(name, queries, catalog)
-                del queries[name.lower()]
-            case PauseQuery(name) | ResumeQuery(name):
-                _require_query(name, queries, catalog)
-            case BareQuery():
-                raise HeadwaterError("name the query to run it: CREATE QUERY name AS SELECT ..")
-            case Explain():
-                raise HeadwaterError("EXPLAIN changes nothing: use headwater explain FILE.cql")
-            case Show():
-                raise HeadwaterError(
-                    f"SHOW changes nothing: use headwater show {statement.what.lower()}"
-                )
-            case SetOption():
-                pass
-            case _:
-                assert_never(statement)
-        checked.append((new, canonical))
+        checked.append((find_action(statement).prepare(statement, state), canonical))
     return checked
 
 
-def _check_path(statement: Statement, roots: Sequence[Path]) -> None:
-    match statement:
-        case CreateStream() | CreateTable():
-            check_connector_paths(statement.source, roots)
-        case CreateQuery():
-            check_connector_paths(statement.sink, roots)
-
-
-def _is_new_declaration(
-    statement: CreateStream | CreateTable | CreateQuery, definitions_by_name: dict[str, str]
-) -> bool:
-    """Whether the name is new; raises HeadwaterError if it stands for something else."""
-    name, definition = _declared_name(statement), unparse(statement)
-    before = definitions_by_name.get(name.lower())
-    definitions_by_name[name.lower()] = definition
-    if before is not None and before != definition:
-        kind = before.split(maxsplit=2)[1].lower()
-        raise HeadwaterError(
-            f"there is a {kind} {name} already, and it is not the same: "
-            f"drop it first, or take another name. It is\n\n{_indent(before)}\n\n"
-            f"and the text says\n\n{_indent(definition)}"
-        )
-    return before is None
-
-
-def _require(kind: str, name: str, existing: dict[str, str]) -> None:
-    if name.lower() not in existing:
-        raise HeadwaterError(f"there is no {kind} {name}; {suggest(name, existing)}")
-
-
-def _require_query(name: str, existing: dict[str, str], catalog: Catalog) -> None:
-    if name.lower() not in existing:
-        _require("query", name, {row.name: "" for row in catalog.queries()})
-
-
-def _declared_name(statement: CreateStream | CreateTable | CreateQuery) -> str:
-    match statement:
-        case CreateStream():
-            return statement.stream.name
-        case CreateTable():
-            return statement.table.name
-        case CreateQuery():
-            return statement.name
-
-
 def _declared_title(statement: Statement) -> str:
-    assert isinstance(statement, CreateStream | CreateTable | CreateQuery)
+    if not isinstance(statement, CreateStream | CreateTable | CreateQuery):
+        return unparse(statement).splitlines()[0]
     kind = type(statement).__name__.removeprefix("Create").lower()
-    return f"{kind} {_declared_name(statement)}"
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    return f"{kind} {declared_name(statement)}"
 
 
 # ---- paths
 
 
+def _connector_of(statement: Statement) -> Connector | None:
+    """The source or sink of a statement that has one."""
+    field = find_action(statement).connector
+    return None if field is None else getattr(statement, field)
+
+
 def _with_absolute_paths(statement: Statement, folder: Path) -> Statement:
     """The statement with whole paths, so that it means the same wherever it is read."""
-    match statement:
-        case CreateStream(source=Connector() as source):
-            return replace(statement, source=_make_absolute(source, folder))
-        case CreateTable():
-            return replace(statement, source=_make_absolute(statement.source, folder))
-        case CreateQuery(sink=Connector() as sink):
-            return replace(statement, sink=_make_absolute(sink, folder))
-    return statement
+    connector = _connector_of(statement)
+    if connector is None:
+        return statement
+    changed: Any = {find_action(statement).connector: _make_absolute(connector, folder)}
+    return replace(statement, **changed)  # type: ignore[type-var]  # every statement is a dataclass
 
 
 def _make_absolute(connector: Connector, folder: Path) -> Connector:

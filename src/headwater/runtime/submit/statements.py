@@ -1,4 +1,4 @@
-"""Statements carried out on a catalog: declaring, submitting, dropping, pausing.
+"""Submitting, dropping, pausing and resuming queries of a catalog.
 
 Nothing here needs Spark, so any process that reaches the catalog may submit to a running engine.
 """
@@ -11,23 +11,8 @@ from dataclasses import dataclass, replace
 from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query, Scan, walk_relations
-from headwater.cql import Statement, unparse
-from headwater.cql.statements import (
-    Connector,
-    CreateQuery,
-    CreateStream,
-    CreateTable,
-    DropQuery,
-    DropStream,
-    DropTable,
-    EndStream,
-    PauseQuery,
-    RestartStream,
-    ResumeQuery,
-    RewindStream,
-    SetOption,
-    Start,
-)
+from headwater.cql import unparse
+from headwater.cql.statements import Connector, CreateQuery, CreateStream, CreateTable, Start
 from headwater.errors import CommitConflict, HeadwaterError
 from headwater.reuse import QuerySignature, SharingKind, signature_of
 from headwater.reuse.decide import SharingChoice
@@ -53,11 +38,9 @@ from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile import Plan, compile_query
 from headwater.runtime.lifecycle import (
     equal_running_queries,
-    restart_stream,
     update_unit_state,
     upstream_units,
 )
-from headwater.runtime.settings import Settings, parse_setting
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
     PartialJoinChoice,
@@ -67,86 +50,7 @@ from headwater.runtime.submit.unit_index import (
 )
 
 MAX_TRIES = 100
-"""How often a query is placed anew because its unit went on meanwhile."""
-
-
-def apply_statement(
-    catalog: Catalog,
-    definitions: Definitions,
-    statement: Statement,
-    canonical: CanonicalQuery | None = None,
-) -> str:
-    """Do what a statement says; returns one sentence about it. The canonical form of a query is
-    made unless it is given. Raises HeadwaterError."""
-    match statement:
-        case CreateStream():
-            stream = statement.stream
-            catalog.declare_stream(
-                stream.name,
-                unparse(statement),
-                lateness=stream.lateness,
-                keep=stream.keep,
-                source=describe_source(statement),
-            )
-            return f"stream {stream.name} declared"
-        case CreateTable():
-            text, source = unparse(statement), describe_source(statement)
-            catalog.declare_table(statement.table.name, text, source=source)
-            return f"table {statement.table.name} declared"
-        case CreateQuery():
-            row = submit(catalog, definitions, statement, canonical)
-            with catalog.snapshot():
-                others, number = catalog.other_queries(row, 3)
-                where = _site_phrase(catalog, row.unit_id)
-            also = f", shared with {', '.join(others)}" if others else ""
-            more = f" and {number - len(others):,} more" if number > len(others) else ""
-            return f"query {row.spelled} runs in unit {row.unit_id}{where}{also}{more}"
-        case DropQuery():
-            drop_query(catalog, statement.name)
-            return f"query {statement.name} dropped"
-        case DropStream():
-            catalog.drop_stream(statement.name)
-            return f"stream {statement.name} dropped"
-        case DropTable():
-            catalog.drop_table(statement.name)
-            return f"table {statement.name} dropped"
-        case PauseQuery():
-            pause_query(catalog, statement.name)
-            return f"query {statement.name} paused"
-        case ResumeQuery():
-            resume_query(catalog, statement.name)
-            return f"query {statement.name} runs again"
-        case EndStream():
-            catalog.end_stream(statement.name)
-            return f"stream {statement.name} has ended"
-        case RewindStream():
-            from headwater.runtime.submit.rewind import rewind
-
-            return rewind(catalog, definitions, statement)
-        case RestartStream():
-            restart_stream(catalog, statement.name)
-            return f"stream {statement.name} reads on from what its source has now"
-        case SetOption():
-            return _set_option(catalog, statement)
-    raise HeadwaterError(f"{type(statement).__name__} is not a statement to carry out")
-
-
-def _site_phrase(catalog: Catalog, unit_id: str) -> str:
-    """The site of a unit and what it is estimated to take there; nothing if there are no sites."""
-    cpu = catalog.statistic(unit_id, "estimated_cpu")
-    site = None if cpu is None else catalog.assignment().owners.get(unit_log(unit_id))
-    if site is None or cpu is None:
-        return ""
-    return f" at site {site}, which takes {cpu.value:.2g} of a core there"
-
-
-def _set_option(catalog: Catalog, statement: SetOption) -> str:
-    if statement.value is None:
-        catalog.set_option(statement.name, None)
-        return f"{statement.name} is as it was, {getattr(Settings(), statement.name)}"
-    value = parse_setting(statement.name, statement.value)
-    catalog.set_option(statement.name, str(value))
-    return f"{statement.name} = {value}"
+"""How often a query is assigned again because its unit has changed concurrently."""
 
 
 def submit(
@@ -156,8 +60,8 @@ def submit(
     canonical: CanonicalQuery | None = None,
     definition: str | None = None,
 ) -> QueryRow:
-    """Accept a query: into the unit that answers it already, or one of its own. It is kept by its
-    definition, which is the statement unless it is given."""
+    """Accept a query: into a unit that can serve it, or one of its own. The catalog stores its
+    `definition`, by default the text of the statement."""
     canonical = canonical or canonicalize(statement.query)
     query = NewQuery(
         name=statement.name,
@@ -169,6 +73,8 @@ def submit(
         sink=_stored_sink(statement.sink),
     )
     plan, signature = compile_query(canonical), signature_of(canonical)
+    # The unit is chosen without a lock, from a snapshot. If it changes before the commit, the commit
+    # fails and the choice is made again.
     for _ in range(MAX_TRIES):
         with suppress(CommitConflict):
             unit_index(catalog, definitions).refresh()
@@ -180,19 +86,25 @@ def submit(
             return _submit_to_new_unit(
                 catalog, definitions, canonical, signature, starting, assignment
             )
-    raise HeadwaterError(f"{statement.name} was overtaken {MAX_TRIES} times by its unit; try again")
+    raise HeadwaterError(
+        f"{statement.name}: its unit changed {MAX_TRIES} times meanwhile; try again"
+    )
 
 
 def _stored_columns(query: Query, canonical: CanonicalQuery) -> Json:
-    """The columns of a query as the catalog keeps them: name, place among the items, and type."""
+    """The columns of a query as the catalog stores them: name, position among the items, and type."""
     types = (str(column.type) for column in query.columns)
     return [[name, at, of] for (name, at), of in zip(canonical.columns, types, strict=True)]
 
 
 @dataclass(frozen=True)
 class UnitAssignment:
-    """The unit that a query joins as it was seen, why, whether it has to begin earlier, and the name of
-    a query with the same results; without one, it must not have told results of the query's time."""
+    """The unit that a query joins, as it was when it was chosen.
+
+    `earlier_start` is set if the unit has to start earlier for it. `equal_to` names a query with the
+    same results; without one, `is_unemitted` demands that the unit has emitted nothing after the
+    start of the query.
+    """
 
     unit_id: str
     choice: SharingChoice | str
@@ -205,7 +117,7 @@ class UnitAssignment:
 def _choose_unit(
     catalog: Catalog, definitions: Definitions, signature: QuerySignature, query: NewQuery
 ) -> UnitAssignment | SharingChoice | None:
-    """The unit that a query joins; or why it gets one of its own, if there was anything to choose."""
+    """The unit that a query joins; or the choice of a new unit, None if nothing could be shared."""
     index = unit_index(catalog, definitions)
     choice = index.choose(signature, query.start_at)
     unit_id = choice.name if isinstance(choice, SharingChoice) else choice
@@ -214,12 +126,14 @@ def _choose_unit(
         return choice
     earlier = _earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
     equal_to = _equal_query(catalog, unit_id, signature.digest)
-    untold = signature.kind is SharingKind.GROUP and equal_to is None
-    return UnitAssignment(unit_id, choice, index.unit(unit_id), earlier, equal_to, untold)
+    # A unit of groups evaluates each instant once. A query that joins when an instant after its start
+    # has been evaluated would miss the rows of that instant.
+    is_unemitted = signature.kind is SharingKind.GROUP and equal_to is None
+    return UnitAssignment(unit_id, choice, index.unit(unit_id), earlier, equal_to, is_unemitted)
 
 
 def _equal_query(catalog: Catalog, unit_id: str, digest: str) -> str | None:
-    """The first query of a unit that has the same results, if it still writes them."""
+    """The earliest query of a unit that has the same results, if the unit still writes them."""
     unit = catalog.unit(unit_id)
     equal = [] if unit is None else equal_running_queries(catalog, unit, digest)
     first = min(equal, key=lambda query: query.start_at or FOREVER_AGO, default=None)
@@ -234,7 +148,7 @@ def _submit_to_new_unit(
     query: NewQuery,
     choice: SharingChoice | None,
 ) -> QueryRow:
-    """A query in a unit of its own, which may read what another one joins already."""
+    """Accept a query in a new unit, which may read the rows of a unit that joins some of its sources."""
     index = unit_index(catalog, definitions)
     operator = None if choice is None else operator_definition(choice.operator, signature.output)
     unit = NewUnit(canonical.digest, operator or unparse(canonical.query), _unit_inputs(canonical))
@@ -253,7 +167,9 @@ def _submit_to_new_unit(
         ):
             site_planner.admit_relaxed(query.name, str(partial_choice.choice.name), relaxed)
         site_planner.admit(query.name, unit)
-        newest = None  # what was planned for it stands, whoever came meanwhile
+        # Admission has assigned a site to this unit: it is created even if a unit that could serve
+        # the query has been created meanwhile.
+        newest = None
     partial_join = (
         None if partial_choice is None else _new_partial_join(catalog, index, partial_choice, unit)
     )
@@ -280,7 +196,7 @@ def _submit_to_unit(
     query: NewQuery,
     assignment: UnitAssignment,
 ) -> QueryRow:
-    """A query as one more of a unit that is there."""
+    """Accept a query into a running unit, which is relaxed if it has to be."""
     unit_id, choice = assignment.unit_id, assignment.choice
     relaxed = relaxed_definition(choice, signature) if isinstance(choice, SharingChoice) else None
     if relaxed is not None and (sites := current_deployment(catalog)) is not None:
@@ -305,7 +221,8 @@ def _submit_to_unit(
 def _remaining_inputs(
     partial_choice: PartialJoinChoice, signature: QuerySignature
 ) -> tuple[str, ...]:
-    """What is left to read for a query of which another unit joins a part: its rows, and the rest."""
+    """The inputs of a unit that reads a partial join: the log of that, and the sources it does not
+    cover."""
     assert partial_choice.choice.name is not None
     joined = {source_name(source) for source in leaves_of(partial_choice.signature.content)}
     rest = [s for s in leaves_of(signature.content) if source_name(s) not in joined]
@@ -316,7 +233,7 @@ def _remaining_inputs(
 def _new_partial_join(
     catalog: Catalog, index: UnitIndex, partial_choice: PartialJoinChoice, unit: NewUnit
 ) -> NewPartialJoin:
-    """What a new unit has another one join of what it needs."""
+    """The hidden query by which a new unit reads the partial join of another."""
     assert partial_choice.choice.name is not None
     name, upstream = partial_join_name(unit.id), partial_choice.choice.name
     query = NewQuery(
@@ -347,14 +264,14 @@ def _start_cursor(unit_id: str, start: int | None) -> dict[tuple[str, str], int]
 
 
 def _earlier_start(unit_start: int | None, start: int | None) -> int | None:
-    """The start of a unit, if it has to be another."""
+    """The start that a unit needs for a query; None if it starts early enough."""
     if unit_start is None or (start is not None and start >= unit_start):
         return None
     return FOREVER_AGO if start is None else start
 
 
 def _assignment_note(unit_id: str, choice: SharingChoice | str | None) -> Json:
-    """Why a query is where it is, for those who ask."""
+    """The reasons for an assignment, which `explain` shows."""
     if not isinstance(choice, SharingChoice):
         return None
     return {
@@ -367,7 +284,8 @@ def _assignment_note(unit_id: str, choice: SharingChoice | str | None) -> Json:
 
 
 def drop_query(catalog: Catalog, name: str) -> list[str]:
-    """Drop a query; returns the units that went with it. Raises CatalogError if there is none."""
+    """Drop a query; returns the units that were dropped with it. Raises CatalogError if there is no
+    such query."""
     query = catalog.query(name)
     dropped_units = catalog.drop_query(name)
     if query is not None and query.unit_id not in dropped_units:
@@ -376,14 +294,14 @@ def drop_query(catalog: Catalog, name: str) -> list[str]:
 
 
 def pause_query(catalog: Catalog, name: str) -> None:
-    """Pause a query; its unit rests when all of its queries do, and keeps its place."""
+    """Pause a query; its unit stops when all of its queries are paused, and keeps its cursors."""
     catalog.set_query_state(name, "paused")
     _update_unit_of(catalog, name)
 
 
 def resume_query(catalog: Catalog, name: str) -> None:
-    """Let a query run again, and its unit from where it was, also one that was parked: then with all
-    that was parked with it, in its unit, in those that it reads, and in those that read it."""
+    """Resume a query, and its unit from its cursors. If the unit was parked, all queries that were
+    parked with it are resumed: in its unit, in those that it reads, and in those that read it."""
     before = catalog.query(name)
     catalog.set_query_state(name, "running")
     unit = None if before is None else catalog.unit(before.unit_id)
@@ -421,6 +339,8 @@ def _start_time(catalog: Catalog, plan: Plan, start: Start | None) -> int | None
     if start is not None and start.micros is not None:
         return start.micros
     names = {scan.stream.lower() for _, scan in plan.scans}
+    # While a stream has no watermark, there is no time that all have reached: the query reads all
+    # input.
     marks = [row.watermark for row in catalog.streams(names)]
     watermarks = [mark for mark in marks if mark is not None]
     return min(watermarks) if watermarks and len(watermarks) == len(names) else None

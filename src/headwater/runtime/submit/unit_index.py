@@ -1,16 +1,18 @@
-"""Which unit a new query joins, or that it gets one of its own.
+"""Chooses the unit that a new query joins, or a new one.
 
-The running units are known by a lattice of their operators, kept up with the catalog: they are read
-again when others have changed them, and what is placed from here is put in its place at once.
+The operators of the running units are indexed by a lattice. It follows the catalog: units that other
+processes have changed are read again, and assignments made here are added immediately.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.canonical import CanonicalQuery, canonicalize
-from headwater.algebra.nodes import Output, Query
+from headwater.algebra.catalog import Stream
+from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse
 from headwater.reuse import (
@@ -24,8 +26,12 @@ from headwater.reuse import (
     signature_of,
 )
 from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
-from headwater.reuse.definition import operator_block, operator_definition
-from headwater.reuse.operator import looks_back
+from headwater.reuse.definition import operator_definition
+from headwater.reuse.operator import (
+    depends_on_previous_event,
+    looks_back,
+    reaches_within_history,
+)
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
@@ -34,7 +40,7 @@ from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_go
 
 @dataclass
 class UnitIndex:
-    """The units of a catalog as a new query sees them."""
+    """The units of a catalog, indexed by what they could serve."""
 
     catalog: Catalog
     definitions: Definitions
@@ -46,7 +52,9 @@ class UnitIndex:
     _newest: float = 0.0
 
     def refresh(self) -> None:
-        """Read again the units that have changed."""
+        """Read the units that have changed again."""
+        # Comparing three numbers first: with ten thousand units, reading all of them for each
+        # query would take most of the time of submitting it.
         if self.catalog.units_fingerprint() == self._mark():
             return
         rows = {row.id: row for row in self.catalog.units()}
@@ -67,17 +75,17 @@ class UnitIndex:
 
     @property
     def newest(self) -> float:
-        """When the newest unit was made of which `choose` knew."""
+        """When the newest unit that `choose` has considered was created."""
         return self._newest
 
     def unit(self, unit_id: str) -> UnitRow:
-        """A unit of which `choose` has spoken, as it knew it."""
+        """A unit that `choose` returned, as it was then."""
         return self._units[unit_id]
 
     def record_assignment(
         self, unit_id: str, choice: SharingChoice | str | None, relaxed: str | None = None
     ) -> None:
-        """A query went to that unit, by that choice, and relaxed it so."""
+        """Record that a query was assigned to a unit, and the definition to which it was relaxed."""
         previous = self._units.get(unit_id)
         row = self.catalog.unit(unit_id) if previous is None else _next_version(previous, relaxed)
         if row is None:
@@ -89,7 +97,7 @@ class UnitIndex:
         self._remember(row)
 
     def _mark(self) -> tuple[int, int, float]:
-        """What the catalog's mark is if it has the units that are known here."""
+        """The fingerprint that the catalog has if its units are the ones indexed here."""
         return len(self._units), self._version_sum, self._newest
 
     def _remember(self, row: UnitRow) -> None:
@@ -99,7 +107,7 @@ class UnitIndex:
         self._units[row.id] = row
 
     def _load(self, row: UnitRow) -> UnitRow:
-        """Learn the operator of a unit; returns the unit with its definition."""
+        """Index the operator of a unit; returns the unit with its definition."""
         self._forget(row.id)
         row = self.unit_planner.ensure_definition(self.catalog, row)
         if row.state == "dropped":
@@ -122,11 +130,11 @@ class UnitIndex:
                 self._newest = max((r.created_at for r in self._units.values()), default=0.0)
 
     def choose(self, signature: QuerySignature, start: int | None) -> SharingChoice | str | None:
-        """Where a query with that start goes: the unit that tells it already, or the best choice of
-        those that could; None for a new unit of a query that shares with its equals alone.
+        """The unit of an equal query, or the cheapest choice among the units that could serve a query
+        with that start; None for a query that can share only with equal ones, of which none runs.
 
-        Units are taken as they were when they were last read; who accepts the query finds out if they
-        are others by then.
+        Units are considered as they were at the last `refresh`; the commit that accepts the query
+        fails if they have changed since.
         """
         if signature.kind is SharingKind.EXACT:
             for unit_id in sorted(self._exact_units.get(signature.digest, ())):
@@ -143,8 +151,8 @@ class UnitIndex:
     def find_partial_join(
         self, signature: QuerySignature, start: int | None, alone: float
     ) -> PartialJoinChoice | None:
-        """A unit that joins some of a query's sources, or can when relaxed, for less than the query
-        would cost alone; its results are read from then on, by a unit for the rest."""
+        """A unit that joins some of a query's sources, or can when relaxed, if reading its rows in a unit
+        that joins the rest costs less than the query would alone."""
         if signature.kind is not SharingKind.JOIN:
             return None
         for query, names in self.lattice.partial_joins(signature):
@@ -164,8 +172,9 @@ class UnitIndex:
         return None
 
     def _can_join(self, unit_id: str, signature: QuerySignature, start: int | None) -> bool:
-        """Whether a query of that start can join a unit: what it would have had alone is, or can
-        still be made, among the unit's results."""
+        """Whether a query with that start can join a unit: all rows that it would get alone are among the
+        unit's rows, or can still be computed."""
+        # Read from the catalog, not from the index: the state of a unit changes without its version.
         unit = self.catalog.unit(unit_id)
         if unit is None or unit.state in ("dropped", "parked"):
             return False
@@ -182,23 +191,22 @@ class UnitIndex:
             first_start = min(_start_or_forever_ago(query) for query in equal_queries)
             if (FOREVER_AGO if start is None else start) < first_start:
                 return False
-            if signature.kind is SharingKind.GROUP:
-                return unit_start == start or self._looks_back(signature)
+        independent = unit_start == start or self._is_independent_of_start(signature, start)
         if signature.kind is SharingKind.GROUP:
+            if equal_queries:
+                return independent
             emitted_instant = self.catalog.cursor(unit_id, "instant")
             is_unemitted = emitted_instant is None or (
                 start is not None and emitted_instant <= start
             )
-            lasting = self._looks_back(signature) and self._unit_looks_back(unit_id)
-            return (
-                is_unemitted and _starts_by(unit_start, start) and (lasting or unit_start == start)
-            )
-        return unit_start == start or (
-            self._looks_back(signature) and self._unit_looks_back(unit_id)
-        )
+            return is_unemitted and _starts_by(unit_start, start) and independent
+        if not independent:
+            return False
+        # The unit begins earlier for the new query: that must change nothing for the others.
+        return _starts_by(unit_start, start) or self._subscribers_look_back(unit)
 
     def _serves_with_partial_join(self, unit_id: str, signature: QuerySignature) -> bool:
-        """Whether what a unit has another one join serves a query too."""
+        """Whether the partial join that a unit reads also serves a query."""
         partial_query = self.catalog.query(partial_join_name(unit_id))
         if partial_query is None:
             return False
@@ -207,21 +215,39 @@ class UnitIndex:
         running = minimal_operator(signature_of(canonicalize(statement.query)))
         parts = (signature_of(canonicalize(part)) for part in partial_join_queries(signature))
         relations = (classify_containment(part, running) for part in parts)
-        return any(
-            found_relation in (Containment.EQUAL, Containment.CONTAINED)
-            for found_relation in relations
-        )
+        return any(relation in (Containment.EQUAL, Containment.CONTAINED) for relation in relations)
 
-    def _unit_looks_back(self, unit_id: str) -> bool:
-        operator = self.lattice.operator(unit_id)
-        signature = QuerySignature(
-            "", operator.kind, operator.sharing_key, Output.ISTREAM, operator_block(operator)
-        )
-        return self._looks_back(signature)
+    def _subscribers_look_back(self, unit: UnitRow) -> bool:
+        """Whether each query of a unit has the same results if the unit begins earlier. The operator
+        cannot say: its windows cover those of the queries, but hide how these slide."""
+        signatures = self.unit_planner.signatures(self.catalog.subscribers(unit.id))
+        return all(map(self._looks_back, signatures))
 
     def _looks_back(self, signature: QuerySignature) -> bool:
-        streams = {name: d.stream for name, d in self.definitions.streams.items()}
-        return looks_back(signature, streams)
+        return looks_back(signature, self._streams())
+
+    def _is_independent_of_start(self, signature: QuerySignature, start: int | None) -> bool:
+        """Whether a query of that start has the same results in a unit that begins earlier."""
+        if not depends_on_previous_event(signature):
+            return self._looks_back(signature)
+        streams = self._streams()
+        if start is None or not reaches_within_history(signature, streams):
+            return False
+        return self._has_event(signature, start - _history_to_spare(signature, streams), start)
+
+    def _has_event(self, signature: QuerySignature, least: int, largest: int) -> bool:
+        """Whether some stream of a query is known to have an event between two times: then that is
+        the last event before the start, or a later one is, for whoever reads the streams."""
+        names = {scan.stream.lower() for scan in signature.scans}
+        return any(
+            time is not None and least <= time <= largest
+            for name in names
+            for segment in self.catalog.segments(stream_log(name))
+            for time in (segment.largest_time, segment.least_time)
+        )
+
+    def _streams(self) -> dict[str, Stream]:
+        return {name: declared.stream for name, declared in self.definitions.streams.items()}
 
     def _prices(self, signature: QuerySignature) -> SharingCosts:
         names = {scan.stream.lower() for scan in signature.scans}
@@ -229,12 +255,23 @@ class UnitIndex:
         return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
 
 
+def _history_to_spare(signature: QuerySignature, streams: Mapping[str, Stream]) -> int:
+    """How long before its start an event may be, so that windows at the event's time, too, reach no
+    further back than the histories of their streams."""
+    return min(
+        streams[scan.stream.lower()].keep - scan.window.size
+        for scan in signature.scans
+        if isinstance(scan.window, Range) and scan.window.size is not None
+    )
+
+
 FOREVER_AGO = -(2**62)
+"""Before all event times: for a missing start, where starts are compared or one has to be stored."""
 
 
 @dataclass(frozen=True)
 class PartialJoinChoice:
-    """A join of some of a query's sources, and the unit that is chosen to tell it."""
+    """A join of some of a query's sources, and the unit that was chosen to compute it."""
 
     query: Query
     canonical: CanonicalQuery
@@ -244,17 +281,17 @@ class PartialJoinChoice:
 
 
 def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
-    """A unit that a query more has joined."""
+    """A unit after one more query has joined it."""
     return replace(unit, version=unit.version + 1, definition=definition or unit.definition)
 
 
 def _reads_partial_join(unit: UnitRow) -> bool:
-    """Whether a unit reads another's rows: these cover what it was made for, and no more."""
+    """Whether a unit reads another unit's rows, which cover no more than what it was created for."""
     return any(name.startswith("unit:") for name in unit.inputs)
 
 
 def _window_reach(signature: QuerySignature) -> int:
-    """How long before a result the rows of a part may have been told."""
+    """How long before a result the rows of a partial join may have been emitted."""
     windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
     return max((w.size or 0) + (w.slide or 0) for w in windows)
 
@@ -264,7 +301,7 @@ def _start_or_forever_ago(query: QueryRow) -> int:
 
 
 def _starts_by(unit_start: int | None, start: int | None) -> bool:
-    """Whether a unit tells all after a start."""
+    """Whether a unit emits all rows after a start."""
     return unit_start is None or (start is not None and unit_start <= start)
 
 
@@ -272,13 +309,13 @@ _indexes: WeakKeyDictionary[Catalog, UnitIndex] = WeakKeyDictionary()
 
 
 def unit_index(catalog: Catalog, definitions: Definitions) -> UnitIndex:
-    """The units of a catalog, remembered as long as it is open."""
+    """The index of a catalog's units, kept for as long as the catalog is open."""
     if catalog not in _indexes:
         _indexes[catalog] = UnitIndex(catalog, definitions)
     return _indexes[catalog]
 
 
 def relaxed_definition(choice: SharingChoice, signature: QuerySignature) -> str | None:
-    """The definition of the unit that a query joins, if it has to be another."""
+    """The new definition of the unit that a query joins; None if the unit need not change."""
     is_wider = choice.containment is Containment.OVERLAPPING
     return operator_definition(choice.operator, signature.output) if is_wider else None

@@ -1,0 +1,203 @@
+"""Aggregates as Spark SQL, over rows and over panes: one record for each.
+
+An aggregate whose value follows from partial results is kept as these: the columns of a pane, each with
+the aggregate that merges it, and SQL over the merged columns. CONTRIBUTING.md says how to add one; its
+typing is in `headwater.algebra.functions`, its meaning in `headwater.reference.aggregates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from headwater.algebra.functions import (
+    AggregateCall,
+    AggregateFunction,
+    add_aggregate,
+    is_mergeable,
+    remove_aggregate,
+)
+from headwater.algebra.types import Type
+from headwater.reference.aggregates import Summary, add_summary, remove_summary
+from headwater.runtime.spark.sql import Naming, expression_sql, spark_type
+
+
+@dataclass(frozen=True)
+class PaneColumn:
+    """A column of a pane: how it is made of rows, and by which aggregate panes are merged."""
+
+    name: str
+    build: str
+    merge_function: str
+
+
+@dataclass(frozen=True)
+class PartialAggregate:
+    """An aggregate as parts, and as SQL over the merged parts."""
+
+    columns: tuple[PaneColumn, ...]
+    finish_sql: Callable[[Callable[[str], str]], str]
+    can_subtract: bool = False
+    """Whether what leaves can be subtracted, exactly."""
+
+
+@dataclass(frozen=True)
+class SqlCall:
+    """A call in SQL: the function, and the argument with `{}` for the value."""
+
+    function: str
+    argument: str = "{}"
+
+
+PartialRule = Callable[[AggregateCall, int, str], PartialAggregate | None]
+"""The parts of a call over the columns x<i>, with SQL of a FILTER behind each aggregate, or none."""
+
+
+def _needs_all_rows(_call: AggregateCall, _i: int, _filter_sql: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class AggregateSql:
+    """An aggregate in SQL: the call by the type of its argument (None for *), and its parts, for calls
+    that are mergeable."""
+
+    call: Callable[[Type | None], SqlCall]
+    partial: PartialRule = _needs_all_rows
+
+
+def aggregate_sql(call: AggregateCall, naming: Naming, condition: str = "") -> str:
+    """An aggregate as Spark SQL; `condition` says which rows count at all."""
+    sql = AGGREGATE_SQL[call.name].call(None if call.arg is None else call.arg.type)
+    arg = "*" if call.arg is None else sql.argument.format(expression_sql(call.arg, naming))
+    conditions = [condition] if condition else []
+    if call.filter is not None:
+        conditions.append(expression_sql(call.filter, naming))
+    filter_clause = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+    return f"{sql.function}({'DISTINCT ' if call.distinct else ''}{arg}){filter_clause}"
+
+
+def partial_aggregate(call: AggregateCall, i: int) -> PartialAggregate | None:
+    """The parts of an aggregate over columns x and f; None if it needs all rows."""
+    if not is_mergeable(call):
+        return None
+    filter_sql = "" if call.filter is None else f" FILTER (WHERE f{i})"
+    return AGGREGATE_SQL[call.name].partial(call, i, filter_sql)
+
+
+def merged_by(function: str) -> PartialRule:
+    """The rule of an aggregate whose parts are merged by the same aggregate: the least of the least."""
+
+    def rule(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+        part = PaneColumn(f"m{i}", f"{function}(x{i}){filter_sql}", function)
+        return PartialAggregate((part,), lambda merged: merged(part.name))
+
+    return rule
+
+
+def _named(function: str) -> Callable[[Type | None], SqlCall]:
+    return lambda argument: SqlCall(function)
+
+
+# ---- the aggregates that come with Headwater
+
+
+def _count_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+    counted = "*" if call.arg is None else f"x{i}"
+    part = PaneColumn(f"n{i}", f"count({counted}){filter_sql}", "sum")
+    return PartialAggregate((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
+
+
+def _sum_sql(argument: Type | None) -> SqlCall:
+    if argument is not None and argument.is_floating:
+        return SqlCall("sum", "CAST({} AS DOUBLE)")
+    return SqlCall("try_sum")
+
+
+def _sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate | None:
+    assert call.arg is not None
+    type_ = call.arg.type
+    number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
+    if type_.is_floating:
+        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){filter_sql}", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), False)
+    if type_.is_decimal:
+        wide = f"DECIMAL(38, {type_.scale})"
+        total = PaneColumn(f"s{i}", f"CAST(sum(x{i}){filter_sql} AS {wide})", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
+    if type_.name in ("BIGINT", "INTERVAL"):
+        high = PaneColumn(f"h{i}", f"sum(shiftright(x{i}, 32)){filter_sql}", "sum")
+        low = PaneColumn(f"l{i}", f"sum(x{i} & 4294967295L){filter_sql}", "sum")
+
+        def whole(merged: Callable[[str], str]) -> str:
+            upper = f"CAST({merged(high.name)} AS DECIMAL(20, 0))"
+            return f"({upper} * 4294967296L + {merged(low.name)})"
+
+        return _null_safe_sum(call, number, (high, low), whole, True)
+    if type_.is_integer:
+        total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS BIGINT)){filter_sql}", "sum")
+        return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
+    return None
+
+
+def _null_safe_sum(
+    call: AggregateCall,
+    number: PaneColumn,
+    totals: tuple[PaneColumn, ...],
+    total: Callable[[Callable[[str], str]], str],
+    can_shrink: bool,
+) -> PartialAggregate:
+    """A sum or an average that is NULL where nothing was counted."""
+
+    def finish(merged: Callable[[str], str]) -> str:
+        value = f"try_cast({total(merged)} AS {spark_type(call.type)})"
+        if call.name == "avg":
+            value = f"CAST({total(merged)} AS DOUBLE) / {merged(number.name)}"
+        return f"CASE WHEN {merged(number.name)} > 0 THEN {value} END"
+
+    return PartialAggregate((number, *totals), finish, can_shrink)
+
+
+_sql: dict[str, AggregateSql] = {
+    "count": AggregateSql(_named("count"), _count_parts),
+    "sum": AggregateSql(_sum_sql, _sum_parts),
+    "avg": AggregateSql(_named("try_avg"), _sum_parts),
+    **{
+        name: AggregateSql(_named(name), merged_by(name))
+        for name in ("min", "max", "bool_and", "bool_or")
+    },
+    **{
+        name: AggregateSql(_named(name))
+        for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+    },
+}
+
+AGGREGATE_SQL: Mapping[str, AggregateSql] = MappingProxyType(_sql)
+"""Every aggregate in SQL, by its name."""
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """An aggregate: its typing, its meaning (`summary`: for the types of argument and result, a function of
+    the values of a group that are not NULL), and its SQL."""
+
+    function: AggregateFunction
+    summary: Callable[[Type, Type], Summary]
+    sql: AggregateSql
+
+
+def register_aggregate(aggregate: AggregateSpec) -> None:
+    """Add an aggregate, for queries, the reference evaluator and Spark; raises AlgebraError if its name
+    is taken."""
+    add_aggregate(aggregate.function)
+    add_summary(aggregate.function.name, aggregate.summary)
+    _sql[aggregate.function.name] = aggregate.sql
+
+
+def unregister_aggregate(name: str) -> None:
+    """Remove an aggregate; raises AlgebraError if there is none. Queries that call it cannot be read
+    until it is back."""
+    remove_aggregate(name)
+    remove_summary(name)
+    del _sql[name]
