@@ -22,16 +22,20 @@ import time
 from dataclasses import replace
 
 from headwater.plan.placement.check import find_violations
-from headwater.plan.placement.compact import CompactFormulation
-from headwater.plan.placement.dynamic import StreamPlacer, StreamPopularity, place_stream
 from headwater.plan.placement.fixed_load import ReplanScope
-from headwater.plan.placement.flows import FlowFormulation
-from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import PlacementPlan, PlacementProblem, objective
 from headwater.plan.placement.planner import Budget, Decision
+from headwater.plan.placement.planners.compact import CompactFormulation
+from headwater.plan.placement.planners.dynamic import (
+    StreamPlacer,
+    StreamPopularity,
+    place_stream,
+)
+from headwater.plan.placement.planners.flows import FlowFormulation
+from headwater.plan.placement.planners.ladder import LadderPlanner
+from headwater.plan.placement.planners.regions import RegionPlacer
 from headwater.plan.placement.program import Solution, SolverStatus
-from headwater.plan.placement.regions import RegionPlacer
 from headwater.plan.placement.samples import TIGHT, sample_problem
 from headwater.plan.placement.solver import solve_cp_sat, solve_highs
 from headwater.reproduce.sqpr.runs import SECONDS, submit_queries

@@ -12,7 +12,7 @@ import pytest
 
 from headwater import jit
 from headwater.network import paths
-from headwater.plan.placement import kernel as placement
+from headwater.plan.placement.planners import kernel as placement
 from headwater.plan.throughput import enumerate, kernel, local_search
 from headwater.sim import chains, clustered, coin_flips, joins, sets, slots
 

@@ -10,7 +10,7 @@ from command_line import Run
 
 from headwater.runtime.api import open_state
 from headwater.runtime.inspect import explain
-from headwater.runtime.inspect.listing import LISTS, UnknownName
+from headwater.runtime.inspect.listing import LISTS, UnknownObject
 
 TEXT = """\
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts FROM CLIENT;
@@ -114,7 +114,7 @@ def test_python_has_the_same_status_and_health(run: Run, state: Path) -> None:
 
 
 def test_an_unknown_name_in_python(state: Path) -> None:
-    with open_state(state) as headwater, pytest.raises(UnknownName, match="did you mean bids"):
+    with open_state(state) as headwater, pytest.raises(UnknownObject, match="did you mean bids"):
         headwater.show("streams", "bid")
 
 

@@ -14,7 +14,7 @@ from headwater.errors import HeadwaterError, PlanError, QueryRefused
 from headwater.network.sites import read_deployment
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.planners import (
+from headwater.plan.placement.planners.registry import (
     PLANNERS,
     PlannerSpec,
     make_planner,
@@ -68,7 +68,7 @@ def test_running_sites_use_it(registered: None, tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as headwater:
         deploy(headwater.catalog, read_deployment(tmp_path / "sites.toml"))
         assert headwater.execute("SET PLANNER = 'closed'") == ["planner = closed"]
-        with pytest.raises(QueryRefused, match="query q is refused: no place was found"):
+        with pytest.raises(QueryRefused, match="query q is refused: no site was found"):
             headwater.execute(QUERIES)
         headwater.execute("SET PLANNER = NULL")
         headwater.execute(QUERIES)

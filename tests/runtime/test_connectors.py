@@ -10,7 +10,7 @@ from headwater.algebra.catalog import Stream
 from headwater.cql import Connector, CreateStream, parse
 from headwater.errors import HeadwaterError, InputError
 from headwater.runtime.api import open_state
-from headwater.runtime.connectors.kafka_access import security_settings
+from headwater.runtime.connectors.kafka.access import security_settings
 from headwater.runtime.connectors.options import (
     FileOptions,
     FileSinkOptions,

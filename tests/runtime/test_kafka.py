@@ -24,7 +24,7 @@ from headwater.errors import HeadwaterError, InputError
 from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.api import Headwater
 from headwater.runtime.connectors.base import SourceReplaced
-from headwater.runtime.connectors.kafka_client import topic_state
+from headwater.runtime.connectors.kafka.client import topic_state
 from headwater.runtime.connectors.options import KafkaSinkOptions
 from headwater.runtime.connectors.registry import sink_options
 from headwater.runtime.results.sink_progress import pending_deliveries, read_delivery

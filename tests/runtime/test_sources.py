@@ -36,7 +36,7 @@ from headwater.cql import Connector, CreateStream, parse_query, unparse
 from headwater.errors import InputError
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import FOREVER, EventRow, stream_log
-from headwater.runtime.connectors.kafka import allot_messages
+from headwater.runtime.connectors.kafka.source import allot_messages
 from headwater.runtime.connectors.replay import StagedFile
 from headwater.runtime.connectors.socket import MAX_LINE_BYTES, LineReader, SocketLine
 from headwater.runtime.results import reader

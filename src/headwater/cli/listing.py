@@ -19,7 +19,7 @@ from headwater.cli.plain_tables import print_rows
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.inspect.events import EventFilter, EventView, read_events
 from headwater.runtime.inspect.health import check_health
-from headwater.runtime.inspect.listing import UnknownName, list_views
+from headwater.runtime.inspect.listing import UnknownObject, list_views
 from headwater.runtime.inspect.summary import StatusSummary, summarize
 from headwater.runtime.inspect.views import format_clock_time
 
@@ -168,7 +168,7 @@ def show_listing(catalog: Catalog, what: ListingKind, name: str | None, format: 
     """Print a listing; `name` narrows it to one stream, table, query, unit or site."""
     try:
         records = [view.as_json() for view in list_views(catalog, what.value, name)]
-    except UnknownName as error:
+    except UnknownObject as error:
         fail(str(error))
     if format is Format.json:
         for record in records:

@@ -30,7 +30,7 @@ from headwater.plan.placement.model import (
 )
 from headwater.plan.placement.picture import render_svg
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.planners import find_planner
+from headwater.plan.placement.planners.registry import find_planner
 from headwater.plan.throughput.profile import read_profile
 
 

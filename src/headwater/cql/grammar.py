@@ -6,7 +6,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.algebra.catalog import Namespace
 from headwater.algebra.nodes import Query
-from headwater.cql.binder import UnknownName, bind
+from headwater.cql.binding.binder import UnknownName, bind
 from headwater.cql.cursor import TokenCursor
 from headwater.cql.statement_syntax import BARE_QUERY, find_syntax
 from headwater.cql.statements import Statement

@@ -9,9 +9,9 @@ from headwater.algebra.times import parse_timestamp
 from headwater.algebra.types import TIMESTAMP, Field, Schema, Type, Value
 from headwater.algebra.windows import format_duration
 from headwater.cql import constants
+from headwater.cql.binding.outputs import RESERVED_NAME
 from headwater.cql.constants import literal_text, quote
 from headwater.cql.cursor import TokenCursor
-from headwater.cql.outputs import RESERVED_NAME
 from headwater.cql.statements import EARLIEST, LATEST, Connector, Start
 from headwater.cql.tokens import keyword_of
 from headwater.cql.writer import name_text

@@ -177,7 +177,7 @@ class Headwater:
 
     def show(self, kind: str, name: str | None = None) -> list[View]:
         """The streams, tables, queries, units, segments, rejects, sites or links of the state, as
-        `headwater show` lists them; raises UnknownName if there is none of that name."""
+        `headwater show` lists them; raises UnknownObject if there is none of that name."""
         return list_views(self.catalog, kind, name)
 
     def status(self) -> StatusSummary:

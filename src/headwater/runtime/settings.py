@@ -13,7 +13,7 @@ from typing import Any
 
 from headwater.algebra.types import Value
 from headwater.errors import HeadwaterError, suggest
-from headwater.plan.placement.planners import DEFAULT_PLANNER, find_planner
+from headwater.plan.placement.planners.registry import DEFAULT_PLANNER, find_planner
 from headwater.runtime.catalog.migrations import RENAMED_SETTINGS
 from headwater.schedule import find_policy
 

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_systems import random_system
 
-from headwater.plan.placement.adapt import (
+from headwater.plan.placement.check import find_violations
+from headwater.plan.placement.ledger import Ledger
+from headwater.plan.placement.model import PlacementPlan
+from headwater.plan.placement.planner import Budget, remove_queries
+from headwater.plan.placement.planners.adapt import (
     adapt,
     apply_measurements,
     find_strayed_queries,
     without_site,
 )
-from headwater.plan.placement.check import find_violations
-from headwater.plan.placement.ladder import LadderPlanner
-from headwater.plan.placement.ledger import Ledger
-from headwater.plan.placement.model import PlacementPlan
-from headwater.plan.placement.planner import Budget, remove_queries
+from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 
 CHANGES = st.lists(

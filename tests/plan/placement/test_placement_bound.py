@@ -6,10 +6,10 @@ import pytest
 from placement_systems import exhaustive, random_system
 
 from headwater.plan.placement.bound import certified_bound, optimistic_admissions
-from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import PlacementPlan
 from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 
 

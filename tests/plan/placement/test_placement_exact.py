@@ -7,11 +7,11 @@ from placement_systems import exhaustive, random_system
 
 from headwater.plan.placement.check import find_violations
 from headwater.plan.placement.fixed_load import ReplanScope
-from headwater.plan.placement.flows import FlowFormulation, sqpr
-from headwater.plan.placement.ladder import LadderPlanner, plan_exactly
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import objective
 from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.planners.flows import FlowFormulation, sqpr
+from headwater.plan.placement.planners.ladder import LadderPlanner, plan_exactly
 from headwater.plan.placement.program import SolverStatus
 from headwater.plan.placement.solver import solve_highs
 
@@ -107,7 +107,7 @@ def test_a_batch_admits_as_many_as_possible() -> None:
 
 
 def test_sites_counted_as_one_prove_only_what_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.plan.placement.ladder.MAX_SITES", 0)
+    monkeypatch.setattr("headwater.plan.placement.planners.ladder.MAX_SITES", 0)
     monkeypatch.setattr("headwater.plan.placement.fixed_load.MAX_CPU_SITES", 1)
     monkeypatch.setattr("headwater.plan.placement.fixed_load.MAX_BANDWIDTH_SITES", 0)
     admitted = proven = 0

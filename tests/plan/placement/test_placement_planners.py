@@ -11,7 +11,6 @@ from placement_systems import random_system
 
 from headwater.network.model import Site
 from headwater.plan.placement.check import find_violations
-from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import (
     CONSOLIDATION_WEIGHTS,
@@ -23,7 +22,8 @@ from headwater.plan.placement.model import (
     PlacementStream,
 )
 from headwater.plan.placement.planner import Budget, Decision, remove_queries
-from headwater.plan.placement.planners import PLANNERS, make_planner
+from headwater.plan.placement.planners.ladder import LadderPlanner
+from headwater.plan.placement.planners.registry import PLANNERS, make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 
 SMALL = SampleSetting(hosts=6, base_streams=12, queries=40, ways=(2, 3), cpu=65.0, bandwidth=65.0)

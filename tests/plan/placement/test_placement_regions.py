@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from placement_systems import exhaustive, random_system
 
 from headwater.network.model import Site
-from headwater.plan.placement import regions
 from headwater.plan.placement.check import find_violations
-from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import (
     Links,
@@ -22,8 +20,10 @@ from headwater.plan.placement.model import (
     PlacementStream,
 )
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.planners import make_planner
-from headwater.plan.placement.regions import RegionPlacer, cut_into_regions
+from headwater.plan.placement.planners import regions
+from headwater.plan.placement.planners.dynamic import StreamPopularity, place_stream
+from headwater.plan.placement.planners.regions import RegionPlacer, cut_into_regions
+from headwater.plan.placement.planners.registry import make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 
 

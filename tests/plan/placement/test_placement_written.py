@@ -12,10 +12,10 @@ from headwater.network.model import Site
 from headwater.network.sites import fully_connected
 from headwater.plan.placement.check import find_violations
 from headwater.plan.placement.from_cql import build_placement_problem
-from headwater.plan.placement.ladder import LadderPlanner
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import PlacementProblem
 from headwater.plan.placement.planner import Budget
+from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.throughput.profile import WorkloadProfile
 
 STREAMS = "".join(

@@ -14,7 +14,7 @@ from headwater.plan.placement.check import ensure_valid
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 from headwater.plan.placement.planner import Budget, Decision
-from headwater.plan.placement.planners import make_planner
+from headwater.plan.placement.planners.registry import make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 from headwater.reproduce.figure import FigureSettings, PlotLine
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from headwater.plan.placement.bound import optimistic_admissions
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import Budget
-from headwater.plan.placement.planners import make_planner
+from headwater.plan.placement.planners.registry import make_planner
 from headwater.plan.placement.samples import AMPLE, TIGHT, SampleSetting, sample_problem
 from headwater.reproduce.figure import (
     Cell,

@@ -18,7 +18,7 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS
 from headwater.cql.statements import Connector
 from headwater.errors import InputError, is_url, suggest
-from headwater.runtime.connectors.kafka_access import KafkaAccess, parse_access, refuse_secrets
+from headwater.runtime.connectors.kafka.access import KafkaAccess, parse_access, refuse_secrets
 
 FORMATS = ("json", "csv", "parquet")
 LINE_FORMATS = ("json", "csv")

@@ -103,7 +103,7 @@ def _open_files(options: FileOptions, stream: Stream) -> Source:
 
 
 def _open_kafka(options: KafkaOptions, stream: Stream) -> Source:
-    from headwater.runtime.connectors.kafka import KafkaSource
+    from headwater.runtime.connectors.kafka.source import KafkaSource
 
     return KafkaSource(options, stream.schema)
 
@@ -133,7 +133,7 @@ def _send_to_files(options: FileSinkOptions, batch: SinkBatch) -> None:
 
 
 def _send_to_kafka(options: KafkaSinkOptions, batch: SinkBatch) -> None:
-    from headwater.runtime.connectors.kafka_sink import send_messages
+    from headwater.runtime.connectors.kafka.sink import send_messages
 
     send_messages(options, batch)
 

@@ -18,7 +18,7 @@ from headwater.runtime.inspect.status import Observer, declared_source
 from headwater.runtime.inspect.views import JsonRecord, View, format_clock_time, format_instant
 
 
-class UnknownName(HeadwaterError):
+class UnknownObject(HeadwaterError):
     """A list was narrowed to a name that the state does not have; the message suggests others."""
 
 
@@ -78,7 +78,7 @@ class RejectView:
 
 def list_views(catalog: Catalog, kind: str, name: str | None = None) -> list[View]:
     """The views of a kind, which is a key of LISTS; `name` narrows them to one stream, table, query,
-    unit or site. Raises UnknownName if the state does not have that."""
+    unit or site. Raises UnknownObject if the state does not have that."""
     return list(LISTS[kind](catalog, name))
 
 
@@ -160,4 +160,4 @@ def _matches(name: str | None, this: str) -> bool:
 
 def _check_name(kind: str, name: str | None, available: list[str]) -> None:
     if name is not None and name.lower() not in {known.lower() for known in available}:
-        raise UnknownName(f"there is no {kind} {name}; {suggest(name, available)}")
+        raise UnknownObject(f"there is no {kind} {name}; {suggest(name, available)}")

@@ -17,11 +17,8 @@ from threading import Lock
 from headwater.errors import PlanError, QueryRefused
 from headwater.network.model import Network
 from headwater.network.sites import Deployment
-from headwater.plan.placement.adapt import STRAY_THRESHOLD, adapt
 from headwater.plan.placement.check import Violation
-from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.from_cql import TEXT_WIDTH
-from headwater.plan.placement.ladder import overfull_resources
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import Load, link_loads, site_loads
 from headwater.plan.placement.model import (
@@ -36,7 +33,10 @@ from headwater.plan.placement.model import (
     build_links,
 )
 from headwater.plan.placement.planner import Budget, Decision, Planner
-from headwater.plan.placement.planners import DEFAULT_PLANNER, make_planner
+from headwater.plan.placement.planners.adapt import STRAY_THRESHOLD, adapt
+from headwater.plan.placement.planners.dynamic import StreamPopularity, place_stream
+from headwater.plan.placement.planners.ladder import overfull_resources
+from headwater.plan.placement.planners.registry import DEFAULT_PLANNER, make_planner
 from headwater.plan.throughput.from_cql import type_width
 from headwater.runtime.catalog import (
     Assignment,

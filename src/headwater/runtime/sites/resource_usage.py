@@ -10,10 +10,10 @@ from headwater.algebra.nodes import Query
 from headwater.cost.operators import DEFAULT_COSTS, CostTable, OperatorCost
 from headwater.network.model import Network, Site
 from headwater.network.sites import Deployment
-from headwater.plan.placement.dynamic import StreamPopularity, place_stream
 from headwater.plan.placement.from_cql import build_placement_problem
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import site_loads
+from headwater.plan.placement.planners.dynamic import StreamPopularity, place_stream
 from headwater.plan.throughput.profile import WorkloadProfile
 from headwater.reuse.decide import SharingCosts
 from headwater.runtime.catalog import Catalog, Statistic, stream_log

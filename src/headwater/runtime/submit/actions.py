@@ -146,7 +146,7 @@ def _is_new(
         kind = before.split(maxsplit=2)[1].lower()
         raise HeadwaterError(
             f"there is a {kind} {name} already, and it is not the same: "
-            f"drop it first, or take another name. It is\n\n{_indent(before)}\n\n"
+            f"drop it first, or choose another name. It is\n\n{_indent(before)}\n\n"
             f"and the text says\n\n{_indent(definition)}"
         )
     return before is None
@@ -262,7 +262,7 @@ def _site_phrase(catalog: Catalog, unit_id: str) -> str:
     site = None if cpu is None else catalog.assignment().owners.get(unit_log(unit_id))
     if site is None or cpu is None:
         return ""
-    return f" at site {site}, which takes {cpu.value:.2g} of a core there"
+    return f" at site {site}, estimated load {cpu.value:.2g} cores"
 
 
 def _prepare_drop_query(statement: DropQuery, state: ScriptState) -> bool:

@@ -15,15 +15,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headwater.plan.placement.check import RESOURCES, Violation, check_capacity, find_violations
-from headwater.plan.placement.compact import CompactFormulation
-from headwater.plan.placement.dynamic import StreamPlacer, StreamPopularity, place_stream
 from headwater.plan.placement.fixed_load import MERGED_SITE, ReplanScope
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import Load
 from headwater.plan.placement.model import PlacementPlan
 from headwater.plan.placement.planner import Budget, BudgetClock, Decision, admit_duplicate
+from headwater.plan.placement.planners.compact import CompactFormulation
+from headwater.plan.placement.planners.dynamic import (
+    StreamPlacer,
+    StreamPopularity,
+    place_stream,
+)
+from headwater.plan.placement.planners.recreate import ruin_and_recreate
 from headwater.plan.placement.program import SolverStatus
-from headwater.plan.placement.recreate import ruin_and_recreate
 from headwater.plan.placement.solver import solve_cp_sat
 
 MAX_SITES = 100

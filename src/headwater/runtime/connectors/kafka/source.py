@@ -20,7 +20,7 @@ from headwater.algebra.types import Schema
 from headwater.errors import InputError
 from headwater.runtime.catalog import RejectedRecord
 from headwater.runtime.connectors.base import Batch, Position, SourceReplaced, TupleChunk
-from headwater.runtime.connectors.kafka_client import (
+from headwater.runtime.connectors.kafka.client import (
     Span,
     TopicState,
     check_kafka_connector,

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headwater.errors import InputError
-from headwater.runtime.connectors.kafka_access import security_settings
+from headwater.runtime.connectors.kafka.access import security_settings
 from headwater.runtime.connectors.options import KafkaOptions, KafkaSinkOptions, parse_server
 
 CONNECT_SECONDS = 2.0

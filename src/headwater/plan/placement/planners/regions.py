@@ -16,7 +16,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.plan.placement.dynamic import (
+from headwater.plan.placement.ledger import Floats, Ledger
+from headwater.plan.placement.model import PlacementProblem
+from headwater.plan.placement.planners.dynamic import (
     NO_MAKE,
     ScopeTable,
     StreamPopularity,
@@ -24,9 +26,7 @@ from headwater.plan.placement.dynamic import (
     resource_prices,
     site_start_costs,
 )
-from headwater.plan.placement.kernel import HELD, cheapest_ways
-from headwater.plan.placement.ledger import Floats, Ledger
-from headwater.plan.placement.model import PlacementProblem
+from headwater.plan.placement.planners.kernel import HELD, cheapest_ways
 
 MAX_TRIES = 3
 """How often regions are chosen before all sites are looked at."""

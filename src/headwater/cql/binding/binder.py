@@ -31,8 +31,13 @@ from headwater.algebra.nodes import (
     default_output,
 )
 from headwater.algebra.windows import UNBOUNDED, Range, Rows, Window
-from headwater.cql.expressions import AggregateCollector, Binder, called_function, is_aggregate
-from headwater.cql.joins import (
+from headwater.cql.binding.expressions import (
+    AggregateCollector,
+    Binder,
+    called_function,
+    is_aggregate,
+)
+from headwater.cql.binding.joins import (
     JoinedRelations,
     MembershipTest,
     check_aliases,
@@ -44,15 +49,15 @@ from headwater.cql.joins import (
     shared_columns,
     subquery_condition,
 )
-from headwater.cql.names import Scope
-from headwater.cql.outputs import (
+from headwater.cql.binding.names import Scope
+from headwater.cql.binding.outputs import (
     NO_PARTS,
     bind_grouping,
     name_outputs,
     number_outputs,
     read_outputs,
 )
-from headwater.cql.refusals import ErrorLocator, Node, name_of, operands
+from headwater.cql.binding.refusals import ErrorLocator, Node, name_of, operands
 from headwater.cql.sizes import largest_expression
 from headwater.cql.syntax import Bracket, Syntax
 from headwater.errors import CqlError, suggest

@@ -18,9 +18,9 @@ from headwater.algebra.expressions import (
 )
 from headwater.algebra.nodes import Item, Join, Project, Relation, SemiJoin, is_nullable
 from headwater.algebra.types import BOOLEAN
-from headwater.cql.expressions import Binder, is_aggregate
-from headwater.cql.names import NamedRelation, Scope, UsingColumn
-from headwater.cql.refusals import ErrorLocator, Node, name_of, operands, strip_parens
+from headwater.cql.binding.expressions import Binder, is_aggregate
+from headwater.cql.binding.names import NamedRelation, Scope, UsingColumn
+from headwater.cql.binding.refusals import ErrorLocator, Node, name_of, operands, strip_parens
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headwater.runtime.connectors.kafka_client import (
+from headwater.runtime.connectors.kafka.client import (
     check_kafka_connector,
     check_reachable,
     client_settings,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.plan.placement.kernel import HELD, UNOBTAINABLE, cheapest_ways
 from headwater.plan.placement.ledger import Floats, Ledger
 from headwater.plan.placement.model import ObjectiveWeights, PlacementProblem
+from headwater.plan.placement.planners.kernel import HELD, UNOBTAINABLE, cheapest_ways
 
 STEEPNESS = 100.0
 POPULARITY = 0.2

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from headwater.algebra.expressions import Column, Expr, columns_of, conjunction, substitute
 from headwater.algebra.nodes import Aggregate, Item, Relation, Select
-from headwater.cql.expressions import AggregateCollector, Binder, called_function
-from headwater.cql.names import Scope
-from headwater.cql.refusals import ErrorLocator, Node, name_of, operands, strip_parens
+from headwater.cql.binding.expressions import AggregateCollector, Binder, called_function
+from headwater.cql.binding.names import Scope
+from headwater.cql.binding.refusals import ErrorLocator, Node, name_of, operands, strip_parens
 
 MAX_COLUMNS = 4_000
 RESERVED_NAME = "_tau"

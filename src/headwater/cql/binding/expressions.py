@@ -17,8 +17,15 @@ from headwater.algebra.expressions import TRUE, Call, Column, Expr, Literal, con
 from headwater.algebra.functions import AGGREGATES, FUNCTIONS, AggregateCall, build_aggregate
 from headwater.algebra.types import BOOLEAN, DATE, DOUBLE, FLOAT, NULL, STRING, TIMESTAMP, Type
 from headwater.cql import constants
-from headwater.cql.names import Scope
-from headwater.cql.refusals import ErrorLocator, Node, name_of, operands, strip_parens, walk_nodes
+from headwater.cql.binding.names import Scope
+from headwater.cql.binding.refusals import (
+    ErrorLocator,
+    Node,
+    name_of,
+    operands,
+    strip_parens,
+    walk_nodes,
+)
 from headwater.cql.syntax import FUNCTION_MARK
 from headwater.errors import AlgebraError, suggest
 

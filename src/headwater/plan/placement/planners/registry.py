@@ -32,44 +32,44 @@ class PlannerSpec:
 
 
 def _make_ladder() -> Planner:
-    from headwater.plan.placement.ladder import LadderPlanner
+    from headwater.plan.placement.planners.ladder import LadderPlanner
 
     return LadderPlanner()
 
 
 def _make_dynamic() -> Planner:
-    from headwater.plan.placement.ladder import LadderPlanner
+    from headwater.plan.placement.planners.ladder import LadderPlanner
 
     return LadderPlanner(steps=("dynamic",))
 
 
 def _make_exact() -> Planner:
-    from headwater.plan.placement.ladder import LadderPlanner
+    from headwater.plan.placement.planners.ladder import LadderPlanner
 
     return LadderPlanner(steps=("exact",))
 
 
 def _make_regions() -> Planner:
-    from headwater.plan.placement.ladder import LadderPlanner
-    from headwater.plan.placement.regions import RegionPlacer
+    from headwater.plan.placement.planners.ladder import LadderPlanner
+    from headwater.plan.placement.planners.regions import RegionPlacer
 
     return LadderPlanner(placer=RegionPlacer())
 
 
 def _make_sqpr() -> Planner:
-    from headwater.plan.placement.flows import sqpr
+    from headwater.plan.placement.planners.flows import sqpr
 
     return sqpr
 
 
 def _make_heuristic() -> Planner:
-    from headwater.plan.placement.heuristic import heuristic
+    from headwater.plan.placement.planners.heuristic import heuristic
 
     return heuristic
 
 
 def _make_soda() -> Planner:
-    from headwater.plan.placement.soda import soda
+    from headwater.plan.placement.planners.soda import soda
 
     return soda
 

@@ -11,9 +11,9 @@ import random
 
 import numpy as np
 
-from headwater.plan.placement.dynamic import StreamPlacer, StreamPopularity
 from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.planner import BudgetClock
+from headwater.plan.placement.planners.dynamic import StreamPlacer, StreamPopularity
 
 ROUNDS = 20
 SIZE = 12

@@ -1,0 +1,1 @@
+"""Kafka: a source and a sink, the client that both use, and how secrets reach it."""
