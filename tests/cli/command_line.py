@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the airline example, and how a command ended."""
+"""Shared by the tests of the command line: the airline example, and the outcome of a command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATE STREAM s (a INT NOT NULL, b STRING, c DECIMAL(6,2), ts TIMESTAMP NOT NULL
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and what it printed."""
+    """The exit status and output of a command."""
 
     status: int
     out: str

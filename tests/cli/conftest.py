@@ -1,4 +1,4 @@
-"""Running commands, in this process and from a shell."""
+"""Fixtures that run commands, in this process and from a shell."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shell() -> Run:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Put a text into a file of its own, after the declaration of the stream s."""
+    """Write a text to a file, after the declaration of the stream s."""
 
     def file(text: str, stream: str = STREAM) -> Path:
         path = tmp_path / "test.cql"

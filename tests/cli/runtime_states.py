@@ -1,4 +1,4 @@
-"""State directories for the tests of the commands that run queries, made without Spark.
+"""State directories for the tests of the commands, created without Spark.
 
 A unit's segment is written as the engine would write it: the rows of the reference evaluator for
 the unit's canonical query.
@@ -44,7 +44,7 @@ ROWS: list[dict[str, object]] = [
 
 @dataclass(frozen=True)
 class Made:
-    """A state directory, with what a test needs to know of it."""
+    """A state directory for a test."""
 
     path: Path
 
@@ -56,7 +56,7 @@ class Made:
             return headwater.query(query).row.unit_id
 
     def answer(self, name: str, streams: dict[str, Rows]) -> int:
-        """Put the results of a query over these rows into its unit's log; returns how many."""
+        """Append the results of a query over these rows to its unit's log; returns their number."""
         with self.open() as headwater:
             row = headwater.query(name).row
             (statement,) = parse(row.definition, headwater.definitions.namespace)
@@ -77,33 +77,33 @@ class Made:
                 columns |= dict.fromkeys(
                     (SHAPE_COLUMN, ROW_CLASS_COLUMN), pa.array([0] * len(results), pa.int64())
                 )
-                form = replace(signature_of(canonical), digest=row.result_key)
-                members = write_subscribers(
-                    JoinSubscribers(minimal_operator(form), (form,)),
+                signature = replace(signature_of(canonical), digest=row.result_key)
+                subscribers = write_subscribers(
+                    JoinSubscribers(minimal_operator(signature), (signature,)),
                     headwater.state / "log" / "members" / "x",
                 )
-                shared.append(build_segment(subscribers_log(row.unit_id), members, None))
+                shared.append(build_segment(subscribers_log(row.unit_id), subscribers, None))
             folder = headwater.state / "log" / "units" / row.unit_id
             written = segment_files.write_arrow(pa.table(columns), folder, ("_tau", "_tau"))
             assert written is not None
             cursors = {
                 (row.unit_id, stream_log(stream)): {
-                    "seq": known.next_seq - 1,
-                    "watermark": known.watermark,
+                    "seq": declared.next_seq - 1,
+                    "watermark": declared.watermark,
                 }
                 for stream in streams
-                if (known := headwater.catalog.stream(stream)) is not None
+                if (declared := headwater.catalog.stream(stream)) is not None
             }
-            told = build_segment(unit_log(row.unit_id), written, None)
+            segment = build_segment(unit_log(row.unit_id), written, None)
             if shared:
                 version = headwater.catalog.log_ends()[subscribers_log(row.unit_id)].seq + 1
-                told = replace(told, keys={SUBSCRIBERS: version})
-            headwater.catalog.commit(None, segments=[*shared, told], cursors=cursors)
+                segment = replace(segment, keys={SUBSCRIBERS: version})
+            headwater.catalog.commit(None, segments=[*shared, segment], cursors=cursors)
             return len(results)
 
 
 def make(path: Path, text: str = TEXT) -> Made:
-    """A state directory in which a text was carried out."""
+    """Create a state directory and submit a text to it."""
     with open_state(path) as headwater:
         headwater.execute(text)
     return Made(path)

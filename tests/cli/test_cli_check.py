@@ -13,7 +13,7 @@ def test_airline_is_right(run: Run) -> None:
     assert done.out == "19 statements, 13 queries: ok\n"
 
 
-def test_all_mistakes_at_once_in_order(run: Run) -> None:
+def test_all_mistakes_are_reported_in_order(run: Run) -> None:
     done = run("check", MISTAKES)
     assert done.status == 1
     places = [line for line in done.out.splitlines() if line.startswith(f"{MISTAKES}:")]

@@ -22,6 +22,31 @@ def test_help_names_the_commands(run: Run) -> None:
         assert command in done.out
 
 
+def test_the_list_of_commands_is_not_cut_off(run: Run) -> None:
+    commands = run("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(commands) == 22
+    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--at-once", "--max-concurrency"),
+        ("--rows-ahead", "--max-backlog-rows"),
+        ("--longest-wait", "--max-wait-seconds"),
+    ],
+)
+def test_the_old_name_of_an_option_is_refused_with_the_new_one(
+    run: Run, old: str, new: str
+) -> None:
+    for arguments in ((old, "3"), (f"{old}=3",)):
+        done = run("run", AIRLINE, *arguments)
+        assert (done.status, done.out) == (2, "")
+        assert f"Error: {old} is now called {new}\n" in done.err
+    help_text = run("run", "--help").out
+    assert new in help_text and old not in help_text
+
+
 def test_no_command_shows_the_help(run: Run) -> None:
     assert "Usage: " in run().out + run().err
 

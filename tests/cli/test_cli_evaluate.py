@@ -193,10 +193,10 @@ def test_unused_streams_need_no_data(rows_of: Eval) -> None:
     assert len(rows_of(f"{other} SELECT a FROM s")) == 3
 
 
-def test_a_column_cannot_take_the_place_of_the_name(run: Run, write: Write, tmp_path: Path) -> None:
+def test_a_column_cannot_have_the_reserved_name(run: Run, write: Write, tmp_path: Path) -> None:
     done = run("eval", write("SELECT a AS _Query FROM s"), "--input", tmp_path)
     assert (done.status, done.out) == (1, "")
-    assert "#1: _query is the name of the query" in done.err
+    assert "#1: _query is reserved for the name of the query" in done.err
 
 
 def test_numbers_are_times_in_the_unit_of_their_source(run: Run, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_check_changes_nothing(run: Run, write: Write) -> None:
     before = path.read_text()
     done = run("format", path, "--check")
     assert (done.status, done.out, path.read_text()) == (1, "", before)
-    assert "would be rewritten" in done.err
+    assert "would be reformatted" in done.err
 
 
 def test_write(run: Run, write: Write) -> None:

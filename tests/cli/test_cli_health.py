@@ -1,4 +1,4 @@
-"""What operators are told: events, health, and states that are not well."""
+"""`show events`, `health` and `status` of states with failures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_health_of_a_state(run: Run, made: Made) -> None:
     assert "no engine runs this state" in done.out
     running(made)
     done = run("health", "--state", made.path)
-    assert (done.status, "all is well" in done.out) == (0, True)
+    assert (done.status, "healthy: run by" in done.out) == (0, True)
     unit = parked(made)
     done = run("health", "--state", made.path)
     assert done.status == 1

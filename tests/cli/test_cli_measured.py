@@ -1,4 +1,4 @@
-"""What commands and the live view tell of what was measured; nothing here needs Spark."""
+"""Measurements as commands and the live view show them; no Spark is needed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_explain_without_a_state_says_how(run: Run, tmp_path: Path) -> None:
     for what in (file, "big"):
         done = run("explain", what, "--analyze", "--state", tmp_path / "none")
         assert done.status == 2
-        assert "--analyze shows what was measured while queries ran" in done.err
+        assert "--analyze shows measurements of queries that have run" in done.err
         assert "headwater run FILE.cql --state" in done.err
         assert "then headwater explain NAME --analyze" in done.err
     assert not (tmp_path / "none").exists()
@@ -118,18 +118,18 @@ def shown(run: Run, what: str, made: Made) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_streams_tell_their_rate_and_for_whom_they_wait(run: Run, measured: Made) -> None:
+def test_streams_show_their_rate_and_the_queries_they_wait_for(run: Run, measured: Made) -> None:
     (stream,) = shown(run, "streams", measured)
     assert (stream["state"], stream["waits_for"], stream["pending"]) == ("waits", ["total"], 3)
     assert float(str(stream["rate"])) > 0
     assert "total" in run("show", "streams", "--state", measured.path).out
     status = run("status", "--state", measured.path).out
-    assert "waits     s, until total caught up" in status
+    assert "waiting   s, until total catches up" in status
     with measured.open() as headwater:
         headwater.execute("PAUSE QUERY total")
     (stream,) = shown(run, "streams", measured)
     assert (stream["state"], stream["waits_for"]) == ("open", [])
-    assert "waits" not in run("status", "--state", measured.path).out
+    assert "waiting" not in run("status", "--state", measured.path).out
 
 
 def test_units_tell_their_steps(run: Run, measured: Made) -> None:
@@ -205,15 +205,15 @@ def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
 # ---- the live view
 
 
-def test_the_view_says_who_waits_for_whom(measured: Made) -> None:
+def test_the_live_view_shows_which_stream_waits_for_which_query(measured: Made) -> None:
     with measured.open() as headwater:
         view = LiveView(Observer(headwater.catalog))
-        assert view.line() == "3 rows in, 3 to work on, 0 rows out; s waits for total"
+        assert view.line() == "3 rows in, 0 rows out, backlog 3 rows; s is waiting for total"
         out = Console(file=io.StringIO(), width=140)
         out.print(view.render(40))
         assert isinstance(out.file, io.StringIO)
         text = out.file.getvalue()
-        assert "s waits for total" in text
+        assert "s is waiting for total" in text
         assert "big, large" in text and "wait" in text and "slowdown" in text
         headwater.catalog.set_statistics({(stream_log("s"), WAITS): 0.0})
-        assert view.line() == "3 rows in, 3 to work on, 0 rows out"
+        assert view.line() == "3 rows in, 0 rows out, backlog 3 rows"

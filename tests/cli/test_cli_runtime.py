@@ -36,7 +36,7 @@ def made(tmp_path: Path) -> Made:
 
 @pytest.fixture
 def filled(made: Made) -> Made:
-    """The same with three tuples in s, which the unit of big and large has taken in."""
+    """The same with three tuples in s, which the unit of big and large has ingested."""
     with made.open() as headwater:
         assert headwater.push("s", ROWS, timestamp_unit="us") == 3
     made.answer("big", {"s": tuples()})
@@ -158,7 +158,7 @@ def test_paths_are_relative_to_the_file(run: Run, made: Made) -> None:
 def test_a_unit_goes_with_its_last_query(run: Run, filled: Made) -> None:
     unit = filled.unit("big")
     assert run("drop", "big", "--state", filled.path).out == "query big dropped\n"
-    assert run("drop", "LARGE", "--state", filled.path).out.endswith(f"with it unit {unit}\n")
+    assert run("drop", "LARGE", "--state", filled.path).out.endswith(f"dropped, with unit {unit}\n")
     assert unit not in run("show", "units", "--state", filled.path).out
 
 
@@ -251,7 +251,7 @@ def test_show_units_and_queries(run: Run, filled: Made) -> None:
     ]
 
 
-def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
+def test_rows_that_a_sink_has_not_got_are_counted(run: Run, filled: Made) -> None:
     text = (
         "CREATE QUERY sent STARTING AT EARLIEST TO files(path => 'out') AS SELECT a, b FROM s [NOW]"
     )
@@ -264,7 +264,7 @@ def test_what_a_sink_has_not_got_is_told(run: Run, filled: Made) -> None:
     assert (shown["rows"], shown["undelivered"], shown["error"]) == (2, 2, "no room")
     assert str(shown["sink"]).startswith("files ")
     said = run("status", "--state", filled.path).out
-    assert "2 rows to deliver" in said
+    assert "2 rows not delivered yet" in said
     assert "the sink of query sent fails: no room" in said
 
 
@@ -297,9 +297,9 @@ def test_tables_are_shown_for_people(run: Run, filled: Made) -> None:
 
 def test_status(run: Run, filled: Made) -> None:
     said = run("status", "--state", filled.path).out
-    assert "engine    does not run" in said
+    assert "engine    not running" in said
     assert "3 running: 4 rows" in said
-    assert "2 running: 3 rows to work on" in said
+    assert "2 running: backlog 3 rows" in said
     (record,) = lines(run("status", "--format", "json", "--state", filled.path).out)
     assert (record["rows_in"], record["rows_out"], record["pending"]) == (3, 4, 3)
     assert record["engine"] == []
@@ -308,7 +308,7 @@ def test_status(run: Run, filled: Made) -> None:
 def test_status_names_the_process_that_runs(run: Run, made: Made) -> None:
     with made.open() as headwater:
         headwater.catalog.acquire("unit:x", "elsewhere:77", 60)
-    assert "runs as elsewhere:77" in run("status", "--state", made.path).out
+    assert "running as elsewhere:77" in run("status", "--state", made.path).out
 
 
 # ---- results
@@ -425,14 +425,14 @@ def test_following_ends_at_the_limit(run: Run, filled: Made) -> None:
 # ---- clean
 
 
-def test_clean_sweeps_what_nothing_names(run: Run, filled: Made) -> None:
+def test_clean_removes_unreferenced_files(run: Run, filled: Made) -> None:
     log = filled.path / "log"
     kept = set(log.rglob("*.parquet"))
     orphan = log / "streams" / "s" / "left.parquet"
     orphan.write_bytes(b"12345")
     done = run("clean", "--state", filled.path)
     assert "removed 0 files, 0 B" in done.out
-    assert "left 1 file younger than 600 s" in done.out
+    assert "kept 1 file newer than 600 s" in done.out
     os.utime(orphan, (0, 0))
     done = run("clean", "--state", filled.path)
     assert "removed 1 file, 5 B" in done.out
@@ -467,13 +467,13 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_without_a_state_the_way_to_one_is_told(
+def test_without_a_state_the_message_says_how_to_create_one(
     run: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     state = tmp_path / "no state"
     done = run(*command, "--state", state)
     assert done.status == 2
-    assert f"headwater run FILE.cql --state '{state}' creates it" in done.err
+    assert f"headwater run FILE.cql --state '{state}' creates and runs one" in done.err
     assert not state.exists()
 
 
@@ -554,20 +554,20 @@ def test_verify_says_what_is_damaged_and_whom_it_affects(run: Run, filled: Made)
     done = run("verify", "--state", filled.path)
     assert done.status == 0 and "2 segments" in done.out and "0 damaged" in done.out
     (stream,) = filled.path.glob("log/streams/*/*")
-    (told,) = filled.path.glob("log/units/*/*")
-    told.write_bytes(told.read_bytes()[:-1] + b"X")
+    (file,) = filled.path.glob("log/units/*/*")
+    file.write_bytes(file.read_bytes()[:-1] + b"X")
     stream.write_bytes(b"")
     done = run("verify", "--state", filled.path)
     assert done.status == 1 and "2 damaged" in done.out
-    assert f"the file {told} is damaged: its checksum is" in done.out
+    assert f"the file {file} is damaged: its checksum is" in done.out
     assert f"the file {stream} is damaged: it has 0 bytes" in done.out
     assert "in stream:s; affects big, large, total" in done.out
     (found,) = lines(run("verify", "-f", "json", "--state", filled.path).out)
     assert found["sound"] is False and found["segments"] == 2
     affected = {damage["path"]: damage["queries"] for damage in found["damage"]}
-    assert affected[str(told)] == ["big", "large"]
+    assert affected[str(file)] == ["big", "large"]
     done = run("results", "large", "--state", filled.path)
-    assert done.status == 2 and f"the file {told} is damaged" in done.err
+    assert done.status == 2 and f"the file {file} is damaged" in done.err
     assert "Traceback" not in done.err
     assert run("show", "queries", "--state", filled.path).status == 0
 
@@ -609,7 +609,7 @@ def test_a_directory_that_may_not_be_written(run: Run) -> None:
         folder.chmod(0o755)
 
 
-def test_a_file_in_the_place_of_the_directory(run: Run, tmp_path: Path) -> None:
+def test_a_file_instead_of_the_directory(run: Run, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     done = run("run", GATE, "--state", tmp_path / "state")
     assert done.status == 2
@@ -652,7 +652,7 @@ def test_a_package_that_is_missing_is_named(made: Made, package: str) -> None:
     assert f"needs the package {package}, which is not installed" in done.stderr
 
 
-def test_java_that_is_missing_is_told(
+def test_missing_java_is_reported(
     run: Run, made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -660,7 +660,7 @@ def test_java_that_is_missing_is_told(
     assert done.status == 2
     assert "Spark needs Java and there is none in JAVA_HOME" in done.err
     assert "install Java 17" in done.err
-    assert "does not run" in run("status", "--state", made.path).out
+    assert "not running" in run("status", "--state", made.path).out
 
 
 def test_run_with_a_wrong_file_makes_no_state(run: Run, tmp_path: Path) -> None:
@@ -675,24 +675,24 @@ def test_a_state_is_run_by_one_process_at_a_time(run: Run, made: Made) -> None:
         headwater.catalog.acquire("run", "elsewhere:77", 60)
     done = run("run", "--state", made.path)
     assert done.status == 2
-    assert "elsewhere:77 runs this state already" in done.err
+    assert "elsewhere:77 is already running this state" in done.err
 
 
-def test_the_claims_of_a_dead_process_are_freed(run: Run, made: Made) -> None:
+def test_the_leases_of_a_dead_process_are_released(run: Run, made: Made) -> None:
     from headwater.cli.run import exclusive_run
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     with made.open() as headwater:
         headwater.catalog.acquire("run", f"{socket.gethostname()}:{dead.pid}", 60)
-        assert "does not run" in run("status", "--state", made.path).out
+        assert "not running" in run("status", "--state", made.path).out
         with exclusive_run(headwater.catalog):
             (mine,) = headwater.catalog.leases()
             assert mine.holder.endswith(f":{os.getpid()}")
         assert headwater.catalog.leases() == []
 
 
-def test_the_version_is_quick_to_tell() -> None:
+def test_importing_the_commands_loads_nothing_heavy() -> None:
     code = (
         "import sys; from headwater.cli import app; "
         "sys.exit(any(m in sys.modules for m in ('pyspark', 'sqlalchemy', 'pyarrow', 'sqlglot')))"
@@ -712,7 +712,7 @@ def test_headwater_opens_a_state_from_python(made: Made) -> None:
 
 @pytest.mark.spark
 def test_a_file_is_run_until_idle_and_again(tmp_path: Path, run: Run) -> None:
-    """Files in, results out, as `headwater eval` says; the second run finds nothing to do."""
+    """Files in, results out, as `headwater eval` says; the second run has nothing to do."""
     state = tmp_path / "state"
 
     def headwater(*words: str | Path) -> str:
@@ -738,7 +738,7 @@ def test_a_file_is_run_until_idle_and_again(tmp_path: Path, run: Run) -> None:
     assert given
 
     second = headwater(*command)
-    assert "all of it is there already" in second
+    assert "no new statements; resuming" in second
     assert "0 steps of 2 units" in second
     assert run("results", "-f", "json", "--state", state).out == given
     with open_state(state) as opened:

@@ -1,4 +1,4 @@
-"""`headwater run` on Spark as a process: interrupted, terminated and killed, it goes on from there."""
+"""`headwater run` as a process with Spark: it resumes after being interrupted, terminated or killed."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ def test_a_run_that_is_stopped_goes_on(
         out, err = process.communicate(timeout=180)
     assert process.returncode == 0, out + err
     assert "stopping after this step" in err and "Traceback" not in err
-    assert "goes on from there" in out
+    assert "resume with headwater run" in out
     with open_state(place.state) as headwater:
         assert headwater.catalog.leases() == []
-    assert "does not run" in run("status", "--state", place.state).out
+    assert "not running" in run("status", "--state", place.state).out
     place.feed()
     with place.run("--until-idle") as process:
         out, err = process.communicate(timeout=180)
@@ -143,7 +143,7 @@ def test_a_run_may_be_stopped_while_spark_starts(tmp_path: Path, number: int) ->
     ],
 )
 def test_a_run_that_is_killed_goes_on_at_once(tmp_path: Path, run: Run, whole: bool) -> None:
-    """The claims of the dead process, good for a minute, hold nobody up."""
+    """The leases of the dead process, valid for a minute, block nobody."""
     place = Place(tmp_path)
     place.feed()
     with place.run("--interval", "0.05") as process:
@@ -180,7 +180,7 @@ def test_spark_that_ends_is_started_again_and_nothing_lost(tmp_path: Path, run: 
         out, err = process.communicate(timeout=180)
     assert children and process.returncode == 0, out + err
     assert "Spark has ended" in err and "it is started again" in err and "Traceback" not in err
-    assert "does not run" in run("status", "--state", place.state).out
+    assert "not running" in run("status", "--state", place.state).out
     bad = tmp_path / "in" / "bad.json.gz"
     bad.write_bytes(b"no gzip")
     with place.run("--until-idle") as process:

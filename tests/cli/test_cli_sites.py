@@ -38,7 +38,7 @@ def test_show_sites_and_links(run: Run, state: Path) -> None:
     (link,) = map(json.loads, run("show", "links", "--state", state, "-f", "json").out.splitlines())
     assert (link["link"], link["carries"], link["bytes"]) == ("one -> two", ["stream:s"], 0)
     table = run("show", "sites", "--state", state).out
-    assert "0.4 of 0.5" in table and "away" in table
+    assert "0.4 of 0.5" in table and "down" in table
     assert run("show", "sites", "three", "--state", state).err.endswith(
         "there is no site three; there is: one, two\n"
     )
@@ -49,10 +49,10 @@ def test_a_state_without_sites_has_none_to_show(run: Run, tmp_path: Path) -> Non
         opened.execute(STREAM)
     assert run("show", "sites", "--state", tmp_path / "state").out == "there are no sites\n"
     done = run("site", "one", "--state", tmp_path / "state")
-    assert done.status == 2 and "is not run by sites: headwater up" in done.err
+    assert done.status == 2 and "has no sites: start it with headwater up" in done.err
 
 
-def test_a_refusal_is_told_and_other_statements_are_carried_out(run: Run, state: Path) -> None:
+def test_a_refusal_is_reported_and_other_statements_are_executed(run: Run, state: Path) -> None:
     text = f"CREATE QUERY q5 AS {QUERY.format(n=5)}; CREATE QUERY like_q1 AS {QUERY.format(n=1)}"
     done = run("submit", "--state", state, "--execute", text)
     assert done.status == 1

@@ -40,7 +40,7 @@ def engine(made: Made) -> Iterator[Engine]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Step], None]:
-    """Put something in the place of a step; no stream has anything to take in."""
+    """Replace the step of the engine; no stream has anything to ingest."""
     monkeypatch.setattr(Engine, "ingest", lambda engine, name: False)
     return lambda step: monkeypatch.setattr(Engine, "step", step)
 
@@ -156,7 +156,7 @@ def test_a_signal_is_the_word_to_stop(
 
 
 @pytest.mark.long
-def test_the_second_signal_ends_at_once() -> None:
+def test_the_second_signal_ends_immediately() -> None:
     code = """
 import os, signal, threading, types
 from headwater.cli.run import handle_signals
@@ -167,7 +167,7 @@ with handle_signals(threading.Event()):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
-    assert "the next run goes on" in done.stderr
+    assert "the next run resumes" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

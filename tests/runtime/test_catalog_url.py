@@ -72,7 +72,7 @@ def test_commands(url: str, state: Path, tmp_path: Path) -> None:
     place = ("--state", state, "--catalog", url)
     assert "query q runs" in run("submit", "-e", QUERY, *place)[1]
     assert run("pause", "q", *place) == (0, "query q paused\n")
-    assert run("resume", "q", *place) == (0, "query q runs again\n")
+    assert run("resume", "q", *place) == (0, "query q resumed\n")
     shown = json.loads(run("show", "streams", "-f", "json", *place)[1])
     assert shown["rows"] == 1
     status = json.loads(run("status", "-f", "json", *place)[1])

@@ -1,4 +1,4 @@
-"""`headwater explain` of queries of a state: where they run and why, or what was measured of them."""
+"""`headwater explain` of queries of a state: the unit they run in and why, or their measurements."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ QueryView = TypeVar("QueryView", bound=View)
 def explain_analysis(
     what: Path, names: Sequence[str], state: Path, url: str | None, format: Format
 ) -> None:
-    """Print what was measured of a query by name, or of the queries of a file."""
+    """Print the measurements of a query by name, or of the queries of a file."""
     if not state_exists(state, url):
         fail(
-            f"--analyze shows what was measured while queries ran, and there is no state in "
-            f"{state}: {run_command_line(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
+            f"--analyze shows measurements of queries that have run, and there is no state in "
+            f"{state}: run {run_command_line(state, url, 'FILE.cql')}, then headwater explain NAME --analyze"
         )
     _print_explanations(
         _query_names(what, names), state, url, format, analyze_query, format_analysis
@@ -44,23 +44,23 @@ def explain_analysis(
 def explain_placement(
     name: str, names: Sequence[str], state: Path, url: str | None, format: Format
 ) -> None:
-    """Print where queries run, with whom and why."""
+    """Print which unit queries run in, the queries that share it, and why."""
     _print_explanations([name, *names], state, url, format, describe_placement, placement_lines)
 
 
 def explain_schedule(state: Path, url: str | None, format: Format) -> None:
-    """Print which unit was chosen last, by which policy, and how the others stood."""
+    """Print which unit was scheduled last, by which policy, and how the others ranked."""
     with open_catalog(state, url) as catalog:
         choice = last_choice(catalog)
     if choice is None:
-        fail("no unit was chosen yet: nothing has run on this state")
+        fail("no unit has been scheduled yet: nothing has run on this state")
     if format is Format.json:
         print_json(choice.as_json())
         return
     at = format_clock_time(choice.at)
-    typer.echo(f"{at}, by {choice.policy} (the highest {choice.formula}):")
+    typer.echo(f"{at}, by {choice.policy} (highest {choice.formula} first):")
     typer.echo(f"  {choice.why}\n")
-    heading = [("unit", False), ("of", False), ("rank", True), ("pending", True)]
+    heading = [("unit", False), ("queries", False), ("rank", True), ("backlog", True)]
     heading += [("wait", True), ("slowdown", True), ("", False)]
     rows = [
         [
@@ -85,6 +85,7 @@ def _print_explanations(
     describe: Callable[[Catalog, QueryRow], QueryView],
     as_lines: Callable[[QueryView], list[str]],
 ) -> None:
+    # All names are checked first, so that no output is printed before one is refused.
     with open_catalog(state, url) as catalog:
         rows_by_name = {row.name: row for row in catalog.queries()}
         for name in names:
@@ -100,7 +101,7 @@ def _print_explanations(
 
 
 def _query_names(what: Path, names: Sequence[str]) -> list[str]:
-    """The queries of a file, or the one that is named."""
+    """The named query, or the queries of a file."""
     if is_query_name(what):
         return [str(what), *names]
     source = read_source(what)

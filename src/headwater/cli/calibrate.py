@@ -1,4 +1,4 @@
-"""`headwater calibrate`: measure what operators cost on this machine, and keep it with the state."""
+"""`headwater calibrate`: measure operator costs on this machine, and store them with the state."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from headwater.runtime.storage.state_dir import ensure_state_dir
 def calibrate_state(
     state: Path, rows: int, master: str, settings: Mapping[str, str], format: Format
 ) -> None:
-    """Measure, write the file, and print what it says."""
+    """Measure, write the cost file, and print it."""
     path = ensure_state_dir(state) / COSTS_FILE
-    typer.echo(f"starting Spark on {master}; the machine should have nothing else to do", err=True)
+    typer.echo(f"starting Spark on {master}; keep the machine otherwise idle", err=True)
     spark = start_spark(state, master, lambda: settings)
     try:
-        costs = calibrate(spark, rows, report=lambda words: typer.echo(words, err=True))
+        costs = calibrate(spark, rows, report=lambda message: typer.echo(message, err=True))
     finally:
-        with suppress(Exception):  # of Java that has ended already
+        with suppress(Exception):  # Java may have exited already
             spark.stop()
+    # Atomically: an engine may start while it is written.
     replace_file(path, format_costs(costs).encode())
     path.chmod(OWNER_FILE)
     unmeasured = [
@@ -37,17 +38,17 @@ def calibrate_state(
     ]
     if unmeasured:
         names = ", ".join(unmeasured)
-        typer.echo(f"headwater: too short to tell from none: {names}; more --rows tell", err=True)
+        typer.echo(f"headwater: too fast to measure: {names}; use more --rows", err=True)
     if format is Format.json:
         print_json({kind: vars(cost) for kind, cost in costs.costs.items()})
     else:
         print_costs(costs)
-        typer.echo(f"\nwritten to {path}, in seconds of a core: a site of 4 cores has cpu = 4")
+        typer.echo(f"\nwrote {path}, in core-seconds: a site with 4 cores has cpu = 4")
 
 
 def print_costs(costs: CostTable) -> None:
-    """Microseconds of each kind, the dearest first."""
-    ordered = sorted(costs.costs.items(), key=lambda one: -one[1].per_tuple)
+    """Print the microseconds of each kind of operator, the most expensive first."""
+    ordered = sorted(costs.costs.items(), key=lambda entry: -entry[1].per_tuple)
     rows = [(k, f"{c.per_tuple * 1e6:,.3f}", f"{c.per_result * 1e6:,.3f}") for k, c in ordered]
-    columns = [("operator", False), ("us a tuple", True), ("us a result", True)]
+    columns = [("operator", False), ("us/tuple", True), ("us/result", True)]
     console().print(table("", columns, rows))

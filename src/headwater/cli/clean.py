@@ -1,7 +1,7 @@
-"""`headwater clean`: remove what nothing refers to any more.
+"""`headwater clean`: remove files that nothing refers to any more.
 
-A file that no segment names is either left over or about to be registered; its age tells which. What
-lies in the folder of a unit that was dropped is never needed, whatever its age.
+A file that no segment refers to is either left over or about to be registered; its age decides which.
+Files in the folder of a dropped unit are never needed, whatever their age.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ class CleanResult:
 
 
 def clean_state(catalog: Catalog, state: Path, older_than: float) -> CleanResult:
-    """Remove files of dropped units, other files that nothing names and that were not touched for
-    so many seconds, and the records of what was dropped."""
+    """Remove files of dropped units, unreferenced files older than `older_than` seconds, and the catalog
+    records of what was dropped."""
     log = state.resolve() / "log"
     dropped = _dropped_units(catalog, log)
     removed = _remove_files(path for folder in dropped for path in sorted(folder.iterdir()))
     referenced = catalog.all_paths()
+    # A second into the future, so that every file counts whatever the resolution of file times.
     young = len(list(segment_files.find_orphans(log, referenced, time.time() + 1)))
     orphans = list(segment_files.find_orphans(log, referenced, time.time() - older_than))
+    # The catalog checks again before each removal: a step may have registered the file since.
     catalog.remove_unreferenced(
         map(str, orphans), lambda path: removed.extend(_remove_files([Path(path)]))
     )
@@ -52,8 +54,11 @@ def clean_state(catalog: Catalog, state: Path, older_than: float) -> CleanResult
 
 
 def _dropped_units(catalog: Catalog, log: Path) -> list[Path]:
-    """The folders of units that are gone. Folders are listed first: a unit is in the catalog
-    before it has one, so one that is not found there afterwards was dropped."""
+    """The folders of dropped units.
+
+    Folders are listed before the catalog is read: a unit is in the catalog before it has a folder, so a
+    folder whose unit is not there afterwards belongs to a dropped one.
+    """
     folders = [folder for folder in sorted(log.glob("units/*")) if folder.is_dir()]
     live = {row.id for row in catalog.units()}
     return [folder for folder in folders if folder.name not in live]
@@ -66,7 +71,7 @@ def _is_needed(catalog: Catalog, folder: Path) -> bool:
 
 
 def _remove_files(paths: Iterable[Path]) -> list[int]:
-    """Delete files and folders of part files; returns the bytes of each."""
+    """Delete files, and folders of part files; returns the size of each."""
     sizes = []
     for path in paths:
         parts = path.rglob("*") if path.is_dir() else [path]

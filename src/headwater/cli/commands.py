@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is in the modules beside this one.
+"""The commands that work on files, and their options; each command's work is in a module of its own.
 
 A command imports what it needs when it runs, so that `--version` and `--help` do not wait for
 parsers and data libraries.
@@ -30,7 +30,7 @@ from headwater.errors import CqlError
 app = typer.Typer(
     name="headwater",
     cls=Commands,
-    help="Many continuous queries for the price of few.",
+    help="Run many continuous queries on Spark and compute what they share once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,12 +38,12 @@ app = typer.Typer(
 )
 app.add_typer(state_commands.app)
 
-File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="Statements in CQL; - reads stdin.")]
+File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="CQL file; - reads stdin.")]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--query", "-q", metavar="NAME", help="This query only; may be repeated."),
+    typer.Option("--query", "-q", metavar="NAME", help="Only this query; can be repeated."),
 ]
-AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
+AsFormat = Annotated[Format, typer.Option("--format", "-f", help="Output format.")]
 
 
 def _version(is_requested: bool) -> None:
@@ -55,7 +55,7 @@ def _version(is_requested: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass
@@ -63,7 +63,10 @@ def _root(
 
 @app.command()
 def check(file: File, format: AsFormat = Format.table) -> None:
-    """Report all the mistakes in a file, each with its place: what submit would refuse, too."""
+    """Report every mistake in a file, with its line and column.
+
+    This includes everything that `headwater submit` would refuse. Exit status 1 if there is a mistake.
+    """
     from headwater.cli.queries import queries_of
     from headwater.runtime.submit.checks import check_script
 
@@ -89,7 +92,7 @@ def check(file: File, format: AsFormat = Format.table) -> None:
             typer.echo(f"\n{pluralize(len(messages), 'mistake')}")
         raise typer.Exit(EXIT_WRONG) from None
     if not statements:
-        fail(f"{source.name} has no statement")
+        fail(f"{source.name} has no statements")
     queries = len(queries_of(statements))
     if format is Format.table:
         typer.echo(f"{pluralize(len(statements), 'statement')}, {pluralize(queries, 'query')}: ok")
@@ -99,21 +102,24 @@ def check(file: File, format: AsFormat = Format.table) -> None:
 def format(
     file: File,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 if it would.")
+        bool, typer.Option("--check", help="Only check; exit status 1 if the file would change.")
     ] = False,
-    write: Annotated[bool, typer.Option("--write", help="Rewrite the file itself.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Rewrite the file in place.")] = False,
 ) -> None:
-    """Print a file in the one format; comments stay, those inside a statement move before it."""
+    """Print a file in the standard format.
+
+    Comments are kept; those inside a statement move before it.
+    """
     from headwater.cli.formatting import format_statements
     from headwater.cql import parse
 
     if check and write:
-        fail("--check and --write exclude each other")
+        fail("--check and --write cannot be used together")
     source = read_source(file)
     with report_errors(source):
         statements = parse(source.text)
         if not statements:
-            fail(f"{source.name} has no statement")
+            fail(f"{source.name} has no statements")
         result = format_statements(source.text, statements)
     changed = result != source.text
     if write and source.is_stdin:
@@ -121,8 +127,8 @@ def format(
     if write and changed:
         source.replace(result)
     if check or write:
-        state = "as it should be" if not changed else "rewritten" if write else "would be rewritten"
-        typer.echo(f"{source.name}: {state}", err=True)
+        outcome = "unchanged" if not changed else "reformatted" if write else "would be reformatted"
+        typer.echo(f"{source.name}: {outcome}", err=True)
     else:
         typer.echo(result, nl=False)
     if check and changed:
@@ -135,24 +141,28 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="FILE.cql|NAME",
-            help="Statements in CQL, - reads stdin; or the name of a query of a state.",
+            help="CQL file (- reads stdin), or the name of a query of a state.",
             show_default=False,
         ),
     ] = None,
     query: Names = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line for each query.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print one line per query.")] = False,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="What was measured while the queries of a state ran.")
+        bool, typer.Option("--analyze", help="Show measurements of queries of a state.")
     ] = False,
     schedule: Annotated[
-        bool, typer.Option("--schedule", help="Why the unit that stepped last was chosen.")
+        bool, typer.Option("--schedule", help="Show why the last unit to step was chosen.")
     ] = False,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """Show what each query of a file means: its tree, its canonical form, which are the same; and of a
-    query of a state where it runs, with whom and why."""
+    """Explain the queries of a file, or a query of a state.
+
+    For a file: the tree of each query, its canonical form, and which queries are the same.
+
+    For a query of a state: its unit, the queries that share the unit, and why it was assigned to it.
+    """
     if schedule:
         with report_failures():
             from headwater.cli.analyze import explain_schedule
@@ -160,7 +170,7 @@ def explain(
         explain_schedule(state, catalog_url, format)
         return
     if file is None:
-        fail("name a file with queries, or a query of a state; or ask for --schedule")
+        fail("give a file of queries or the name of a query of a state, or use --schedule")
     if analyze:
         with report_failures():
             from headwater.cli.analyze import explain_analysis
@@ -171,6 +181,7 @@ def explain(
         with report_failures():
             from headwater.cli.analyze import explain_placement
 
+        # Without a state, reading it as a file below reports that there is no such file.
         if state_exists(state, catalog_url):
             explain_placement(str(file), query or [], state, catalog_url, format)
             return
@@ -186,14 +197,19 @@ def evaluate(
     file: File,
     input: Annotated[
         Path,
-        typer.Option("--input", "-i", metavar="DIR", help="Has STREAM.csv, .jsonl or .parquet."),
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="DIR",
+            help="Directory with NAME.csv, .jsonl or .parquet for each stream and table.",
+        ),
     ],
     query: Names = None,
     format: Annotated[
-        RowFormat, typer.Option("--format", "-f", help="For people or for programs.")
+        RowFormat, typer.Option("--format", "-f", help="Output format.")
     ] = RowFormat.table,
 ) -> None:
-    """Compute the rows of each query with the reference evaluator, from files in a directory."""
+    """Compute query results from files with the reference evaluator."""
     from headwater.cli.evaluate import evaluate_file
 
     source = read_source(file)
@@ -206,22 +222,28 @@ def tune(
     file: File,
     sites: Annotated[Path, typer.Option("--sites", metavar="FILE.toml", help="Sites and links.")],
     profile: Annotated[
-        Path, typer.Option("--profile", metavar="FILE.toml", help="Target rates; statistics.")
+        Path,
+        typer.Option("--profile", metavar="FILE.toml", help="Target rates and data statistics."),
     ],
     costs: Annotated[
         Path | None,
-        typer.Option("--costs", metavar="FILE.toml", help="Costs of operators.", show_default=""),
+        typer.Option("--costs", metavar="FILE.toml", help="Operator costs.", show_default=False),
     ] = None,
     query: Names = None,
     copies: Annotated[
-        int, typer.Option("--copies", min=1, help="On how many sites one operator may run.")
+        int,
+        typer.Option("--copies", min=1, metavar="N", help="Maximum sites that run one operator."),
     ] = 1,
-    search: Annotated[str, typer.Option("--search", help="Which search.")] = "portfolio",
-    seconds: Annotated[float, typer.Option("--seconds", min=0, help="For how long.")] = 5.0,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, another walk.")] = 0,
+    search: Annotated[
+        str, typer.Option("--search", metavar="NAME", help="Search algorithm.")
+    ] = "portfolio",
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, metavar="SECONDS", help="Time limit.")
+    ] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     format: AsFormat = Format.table,
 ) -> None:
-    """Find the order and the place of operators that take the highest input rates."""
+    """Find the operator order and placement for the highest rates."""
     from headwater.cli.tune import TuneOptions, tune_file
 
     source = read_source(file)
@@ -239,28 +261,37 @@ def plan(
         typer.Option(
             "--profile",
             metavar="FILE.toml",
-            help="Rates and places of streams; statistics.",
-            show_default="",
+            help="Rates and sites of streams, and data statistics.",
+            show_default=False,
         ),
     ] = None,
     costs: Annotated[
         Path | None,
-        typer.Option("--costs", metavar="FILE.toml", help="Costs of operators.", show_default=""),
+        typer.Option("--costs", metavar="FILE.toml", help="Operator costs.", show_default=False),
     ] = None,
     query: Names = None,
-    planner: Annotated[str, typer.Option("--planner", help="Which planner.")] = "headwater",
-    seconds: Annotated[float, typer.Option("--seconds", min=0, help="For each query.")] = 5.0,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, other chances.")] = 0,
+    planner: Annotated[
+        str, typer.Option("--planner", metavar="NAME", help="Planning algorithm.")
+    ] = "headwater",
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, metavar="SECONDS", help="Time limit per query.")
+    ] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="On as few sites as possible.")
+        bool, typer.Option("--consolidate", help="Use as few sites as possible.")
     ] = False,
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="FILE.svg", help="Draw the plan.", show_default=""),
+        typer.Option(
+            "--svg", metavar="FILE.svg", help="Draw the plan to a file.", show_default=False
+        ),
     ] = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """Say which queries sites could take, where they would run and what would be full; runs nothing."""
+    """Plan which queries a set of sites can run, and where.
+
+    Shows which queries are admitted, where they run, and the load of sites and links. Nothing is run.
+    """
     from headwater.cli.plan import PlanOptions, plan_file
 
     source = read_source(file)
@@ -273,19 +304,25 @@ def plan(
 def reproduce(
     figure: Annotated[
         str | None,
-        typer.Argument(metavar="[FIGURE]", help="Its name; none: list them.", show_default=""),
+        typer.Argument(
+            metavar="FIGURE", help="Name of a figure; lists all if omitted.", show_default=False
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the plots are drawn (PNG).")
+        Path, typer.Option("--out", metavar="DIR", help="Directory for plots (PNG).")
     ] = Path("figures"),
     seeds: Annotated[
         int | None,
         typer.Option(
-            "--seeds", min=1, help="How many runs, each with a seed of its own.", show_default=""
+            "--seeds",
+            min=1,
+            metavar="N",
+            help="Number of runs, each with its own seed.",
+            show_default="by figure",
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short run, to see whether it works.")
+        bool, typer.Option("--quick", help="Run a small version, as a smoke test.")
     ] = False,
     data: Annotated[
         Path | None,
@@ -294,12 +331,12 @@ def reproduce(
             metavar="DIR",
             envvar="HEADWATER_DATA",
             show_envvar=False,
-            help="Data from elsewhere, for figures that use some; HEADWATER_DATA names it too.",
+            help="Directory of external data, for figures that need it, or set HEADWATER_DATA.",
         ),
     ] = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """Compute a figure of a paper anew, and show it beside the paper's claims."""
+    """Reproduce a figure of a paper and compare it with its claims."""
     with report_failures():
         from headwater.cli.reproduce import list_figures, reproduce_figure
 

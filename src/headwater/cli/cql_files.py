@@ -1,4 +1,4 @@
-"""Reading CQL files, and saying what is wrong with them."""
+"""Reading CQL files, and reporting their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXIT_FAILED = 2
 
 @dataclass(frozen=True)
 class CqlSource:
-    """A text and the name under which messages speak of it."""
+    """A CQL text, with the name that messages use for it."""
 
     name: str
     text: str
@@ -32,7 +32,9 @@ class CqlSource:
         return str(self.path) == "-"
 
     def replace(self, text: str) -> None:
-        """Write the file anew: all of it, or nothing; ends the command if that fails."""
+        """Replace the file atomically; ends the command if that fails."""
+        # Resolved, so that a symbolic link stays one and the file it points to is replaced. The
+        # temporary file is in the same folder because a rename cannot cross file systems.
         target = self.path.resolve()
         try:
             with NamedTemporaryFile(
@@ -52,17 +54,17 @@ def fail(message: str, status: int = EXIT_FAILED) -> NoReturn:
 
 
 def is_query_name(what: Path) -> bool:
-    """Whether that is the name of a query, and not of a file."""
+    """Whether an argument is the name of a query rather than a file."""
     if what.suffix == ".cql" or str(what) == "-":
         return False
     try:
         return not what.is_file()
-    except OSError:
+    except OSError:  # let reading it report what is wrong
         return False
 
 
 def read_source(path: Path) -> CqlSource:
-    """The text of a file (`-`: standard input); ends the command if there is none to be had."""
+    """Read a file (`-`: standard input); ends the command if it cannot be read or is empty."""
     name = "<stdin>" if str(path) == "-" else str(path)
     try:
         data = sys.stdin.buffer.read() if name == "<stdin>" else path.read_bytes()
@@ -85,7 +87,7 @@ def read_source(path: Path) -> CqlSource:
 
 
 def _suggest_file(path: Path) -> str:
-    """A hint at a file of nearly that name in the same folder."""
+    """A hint at a file with a similar name in the same folder."""
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix == ".cql"]
     except OSError:
@@ -94,19 +96,20 @@ def _suggest_file(path: Path) -> str:
 
 
 def describe_errors(error: CqlError, name: str) -> Iterator[str]:
-    """Each mistake as `file:line:column: message`, the line of text with a caret, and the hint."""
-    for mistake in flatten_errors(error):
-        location = f"line {mistake.line}, column {mistake.column}: "
-        yield f"{name}:{mistake.line}:{mistake.column}: {str(mistake).removeprefix(location)}"
+    """Each error as `file:line:column: message`, then its line with a caret, and the hint."""
+    for single in flatten_errors(error):
+        location = f"line {single.line}, column {single.column}: "
+        yield f"{name}:{single.line}:{single.column}: {str(single).removeprefix(location)}"
 
 
 def flatten_errors(error: CqlError) -> tuple[CqlError, ...]:
+    """The single errors of an error that may hold several."""
     return error.errors if isinstance(error, CqlErrors) else (error,)
 
 
 @contextmanager
 def report_errors(source: CqlSource) -> Iterator[None]:
-    """Turn Headwater's errors into messages about this file and an exit status."""
+    """Turn Headwater's errors into messages that name this file, and an exit status."""
     try:
         yield
     except CqlError as error:

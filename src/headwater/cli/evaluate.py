@@ -1,7 +1,7 @@
-"""`headwater eval`: the rows of queries over files, by the reference evaluator.
+"""`headwater eval`: query results over files, computed by the reference evaluator.
 
-All of the input is there, so a query sees all of it unless it says STARTING AT TIMESTAMP; a lifetime
-counts from that start, or from the first event of its inputs.
+All input is available from the start, so a query sees all of it unless it says STARTING AT TIMESTAMP.
+A lifetime counts from that start, or from the first event of its inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rows = Sequence[tuple[Value, ...]]
 
 
 def evaluate_file(source: CqlSource, folder: Path, names: Sequence[str], format: RowFormat) -> None:
-    """Print the rows of the queries of those names, or of all, one query after the other.
+    """Print the results of the named queries, or of all, one query after the other.
 
     Raises CqlErrors if the file has mistakes, InputError if data is missing or does not fit.
     """
@@ -39,6 +39,7 @@ def evaluate_file(source: CqlSource, folder: Path, names: Sequence[str], format:
         fail(f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}")
     inputs = EvaluationInputs.of(folder, statements)
     selected = select_queries(queries, names)
+    # Checked for all first, so that no output is printed before a query is refused.
     for named in selected:
         check_columns(named.name, named.query.columns)
     for position, named in enumerate(selected):
@@ -51,13 +52,13 @@ def evaluate_file(source: CqlSource, folder: Path, names: Sequence[str], format:
 
 @dataclass
 class EvaluationInputs:
-    """The declared streams and tables, and their rows, read when a query first needs them."""
+    """The declared streams and tables; their rows are read when a query first needs them."""
 
     folder: Path
     streams: dict[str, Stream]
     tables: dict[str, Table]
     units: dict[str, str]
-    """In which unit numbers are times, by the streams and tables whose source says so."""
+    """The `timestamp_unit` of the streams and tables whose source declares one."""
     _rows: dict[str, Rows] = field(default_factory=dict)
 
     @classmethod
@@ -73,7 +74,7 @@ class EvaluationInputs:
         return cls(folder, {s.name: s for s in streams}, {t.name: t for t in tables}, units)
 
     def evaluate(self, named: NamedQuery) -> list[Result]:
-        """The rows of a query; raises InputError if data is missing or does not fit."""
+        """Compute the results of a query; raises InputError if data is missing or does not fit."""
         nodes = list(walk_relations(named.query.root))
         scans = [node for node in nodes if isinstance(node, Scan)]
         streams = {scan.stream: self._read(self.streams[scan.stream]) for scan in scans}
@@ -102,7 +103,7 @@ class EvaluationInputs:
 
 
 def _end_time(named: NamedQuery, scans: Sequence[Scan], streams: dict[str, Rows]) -> int | None:
-    """The last instant of a query that has a lifetime."""
+    """The last instant of a query; None without a lifetime, or without input to count it from."""
     if named.lifetime is None:
         return None
     if named.start is not None:

@@ -1,4 +1,4 @@
-"""`headwater explain`: what a query means, and which queries mean the same."""
+"""`headwater explain` of a file: what each query computes, and which queries are the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.runtime.inspect.canonical import QueryExplanation, explain_querie
 
 
 def explain_file(source: CqlSource, names: Sequence[str], brief: bool, format: Format) -> None:
-    """Print the queries of those names, or all; raises CqlErrors if the file has mistakes."""
+    """Explain the named queries, or all; raises CqlErrors if the file has mistakes."""
     queries = queries_of(parse(source.text))
     if not queries:
         fail(f"{source.name} has no query")
@@ -35,7 +35,7 @@ def explain_file(source: CqlSource, names: Sequence[str], brief: bool, format: F
 
 
 def as_table(explanations: Sequence[QueryExplanation]) -> Table:
-    """One row for each query, with the start of its digest."""
+    """One row per query, with the first characters of its digest."""
     return table(
         "",
         [("query", False), ("digest", False), ("same as", False), ("columns", False)],
@@ -48,7 +48,7 @@ def _format_columns(explanation: QueryExplanation) -> str:
 
 
 def print_explanation(explanation: QueryExplanation) -> None:
-    """The query in full: columns, digest, the tree as written and the canonical one."""
+    """Print digest, columns, the tree as written and the canonical tree."""
     out = console()
     out.print(Text(explanation.query, style="bold"))
     same = f"   the same as {', '.join(explanation.same_as)}" if explanation.same_as else ""

@@ -1,4 +1,4 @@
-"""The formats in which commands print, and the one for programs."""
+"""Output formats of the commands, and how JSON and counts are printed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 
 
 class Format(StrEnum):
-    """What a command prints: for people, or one JSON object per line."""
+    """Output of most commands: a table, or one JSON object per line."""
 
     table = "table"
     json = "json"
 
 
 class RowFormat(StrEnum):
-    """What `eval` and `results` print."""
+    """Output of `eval` and `results`."""
 
     table = "table"
     json = "json"
@@ -39,7 +39,7 @@ class ListingKind(StrEnum):
 
 
 def print_json(values: Mapping[str, object]) -> None:
-    """One JSON object on one line of standard output."""
+    """Print one JSON object on one line."""
     typer.echo(json.dumps(values, ensure_ascii=False))
 
 

@@ -1,7 +1,7 @@
-"""`headwater show` and `headwater status`: how everything stands, read from the catalog.
+"""`headwater show`, `status` and `health`: listings and summaries read from the catalog.
 
-A listing is one record for each thing. Programs get all of the record as JSON; people get the
-columns of a table, chosen and worded for them.
+A listing has one record per item. JSON output has all keys of the record; a table has selected columns,
+formatted for people. JSON keys are an interface for programs: table headings may change, keys do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.runtime.inspect.summary import StatusSummary, summarize
 from headwater.runtime.inspect.views import format_clock_time
 from headwater.runtime.metrics.registry import MetricSubject, MetricUnit, metrics_of
 
-# ---- words for people
+# ---- formatting
 
 
 def format_count(number: int) -> str:
@@ -32,7 +32,7 @@ def format_count(number: int) -> str:
 
 
 def format_size(number: int) -> str:
-    """Bytes in the unit that leaves one to three digits before the point."""
+    """A number of bytes, such as `1.5 MB`."""
     amount = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
@@ -50,7 +50,7 @@ def format_factor(number: float | None) -> str:
 
 
 def format_rate(number: float) -> str:
-    """Rows in a second."""
+    """Rows per second."""
     return f"{number:,.0f}/s"
 
 
@@ -59,24 +59,26 @@ def format_value(value: object) -> str:
 
 
 def format_names(values: Sequence[str]) -> str:
-    """Some of the names, and how many more there are."""
+    """The first three names, and how many more there are."""
     shown = ", ".join(values[:3])
     return f"{shown} and {len(values) - 3} more" if len(values) > 3 else shown
 
 
 def format_load(used: dict[str, float | None]) -> str:
-    """How much is used, and of how much."""
+    """The amount used, and the capacity if there is one."""
     amount, limit = used["used"] or 0.0, used["limit"]
     return f"{amount:,.3g}" if limit is None else f"{amount:,.3g} of {limit:,.3g}"
 
 
 @dataclass(frozen=True)
 class ListingColumn:
-    """A column of a table: the key of the record, whether it holds numbers, and how to word it."""
+    """A column of a table: the key of the record, whether it is numeric, how a value is formatted, and the
+    heading if it is not the key."""
 
     key: str
     numeric: bool = False
     format: Callable[[Any], str] = format_value
+    heading: str = ""
 
 
 METRIC_FORMATS: dict[MetricUnit, Callable[[Any], str]] = {
@@ -87,6 +89,12 @@ METRIC_FORMATS: dict[MetricUnit, Callable[[Any], str]] = {
     MetricUnit.BYTES_PER_SECOND: lambda value: f"{format_size(round(value))}/s",
     MetricUnit.FACTOR: format_factor,
 }
+
+METRIC_HEADINGS = {"pending": "backlog", "step": "step time"}
+"""Headings that differ from the JSON keys, which programs read."""
+
+SITE_STATES = {"there": "up", "away": "down"}
+"""How tables show the states of sites; the keys are JSON values that programs read."""
 
 COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
     ListingKind.tables: (
@@ -108,36 +116,36 @@ COLUMNS: dict[ListingKind, tuple[ListingColumn, ...]] = {
         ListingColumn("seq", True),
         ListingColumn("rows", True, format_count),
         ListingColumn("bytes", True, format_size),
-        ListingColumn("least"),
-        ListingColumn("largest"),
+        ListingColumn("least", heading="min time"),
+        ListingColumn("largest", heading="max time"),
         ListingColumn("path"),
     ),
     ListingKind.rejects: (
         ListingColumn("stream"),
-        ListingColumn("at"),
-        ListingColumn("place"),
+        ListingColumn("at", heading="rejected at"),
+        ListingColumn("place", heading="location"),
         ListingColumn("column"),
         ListingColumn("reason"),
         ListingColumn("record"),
     ),
     ListingKind.sites: (
         ListingColumn("site"),
-        ListingColumn("state"),
+        ListingColumn("state", format=lambda state: SITE_STATES[state]),
         ListingColumn("streams", False, format_names),
         ListingColumn("units", True, lambda units: format_count(len(units))),
         ListingColumn("queries", True, format_count),
         ListingColumn("cpu", True, format_load),
         ListingColumn("memory", True, format_load),
-        ListingColumn("in", True, format_load),
-        ListingColumn("out", True, format_load),
+        ListingColumn("in", True, format_load, "bytes/s in"),
+        ListingColumn("out", True, format_load, "bytes/s out"),
         ListingColumn("master"),
     ),
     ListingKind.links: (
         ListingColumn("link"),
-        ListingColumn("carries", False, format_names),
-        ListingColumn("planned", True, format_load),
+        ListingColumn("carries", False, format_names, "logs"),
+        ListingColumn("planned", True, format_load, "planned bytes/s"),
         ListingColumn("rate", True, lambda value: f"{format_size(value)}/s"),
-        ListingColumn("bytes", True, format_size),
+        ListingColumn("bytes", True, format_size, "sent"),
     ),
 }
 
@@ -149,7 +157,7 @@ MEASURED_COLUMNS: dict[ListingKind, tuple[MetricSubject, tuple[ListingColumn, ..
             ListingColumn("stream"),
             ListingColumn("state"),
             ListingColumn("watermark"),
-            ListingColumn("waits_for", False, format_names),
+            ListingColumn("waits_for", False, format_names, "waiting for"),
             ListingColumn("source"),
         ),
     ),
@@ -189,7 +197,9 @@ def listing_columns(what: ListingKind) -> list[ListingColumn]:
     subject, others = MEASURED_COLUMNS[what]
     columns = {column.key: column for column in others}
     columns |= {
-        metric.name: ListingColumn(metric.name, True, format_metric(metric.unit))
+        metric.name: ListingColumn(
+            metric.name, True, format_metric(metric.unit), METRIC_HEADINGS.get(metric.name, "")
+        )
         for metric in metrics_of(subject)
         if metric.shown
     }
@@ -212,14 +222,14 @@ def show_listing(catalog: Catalog, what: ListingKind, name: str | None, format: 
         return
     columns = listing_columns(what)
     rows = [[column.format(record[column.key]) for column in columns] for record in records]
-    print_rows([(column.key, column.numeric) for column in columns], rows)
+    print_rows([(column.heading or column.key, column.numeric) for column in columns], rows)
 
 
 # ---- events
 
 
 def show_events(catalog: Catalog, event_filter: EventFilter, follow: bool, format: Format) -> None:
-    """Print what happened, and with `follow` what happens from now on."""
+    """Print events; with `follow`, new ones too until interrupted."""
     is_empty = True
     for event in read_events(catalog, event_filter, follow):
         is_empty = False
@@ -232,15 +242,20 @@ def show_events(catalog: Catalog, event_filter: EventFilter, follow: bool, forma
 
 
 def _format_event(event: EventView) -> str:
-    detail = ", ".join(f"{key}: {value}" for key, value in event.detail.items())
-    return f"{event.kind} {event.subject} {detail}".rstrip()
+    """`stream unread: s (error: ..)`; details without a value are left out."""
+    detail = ", ".join(
+        f"{key}: {'; '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in event.detail.items()
+        if value not in (None, "", [])
+    )
+    return f"{event.kind}: {event.subject}" + (f" ({detail})" if detail else "")
 
 
 # ---- health and status
 
 
 def show_health(catalog: Catalog, format: Format) -> int:
-    """Print whether all is well, and what is not; returns the exit status."""
+    """Print whether the state is healthy, and the reasons if not; returns the exit status."""
     health = check_health(catalog)
     if format is Format.json:
         print_json(health.as_json())
@@ -248,13 +263,12 @@ def show_health(catalog: Catalog, format: Format) -> int:
         for reason in health.reasons:
             typer.echo(reason)
         if not health.reasons:
-            typer.echo(f"all is well: {', '.join(health.engine)} runs this state")
+            typer.echo(f"healthy: run by {', '.join(health.engine)}")
     return health.status
 
 
 def show_status(catalog: Catalog, state: Path, format: Format) -> int:
-    """Print a summary of the state in a few lines; returns the exit status, 1 if something is parked
-    or fails."""
+    """Print a status summary; returns the exit status, 1 if something is parked or failing."""
     summary = summarize(catalog, str(state))
     if format is Format.json:
         print_json(summary.as_json())
@@ -267,19 +281,19 @@ def show_status(catalog: Catalog, state: Path, format: Format) -> int:
 def _status_lines(status: StatusSummary) -> Iterator[tuple[str, str]]:
     yield "state", f"{status.state}, {format_size(status.bytes)} of segments"
     engine = ", ".join(status.engine)
-    yield "engine", f"runs as {engine}" if engine else "does not run"
-    refused = f"{format_count(status.late)} late and {format_count(status.malformed)} malformed"
-    yield "streams", f"{status.streams}: {pluralize(status.rows_in, 'row')}; {refused} refused"
+    yield "engine", f"running as {engine}" if engine else "not running"
+    dropped = f"{format_count(status.late)} late, {format_count(status.malformed)} malformed"
+    yield "streams", f"{status.streams}: {pluralize(status.rows_in, 'row')} ingested, {dropped}"
     yield "tables", str(status.tables)
-    yield "queries", f"{format_states(status.queries)}: {pluralize(status.rows_out, 'row')}"
-    yield "units", f"{format_states(status.units)}: {pluralize(status.backlog, 'row')} to work on"
+    yield "queries", f"{format_states(status.queries)}: {pluralize(status.rows_out, 'row')} emitted"
+    yield "units", f"{format_states(status.units)}: backlog {pluralize(status.backlog, 'row')}"
     if status.steps:
-        longest = f"in the slowest unit {format_seconds(status.step)} each"
-        yield "steps", f"{format_count(status.steps)}, {longest}"
+        slowest = f"{format_seconds(status.step)} per step in the slowest unit"
+        yield "steps", f"{format_count(status.steps)}, {slowest}"
     for stream, queries in status.waits.items():
-        yield "waits", f"{stream}, until {format_names(queries)} caught up"
+        yield "waiting", f"{stream}, until {format_names(queries)} catches up"
     if status.has_sinks:
-        yield "sinks", f"{pluralize(status.undelivered, 'row')} to deliver"
+        yield "sinks", f"{pluralize(status.undelivered, 'row')} not delivered yet"
     for reason in status.failing:
         yield "failing", reason
     for reason in status.warnings:

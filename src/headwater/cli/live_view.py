@@ -1,6 +1,6 @@
-"""What `headwater run` shows while it runs: a live view on a terminal, else a line now and then.
+"""Progress of `headwater run` and `up`: a live view on a terminal, otherwise a line every few seconds.
 
-Both read the catalog in a thread of their own, so they move on while a long step is under way.
+Both read the catalog in a thread of their own, so they update while a long step is running.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LINE_SECONDS = 5.0
 
 @dataclass
 class LiveView:
-    """The overview at this moment, as a renderable or as a line."""
+    """The current overview, as a Rich renderable or as a line."""
 
     observer: Observer
     started_at: float = field(default_factory=time.monotonic)
     last: Overview = field(default_factory=lambda: Overview((), (), ()))
 
     def refresh(self) -> Overview:
-        """A new overview; the one before if the catalog cannot be read now."""
+        """Read the overview; returns the previous one if the catalog cannot be read now."""
         with suppress(HeadwaterError):
             self.last = self.observer.overview()
         return self.last
@@ -54,36 +54,34 @@ class LiveView:
     # ---- lines
 
     def line(self) -> str:
-        """`2,718 rows in, 1,024 to work on, 345 rows out`."""
+        """`2,718 rows in, 345 rows out, backlog 1,024 rows`."""
         now = self.refresh()
         rows = sum(view.rows for view in now.streams)
         out = sum(view.rows for view in now.queries)
-        due = (
-            f" and instants of {pluralize(now.units_with_more_due, 'unit')}"
-            if now.units_with_more_due
-            else ""
-        )
-        line = f"{format_count(rows)} rows in, {format_count(now.backlog)}{due} to work on, {format_count(out)} rows out"
+        backlog = describe_backlog(now) or "none"
+        line = f"{format_count(rows)} rows in, {format_count(out)} rows out, backlog {backlog}"
         return "; ".join([line, *map(describe_waiting, (v for v in now.streams if v.waits_for))])
 
     # ---- the live view
 
     def render(self, height: int) -> RenderableType:
         now = self.refresh()
-        left = max(height - len(now.streams) - 10, 6)
-        units = now.units[: max(left * 2 // 3, 3)]
+        # What fits below the title, the streams and the headings; a third is left for the queries.
+        lines_left = max(height - len(now.streams) - 10, 6)
+        max_units = max(lines_left * 2 // 3, 3)
         return Group(
             self._title(now),
             self._streams(now),
             Text(),
-            self._units(now, len(units)),
+            self._units(now, max_units),
             Text(),
             self._queries(now),
         )
 
     def _title(self, now: Overview) -> Text:
         return Text(
-            f"{len(now.queries)} queries in {len(now.units)} units, {self.elapsed}", style="bold"
+            f"{pluralize(len(now.queries), 'query')} in {pluralize(len(now.units), 'unit')}, {self.elapsed}",
+            style="bold",
         )
 
     def _streams(self, now: Overview) -> RenderableType:
@@ -95,13 +93,13 @@ class LiveView:
                 f"{format_size(round(view.bytes_rate))}/s",
                 format_count(view.backlog),
                 f"{view.lag / 1e6:,.0f} s",
-                (format_instant(view.row.watermark) or "")[11:19],
+                (format_instant(view.row.watermark) or "")[11:19],  # the time of day
                 describe_waiting(view) if view.waits_for else "ended" if view.row.ended else "",
             ]
             for view in now.streams
         ]
         heading = [("stream", False), ("rows", True), ("rate", True), ("", True)]
-        heading += [("pending", True), ("lag", True), ("watermark", False), ("", False)]
+        heading += [("backlog", True), ("lag", True), ("watermark", False), ("", False)]
         return table("", heading, rows)
 
     def _units(self, now: Overview, max_units: int) -> RenderableType:
@@ -120,23 +118,33 @@ class LiveView:
         ]
         if len(now.units) > max_units:
             rows.append([f"and {len(now.units) - max_units} more", *[""] * 6])
-        heading = [("unit of", False), ("pending", True), ("lag", True), ("rows out", True)]
-        heading += [("step", True), ("wait", True), ("slowdown", True), ("", False)]
+        heading = [("queries of unit", False), ("backlog", True), ("lag", True), ("rows out", True)]
+        heading += [("step time", True), ("wait", True), ("slowdown", True), ("", False)]
         return table("", heading, rows)
 
     def _queries(self, now: Overview) -> Text:
-        words = (f"{view.row.spelled} {format_count(view.rows)}" for view in now.queries)
-        return Text("rows of queries: " + " · ".join(words), style="dim", overflow="ellipsis")
+        counts = (f"{view.row.spelled} {format_count(view.rows)}" for view in now.queries)
+        return Text("rows emitted: " + " · ".join(counts), style="dim", overflow="ellipsis")
+
+
+def describe_backlog(overview: Overview) -> str:
+    """`1,024 rows and instants of 2 units`; empty without a backlog."""
+    parts = []
+    if overview.backlog:
+        parts.append(pluralize(overview.backlog, "row"))
+    if overview.units_with_more_due:
+        parts.append(f"instants of {pluralize(overview.units_with_more_due, 'unit')}")
+    return " and ".join(parts)
 
 
 def describe_waiting(view: StreamView) -> str:
-    """That a stream takes nothing in, and why."""
-    return f"{view.row.spelled} waits for {format_names(view.waits_for)}"
+    """Which queries a stream is waiting for before it ingests more."""
+    return f"{view.row.spelled} is waiting for {format_names(view.waits_for)}"
 
 
 @contextmanager
 def show_progress(observer: Observer, quiet: bool) -> Iterator[None]:
-    """Show how it goes until the block ends."""
+    """Show progress until the block ends."""
     view = LiveView(observer)
     out = console()
     if quiet:
@@ -165,7 +173,7 @@ def _show_live(view: LiveView, out: Console) -> Iterator[None]:
 def _print_lines(view: LiveView) -> Iterator[None]:
     done = Event()
 
-    def tell() -> None:
+    def print_changes() -> None:
         before = ""
         while not done.wait(LINE_SECONDS):
             line = view.line()
@@ -173,7 +181,8 @@ def _print_lines(view: LiveView) -> Iterator[None]:
                 typer.echo(f"{view.elapsed}: {line}")
             before = line
 
-    thread = Thread(target=tell, daemon=True)
+    # A daemon, so that a catalog that does not answer cannot keep the process alive.
+    thread = Thread(target=print_changes, daemon=True)
     thread.start()
     try:
         yield

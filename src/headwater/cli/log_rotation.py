@@ -1,8 +1,8 @@
-"""Log files that do not grow without end.
+"""Rotation of log files that other processes hold open.
 
-Java and the sites hold their files open, so a file is not renamed: what it holds is copied aside, and the
-file cut to nothing. They were opened to be appended to, hence go on at its new end. What is written
-between the two is lost, which for words about what happened is acceptable.
+Java and the sites keep their log files open, so a file cannot be renamed: its content is copied to another
+file and the file is truncated. It was opened in append mode, so its writer continues at the new end. Lines
+written between copy and truncation are lost, which is acceptable for logs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ CHECK_SECONDS = 60.0
 
 
 def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
-    """Put a file that has grown beyond so many bytes aside as `NAME.1`, what was there as `NAME.2`, and so
-    on; returns whether it had."""
+    """Rotate a file of more than `max_bytes` to `NAME.1`, the previous `NAME.1` to `NAME.2`, and so on;
+    returns whether it did."""
     if not path.is_file() or path.stat().st_size <= max_bytes:
         return False
+    # From the oldest on, so that no file is overwritten before it has moved.
     for number in range(MAX_ROTATED_FILES - 1, 0, -1):
         older = rotated_path(path, number)
         if older.exists():
@@ -40,14 +41,14 @@ def rotated_path(path: Path, number: int) -> Path:
 
 @contextmanager
 def rotate_periodically(paths: Iterable[Path]) -> Iterator[None]:
-    """Look after files now, and now and then until the block ends."""
+    """Rotate files now, and periodically until the block ends."""
     watched = list(paths)
 
-    def look() -> None:
+    def rotate_all() -> None:
         for path in watched:
-            with suppress(OSError):  # a disk that is full is told elsewhere
+            with suppress(OSError):  # a full disk is reported by the engine
                 rotate(path)
 
-    look()
-    with run_periodically(look, CHECK_SECONDS, "log files"):
+    rotate_all()
+    with run_periodically(rotate_all, CHECK_SECONDS, "log files"):
         yield

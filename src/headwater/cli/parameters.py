@@ -1,8 +1,8 @@
-"""Values of options and arguments, converted without Pydantic where they are plain.
+"""How option and argument values are converted, and which options were renamed.
 
-Typer has Pydantic convert every value, even a text into a text, and loading it takes longer than most
-commands work. Texts, paths, choices and whole numbers are converted here; whatever else there is, or does
-not fit and needs a message, is left to Typer.
+Typer has Pydantic convert every value, even a string to a string, and loading it takes longer than most
+commands run. Strings, paths, choices and integers are converted here. Any other type, and any value that
+does not fit and needs an error message, is left to Typer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+RENAMED_OPTIONS = {
+    "--at-once": "--max-concurrency",
+    "--rows-ahead": "--max-backlog-rows",
+    "--longest-wait": "--max-wait-seconds",
+}
+"""Options of `headwater run` by the names that earlier releases gave them."""
 
 
 class Commands(TyperGroup):
-    """Commands whose plain values are converted here."""
+    """A command group that converts simple values without Pydantic."""
 
     def get_params(self, ctx: Any) -> Any:
         return _use_plain_conversion(super().get_params(ctx))
@@ -28,30 +35,45 @@ class Commands(TyperGroup):
         return command
 
 
+class CommandWithRenamedOptions(TyperCommand):
+    """A command that refuses the old name of an option and says the new one.
+
+    Hidden options would do the same, at the price of an unused parameter for each.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for argument in args:
+            name = argument.partition("=")[0]
+            if name in RENAMED_OPTIONS:
+                ctx.fail(f"{name} is now called {RENAMED_OPTIONS[name]}")
+        return super().parse_args(ctx, args)
+
+
 def _use_plain_conversion(parameters: Any) -> Any:
-    """Have the values of parameters converted here."""
+    """Set `PlainConversion` on each parameter; returns the parameters."""
     for parameter in parameters:
-        # Typer makes its own when it is first needed; releases without Pydantic do not look at this.
+        # Typer creates this attribute on first use; releases without Pydantic never read it.
         vars(parameter)["_runtime_param"] = PlainConversion()
     return parameters
 
 
 class PlainConversion:
-    """Stands where Typer keeps what converts the values of a parameter."""
+    """Replaces the converter that Typer keeps for a parameter."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        described = param.type_descriptor
+        descriptor = param.type_descriptor
         try:
             if value is None:
                 return () if param.multiple or param.nargs == -1 else None
-            return convert_value(value, described.annotation, described.parameter_info)
+            return convert_value(value, descriptor.annotation, descriptor.parameter_info)
         except ValueError:
+            # Cleared, so that Typer builds its own converter, whose error messages users know.
             param._runtime_param = None
             return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
 def convert_value(value: Any, kind: Any, info: Any) -> Any:
-    """A value as its annotation has it; raises ValueError if it does not fit or is not plain."""
+    """Convert a value to its annotated type; raises ValueError if it does not fit or is not simple."""
     if get_origin(kind) is list and isinstance(value, list | tuple):
         (each,) = get_args(kind)
         return [convert_value(item, each, info) for item in value]
@@ -65,11 +87,12 @@ def convert_value(value: Any, kind: Any, info: Any) -> Any:
 
 
 def _parse_text(text: str, kind: type) -> Any:
-    """What a text stands for; the text itself if that is not for us to say."""
+    """Parse a string as this type; returns the string itself if Typer has to decide."""
     if issubclass(kind, Enum):
         return kind(text)
     if kind is int and text.isascii() and text.isdigit():
         return int(text)
+    # An existing path that cannot be read is left to Typer, which checks permissions.
     if kind is Path and (os.access(text, os.R_OK) or not os.access(text, os.F_OK)):
         return Path(text)
     return text

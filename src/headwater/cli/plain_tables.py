@@ -1,8 +1,8 @@
-"""Listings, which may be long: as `tables` prints them, but line by line and without Rich.
+"""Tables printed without Rich, for listings that may be long; they look like those of `tables`.
 
-Rich takes a good second for a thousand rows, as it looks for the best width of each column, and longer to
-load than most listings take. Where output is a terminal and the listing is short, it is Rich that folds what
-does not fit.
+Rich needs more than a second for a thousand rows, because it optimises the width of each column, and longer
+to load than most listings need to run. It is used only on a terminal and for short listings, to fold cells
+that do not fit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 GAP = "   "
 FOLDED_ROWS = 200
-"""Listings of up to so many rows are folded to the width of a terminal."""
+"""Maximum rows of a listing that is folded to the width of a terminal."""
 
 
 def print_rows(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; a column is its heading and whether it holds numbers, which stand to the right."""
+    """Print a table; a column is its heading and whether it is numeric (right-aligned)."""
     if sys.stdout.isatty() and len(rows) <= FOLDED_ROWS:
-        from headwater.cli.tables import console, table  # only now, as Rich takes long to load
+        from headwater.cli.tables import console, table  # here, because Rich is slow to load
 
         console().print(table("", columns, rows))
         return
@@ -27,7 +27,7 @@ def print_rows(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]
 
 
 def format_table(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The heading, a rule and the rows; a cell is one line of text, or several."""
+    """The lines of a table: heading, rule, rows. A cell may have several lines."""
     headings = [heading for heading, _ in columns]
     split = [part for row in rows for part in _row_lines(row)]
     widths = [max(map(_width, column)) for column in zip(headings, *split, strict=True)]
@@ -44,12 +44,12 @@ def format_table(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[st
 
 
 def _row_lines(row: Sequence[str]) -> list[Sequence[str]]:
-    """The lines of a row, more than one if a cell has a line feed in it."""
+    """The lines of a row; more than one if a cell contains a line feed."""
     if not any("\n" in cell for cell in row):
         return [row]
     cells = [cell.split("\n") for cell in row]
     height = max(map(len, cells))
-    return [[cell[at] if at < len(cell) else "" for cell in cells] for at in range(height)]
+    return [[cell[i] if i < len(cell) else "" for cell in cells] for i in range(height)]
 
 
 def _pad(cell: str, width: int, numeric: bool) -> str:
@@ -58,7 +58,7 @@ def _pad(cell: str, width: int, numeric: bool) -> str:
 
 
 def _width(cell: str) -> int:
-    """How many places of a terminal a text takes."""
+    """The number of terminal columns that a text takes."""
     if cell.isascii():
         return len(cell)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in cell)

@@ -1,4 +1,4 @@
-"""`headwater plan`: which queries sites could take, where they would run, and what would be full."""
+"""`headwater plan`: which queries sites can run, where, and the load of sites and links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from headwater.plan.throughput.profile import read_profile
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """The files and settings of a question: sites, what is known of streams, and how to plan."""
+    """The input files of a plan, and how to plan."""
 
     sites: Path
     profile: Path | None
@@ -50,7 +50,7 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class PlanResult:
-    """The answer: a decision for each query, the plan, and what no plan could exceed."""
+    """A decision for each query, the plan, and the number of queries that no plan can exceed."""
 
     problem: PlacementProblem
     plan: PlacementPlan
@@ -61,7 +61,7 @@ class PlanResult:
 def plan_file(
     source: CqlSource, options: PlanOptions, names: Sequence[str], format: Format
 ) -> None:
-    """Print what becomes of the queries of those names, or of all, submitted in their order."""
+    """Plan the named queries, or all, in the order of the file, and print the plan."""
     try:
         find_planner(options.planner)
     except PlanError as error:
@@ -89,12 +89,13 @@ def plan_file(
 
 
 def plan_queries(problem: PlacementProblem, options: PlanOptions) -> PlanResult:
-    """Submit all queries, one by one."""
+    """Plan all queries, one after the other as if they were submitted."""
     ledger, planner = Ledger(problem), find_planner(options.planner).make()
     decisions: list[Decision] = []
     for query in range(len(problem.queries)):
         decisions += planner(ledger, [query], Budget(options.seconds, options.seed))
     final_plan = ledger.plan()
+    # Checked independently of the planner, so that a planner with a bug cannot print a wrong plan.
     ensure_valid(problem, final_plan)
     return PlanResult(
         problem, final_plan, tuple(decisions), certified_bound(problem, range(len(problem.queries)))
@@ -102,7 +103,7 @@ def plan_queries(problem: PlacementProblem, options: PlanOptions) -> PlanResult:
 
 
 def as_json(planned: PlanResult) -> dict[str, object]:
-    """Everything, for programs; what is not limited is null."""
+    """The whole result; an unlimited capacity is null."""
     problem, final_plan = planned.problem, planned.plan
     return {
         "queries": [
@@ -153,19 +154,20 @@ def as_json(planned: PlanResult) -> dict[str, object]:
 
 
 def print_plan(planned: PlanResult, svg: Path | None) -> None:
-    """Queries, sites and links as tables, then the bound."""
+    """Print tables of queries, sites and links, then the bound."""
     problem, out = planned.problem, console()
     rows = [
         (
             problem.queries[decision.query].name,
             f"admitted at {_site(planned, decision)}" if decision.admitted else "refused",
-            "shares all" if decision.step == "duplicate" else _reason(decision),
+            "same as another query" if decision.step == "duplicate" else _reason(decision),
         )
         for decision in planned.decisions
     ]
-    out.print(table("", [("query", False), ("answer", False), ("why", False)], rows))
+    out.print(table("", [("query", False), ("decision", False), ("reason", False)], rows))
     typer.echo()
-    columns = [(name, name != "site") for name in ("site", "cpu", "memory", "in", "out")]
+    headings = ("site", "cpu", "memory", "bytes/s in", "bytes/s out")
+    columns = [(heading, heading != "site") for heading in headings]
     sites = [
         (s.site, *map(_format_load, (s.cpu, s.memory, s.bandwidth_in, s.bandwidth_out)))
         for s in site_loads(problem, planned.plan)
@@ -177,13 +179,13 @@ def print_plan(planned: PlanResult, svg: Path | None) -> None:
     ]
     if links:
         typer.echo()
-        out.print(table("", [("link", False), ("bytes/s", True), ("carries", False)], links))
+        out.print(table("", [("link", False), ("bytes/s", True), ("streams", False)], links))
     typer.echo()
     admitted = sum(decision.admitted for decision in planned.decisions)
     typer.echo(f"admitted  {admitted} of {pluralize(len(planned.decisions), 'query')}")
     typer.echo(f"bound     {planned.bound}: no plan admits more")
     if svg is not None:
-        typer.echo(f"drawn     {svg}")
+        typer.echo(f"wrote     {svg}")
 
 
 def _site(planned: PlanResult, decision: Decision) -> str | None:
@@ -197,8 +199,8 @@ def _site(planned: PlanResult, decision: Decision) -> str | None:
 def _reason(decision: Decision) -> str:
     if decision.admitted:
         return ""
-    proof = "proven" if decision.proven else "not proven: more time may help"
-    return f"{'; '.join(map(str, decision.shortages)) or 'no place was found'} ({proof})"
+    proof = "proven" if decision.proven else "not proven: more --seconds may help"
+    return f"{'; '.join(map(str, decision.shortages)) or 'no placement found'} ({proof})"
 
 
 def _format_load(load: Load) -> str:

@@ -1,4 +1,4 @@
-"""The queries of a file, by name, as the commands work on them."""
+"""The queries of a CQL file, and selecting them by name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headwater.errors import suggest
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """A query and what it is called: its name, or `#n` for the n-th query that has none.
+    """A query and its name, or `#n` for the n-th query without one.
 
-    `start` and `lifetime` are in microseconds, None where the text says nothing of them.
+    `start` and `lifetime` are in microseconds, None if the statement has none.
     """
 
     name: str
@@ -25,9 +25,9 @@ class NamedQuery:
 
 
 def queries_of(statements: Sequence[Statement]) -> list[NamedQuery]:
-    """The queries in the order of the file, without those that it drops again."""
+    """The queries in the order of the file, except those that it drops again."""
     queries: list[NamedQuery] = []
-    nameless = 0
+    unnamed = 0
     for statement in statements:
         match statement:
             case CreateQuery():
@@ -36,8 +36,8 @@ def queries_of(statements: Sequence[Statement]) -> list[NamedQuery]:
                     NamedQuery(statement.name, statement.query, start, statement.lifetime)
                 )
             case BareQuery() | Explain():
-                nameless += 1
-                queries.append(NamedQuery(f"#{nameless}", statement.query))
+                unnamed += 1
+                queries.append(NamedQuery(f"#{unnamed}", statement.query))
             case DropQuery():
                 queries = [q for q in queries if q.name.lower() != statement.name.lower()]
             case _:
@@ -46,13 +46,13 @@ def queries_of(statements: Sequence[Statement]) -> list[NamedQuery]:
 
 
 def select_queries(queries: Sequence[NamedQuery], names: Sequence[str]) -> list[NamedQuery]:
-    """Those of the given names, in the order of the file; all if none is given.
+    """The queries of these names, in the order of the file; all if no name is given.
 
-    Ends the command if there is no query of a name.
+    Ends the command if a name is unknown.
     """
     lowered = {name.lower() for name in names}
     available = [query.name for query in queries]
     for name in names:
         if name.lower() not in {k.lower() for k in available}:
-            fail(f"no query {name}; {suggest(name, available)}")
+            fail(f"there is no query {name}; {suggest(name, available)}")
     return [query for query in queries if not lowered or query.name.lower() in lowered]

@@ -1,4 +1,4 @@
-"""`headwater reproduce`: compute a figure of a paper anew, and show it beside the paper's claims."""
+"""`headwater reproduce`: compute a figure of a paper, and compare it with the paper's claims."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-from rich.table import Table as Printed
+from rich.table import Table
 
 from headwater.cli.cql_files import fail
 from headwater.cli.formats import Format, print_json
@@ -20,13 +20,13 @@ HOLDS = {True: "yes", False: "no", None: "?"}
 
 
 def list_figures(format: Format) -> None:
-    """Print the names of all figures."""
+    """Print the names and titles of all figures."""
     if format is Format.json:
         for name, figure in sorted(FIGURES.items()):
             print_json({"figure": name, "title": figure.title})
     else:
         rows = [(name, figure.title) for name, figure in sorted(FIGURES.items())]
-        console().print(table("", [("figure", False), ("what it shows", False)], rows))
+        console().print(table("", [("figure", False), ("title", False)], rows))
 
 
 def reproduce_figure(
@@ -55,7 +55,7 @@ def _draw(report: Report, out: Path) -> list[Path]:
 
 
 def _as_json(name: str, report: Report, files: list[Path]) -> Iterator[dict[str, object]]:
-    """A line for each row of each table, each claim and each plot."""
+    """One object for each table row, claim and plot."""
     for report_table in report.tables:
         for row in report_table.rows:
             yield {
@@ -87,10 +87,10 @@ def _print(title: str, report: Report, files: list[Path]) -> None:
     if files:
         typer.echo()
     for file in files:
-        typer.echo(f"drawn: {file}")
+        typer.echo(f"wrote {file}")
 
 
-def _table(report_table: ReportTable) -> Printed:
+def _table(report_table: ReportTable) -> Table:
     numeric = [
         all(isinstance(row[position], int | float | None) for row in report_table.rows)
         for position in range(len(report_table.columns))
@@ -101,7 +101,7 @@ def _table(report_table: ReportTable) -> Printed:
     )
 
 
-def _claims(claims: tuple[Claim, ...]) -> Printed:
+def _claims(claims: tuple[Claim, ...]) -> Table:
     columns = [("claim", False), ("paper", False), ("ours", False), ("holds", False)]
     return table(
         "The paper's claims",

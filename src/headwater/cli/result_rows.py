@@ -1,4 +1,4 @@
-"""Result rows as `eval` and `results` print them, so that equal results are equal lines."""
+"""Printing result rows, the same for `eval` and `results`, so that their output can be compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAU, QUERY = "_tau", "_query"
 
 @dataclass(frozen=True)
 class QueryResults:
-    """Rows of a query, to be printed under its name."""
+    """Result rows of a query, with its name and columns."""
 
     name: str
     columns: tuple[Column, ...]
@@ -27,15 +27,15 @@ class QueryResults:
 
 
 def check_columns(name: str, columns: tuple[Column, ...]) -> None:
-    """End the command if a column is called as the one that every row has in addition."""
+    """End the command if a column has the name that is added to every row."""
     if QUERY in (column.name.lower() for column in columns):
         fail(
-            f"{name}: {QUERY} is the name of the query in every row; rename the column", EXIT_WRONG
+            f"{name}: {QUERY} is reserved for the name of the query; rename the column", EXIT_WRONG
         )
 
 
 def print_query_results(answer: QueryResults, format: RowFormat, heading: bool = True) -> None:
-    """Print the rows; without a heading where they follow others of the same query."""
+    """Print rows; without a heading if they continue those printed before."""
     match format:
         case RowFormat.json:
             _print_json_rows(answer)
@@ -64,7 +64,7 @@ def _print_table(answer: QueryResults) -> None:
         texts = [["NULL" if text is None else text for text in row] for row in rows]
         sys.stdout.write("\n".join([title, *format_table(heading, texts)]) + "\n")
         return
-    from rich.text import Text  # which takes a while to load
+    from rich.text import Text  # here, because Rich is slow to load
 
     from headwater.cli.tables import console, table
 
@@ -89,7 +89,6 @@ def _print_json_rows(answer: QueryResults) -> None:
 
 
 def _print_csv(answer: QueryResults, heading: bool) -> None:
-    """A heading, then the rows."""
     if heading:
         sys.stdout.write(csv_line([*(column.name for column in answer.columns), TAU, QUERY]))
     for result in answer.results:

@@ -1,7 +1,6 @@
-"""`headwater results`: what queries have given so far, and with --follow what they give from now on.
+"""`headwater results`: print the results of queries, and with --follow new rows as they are emitted.
 
-Rows are printed in the order of `_tau` as far as they are there together; equal results are printed
-as `headwater eval` prints them.
+Rows that are read together are printed in the order of `_tau`, in the format of `headwater eval`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from headwater.runtime.catalog import Catalog, QueryRow
 from headwater.runtime.results.subscribers import expired_position, unread_segments
 
 WAIT_SECONDS = 5.0
-"""How many seconds a follower waits for a change before it looks anyway."""
+"""Seconds that --follow waits for a change of the catalog before it reads anyway."""
 
 
 @dataclass
 class ResultReader:
-    """A query, how far its results were read, and how many may still be printed."""
+    """The read position in the results of a query, and how many rows may still be printed."""
 
     row: QueryRow
     columns: tuple[Column, ...]
@@ -38,10 +37,11 @@ class ResultReader:
     has_started: bool = False
 
     def read(self, catalog: Catalog) -> list[Result]:
-        """The results after those read before."""
+        """Read the results since the last call."""
+        # Asked first, because without new segments Arrow need not be loaded.
         if not unread_segments(catalog, self.row, self.after)[1]:
             return []
-        from headwater.runtime.results import reader  # Arrow takes longer to load than the rest
+        from headwater.runtime.results import reader  # here, because Arrow is slow to load
 
         table, self.after = reader.read(catalog, self.row, self.after)
         new_results = (
@@ -53,7 +53,7 @@ class ResultReader:
         return new_results
 
     def has_more(self, catalog: Catalog) -> bool:
-        """Whether there may be more to print."""
+        """Whether more rows may follow."""
         current = catalog.query(self.row.name)
         alive = current is not None and current.state not in ("dropped", "finished")
         return alive and self.rows_left != 0
@@ -62,29 +62,31 @@ class ResultReader:
 def print_results(
     catalog: Catalog, names: Sequence[str], format: RowFormat, limit: int | None, follow: bool
 ) -> None:
-    """Print the results of these queries, or of all."""
-    readings = [open_reader(catalog, row, limit) for row in choose_queries(catalog, names)]
-    for reader in readings:
+    """Print the results of the named queries, or of all."""
+    readers = [open_reader(catalog, row, limit) for row in choose_queries(catalog, names)]
+    for reader in readers:
         _warn_expired(catalog, reader)
-    for position, reader in enumerate(readings):
+    for position, reader in enumerate(readers):
         if position and format is not RowFormat.json:
             sys.stdout.write("\n")
         _print_new_results(reader, reader.read(catalog), format)
-    while follow and readings:
+    while follow and readers:
+        # Both are read before the results, so that rows committed in between are not missed: a change
+        # ends the wait, and a query that finishes is read once more.
         seen = catalog.change_count()
-        active = [reader for reader in readings if reader.has_more(catalog)]
-        for reader in readings:
+        active = [reader for reader in readers if reader.has_more(catalog)]
+        for reader in readers:
             _warn_expired(catalog, reader)
             new_results = reader.read(catalog)
             if new_results:
                 _print_new_results(reader, new_results, format)
-        readings = [reader for reader in active if reader.rows_left != 0]
-        if readings:
+        readers = [reader for reader in active if reader.rows_left != 0]
+        if readers:
             catalog.wait_for_change(seen, WAIT_SECONDS, poll=0.2)
 
 
 def _warn_expired(catalog: Catalog, reader: ResultReader) -> None:
-    """Say once what can no longer be read because it was kept for long enough."""
+    """Warn once about results that retention has removed, and skip them."""
     position = expired_position(catalog, reader.row)
     if position is not None and position["seq"] > reader.after:
         until = format_timestamp(position["tau"])
@@ -105,7 +107,7 @@ def _print_new_results(reader: ResultReader, results: Sequence[Result], format: 
 
 
 def choose_queries(catalog: Catalog, names: Sequence[str]) -> list[QueryRow]:
-    """The queries of those names, or all; ends the command if there is none of a name."""
+    """The named queries, or all; ends the command if a name is unknown."""
     rows_by_name = {row.name: row for row in catalog.queries()}
     for name in names:
         if name.lower() not in rows_by_name:
@@ -115,17 +117,17 @@ def choose_queries(catalog: Catalog, names: Sequence[str]) -> list[QueryRow]:
 
 
 def open_reader(catalog: Catalog, row: QueryRow, limit: int | None) -> ResultReader:
-    """A query to be read from the beginning of its results."""
+    """A reader at the beginning of the results of a query."""
     columns = _columns(catalog, row)
     check_columns(row.spelled, columns)
     return ResultReader(row, columns, limit)
 
 
 def _columns(catalog: Catalog, row: QueryRow) -> tuple[Column, ...]:
-    """The columns of a query; its text tells those of one that an earlier release has accepted."""
+    """The columns of a query; earlier releases did not store types, so those come from its definition."""
     if all(len(column) == 3 for column in row.columns):
         return tuple(Column("", name, parse_type(of)) for name, _, of in row.columns)
-    from headwater.cql import CreateQuery, parse  # which takes longer than the rest
+    from headwater.cql import CreateQuery, parse  # here, because it is slow to load
     from headwater.runtime.catalog.definitions import Definitions
 
     (statement,) = parse(row.definition, Definitions(catalog).namespace)

@@ -1,7 +1,7 @@
-"""`headwater run`: carry out a file's statements, then let the engine work until it is told to stop.
+"""`headwater run`: submit the statements of a file, then run the engine until it is stopped.
 
-The first Ctrl-C (or a TERM signal) ends it after the step that is under way, the second at once.
-Neither loses anything: what a step has not committed is done again by the next run.
+The first Ctrl-C (or TERM signal) stops it after the current steps, the second immediately. Neither loses
+anything: the next run repeats what a step has not committed.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LEASE_SECONDS = 60.0
+# The live view hides the cursor, and a hard exit gives Rich no chance to show it again.
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""
 ENGINE_LOG = "engine.log"
 SPARK_LOG = "spark.log"
@@ -52,7 +53,7 @@ SPARK_LOG = "spark.log"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What was asked for on the command line."""
+    """The command line of `headwater run`."""
 
     state: Path
     catalog: str | None
@@ -65,13 +66,13 @@ class RunOptions:
     allow_paths: Sequence[Path] = ()
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
-    def echo(self, words: str) -> None:
+    def echo(self, message: str) -> None:
         if not self.quiet:
-            typer.echo(words)
+            typer.echo(message)
 
 
 def run(source: CqlSource | None, options: RunOptions) -> None:
-    """Run the statements of a file, or what the state holds already; ends with an exit status."""
+    """Run a state, after submitting the statements of a file if there is one; sets the exit status."""
     with states.report_failures(source):
         _check_runnable(source, options)
         opened_state = open_state(
@@ -100,13 +101,13 @@ def run(source: CqlSource | None, options: RunOptions) -> None:
 
 
 def _check_runnable(source: CqlSource | None, options: RunOptions) -> None:
-    """End the command before anything is made, if nothing can come of it."""
+    """End the command before it creates a state, if it cannot run."""
     check_master(options.master)
     if states.state_exists(options.state, options.catalog):
         return
     if source is None:
         states.fail_without_state(options.state, options.catalog)
-    parse(source.text)
+    parse(source.text)  # raises on a mistake, so that no empty state is left behind
 
 
 # ---- statements
@@ -119,13 +120,14 @@ def _execute_source(headwater: Headwater, source: CqlSource, options: RunOptions
 
 
 def summarize_outcomes(source: CqlSource, done: list[StatementOutcome]) -> str:
+    """`FILE.cql: 2 streams, 3 queries`: the statements that changed something."""
     new = [outcome for outcome in done if outcome.new]
     if not new:
-        return f"{source.name}: all of it is there already; going on"
+        return f"{source.name}: no new statements; resuming"
     kinds = Counter(type(outcome.statement).__name__ for outcome in new)
-    words = {"CreateStream": "stream", "CreateTable": "table", "CreateQuery": "query"}
-    counts = [pluralize(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
-    others = len(new) - sum(kinds[kind] for kind in words)
+    nouns = {"CreateStream": "stream", "CreateTable": "table", "CreateQuery": "query"}
+    counts = [pluralize(kinds[kind], noun) for kind, noun in nouns.items() if kinds[kind]]
+    others = len(new) - sum(kinds[kind] for kind in nouns)
     counts += [pluralize(others, "other statement")] if others else []
     return f"{source.name}: {', '.join(counts)}"
 
@@ -137,13 +139,14 @@ def _warn_of_missing_files(headwater: Headwater) -> None:
     ]
     for declaration in declared:
         path = declaration.source.get("path") if declaration.source else None
+        # A path with a scheme is refused elsewhere.
         if isinstance(path, str) and "://" not in path and not _path_exists(Path(path)):
             name = (
                 declaration.stream.name
                 if isinstance(declaration, CreateStream)
                 else declaration.table.name
             )
-            typer.echo(f"headwater: {name} reads {path}, which is not there (yet)", err=True)
+            typer.echo(f"headwater: {name} reads {path}, which does not exist (yet)", err=True)
 
 
 def _path_exists(path: Path) -> bool:
@@ -158,40 +161,44 @@ def _path_exists(path: Path) -> bool:
 
 @contextmanager
 def exclusive_run(catalog: Catalog) -> Iterator[None]:
-    """Be the one process that runs this state; ends the command if there is another.
+    """Hold the lease of this state; ends the command if another process is running it.
 
-    The claims of processes of this machine that died are freed.
+    Leases of dead processes of this machine are released.
     """
     for lease in catalog.leases():
         if is_dead_process(lease.holder):
             catalog.release(lease)
     for holder, left in lease_holders(catalog.leases()).items():
-        fail(f"{holder} runs this state already: stop it, or wait {left:.0f} s if it is dead")
+        fail(f"{holder} is already running this state: stop it, or wait {left:.0f} s if it is dead")
     with hold_lease(catalog, "run"):
         yield
 
 
 @contextmanager
 def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
-    """Hold a claim that only one process may have, renewed in the background, as a step may take
-    longer than a claim lasts; ends the command if another has it."""
+    """Hold a lease until the block ends; ends the command if another process has it.
+
+    It is renewed in the background, because a step may take longer than a lease lasts.
+    """
     for lease in catalog.leases():
         if lease.name == name and is_dead_process(lease.holder):
             catalog.release(lease)
     own_lease = catalog.acquire(name, process_name(), LEASE_SECONDS)
     if own_lease is None:
-        fail(f"another process has just claimed {name} of this state: stop it first")
+        fail(f"another process has just acquired the lease {name} of this state: stop it first")
 
     def renew() -> None:
+        # The next renewal tries again. If the lease expires meanwhile, commits under it are refused.
         with suppress(HeadwaterError):
             catalog.renew(own_lease, LEASE_SECONDS)
 
     catalog.record_event("engine started", name, process=process_name())
     try:
+        # Two renewals in a row may fail before the lease expires.
         with run_periodically(renew, LEASE_SECONDS / 3, name):
             yield
     finally:
-        with suppress(CatalogError):  # of a catalog that is away
+        with suppress(CatalogError):  # the catalog may be unavailable
             catalog.record_event("engine stopped", name, process=process_name())
         catalog.release(own_lease)
 
@@ -201,14 +208,14 @@ def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
 
 @contextmanager
 def log_to_files(state: Path) -> Iterator[None]:
-    """The engine's messages go to a file in full, and to standard error in short; those of the
-    libraries below it go to the file alone."""
+    """Log to a file in full, and the engine's own messages to standard error in short."""
     file_handler = RotatingFileHandler(
         state / ENGINE_LOG, maxBytes=MAX_BYTES, backupCount=MAX_ROTATED_FILES, delay=True
     )
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     stderr_handler = logging.StreamHandler(sys.stderr)
     stderr_handler.setFormatter(_ShortFormatter())
+    # The file gets the messages of libraries too, the terminal only those of Headwater.
     handlers = (
         (logging.getLogger(), file_handler),
         (logging.getLogger("headwater"), stderr_handler),
@@ -237,7 +244,7 @@ class _ShortFormatter(logging.Formatter):
 
 
 def _start_engine(headwater: Headwater, options: RunOptions) -> Engine:
-    """The engine with its Spark session."""
+    """Create the engine with its Spark session."""
     from headwater.cli.spark import start_spark
     from headwater.runtime.engine.engine import Engine
 
@@ -262,25 +269,25 @@ def _run_engine(engine: Engine, options: RunOptions) -> None:
         engine.release()
         if not engine.stop_requested.is_set():
             raise
-        # Whoever stopped us may have stopped Java too; what was begun is done again.
+        # A Ctrl-C reaches Java as well, so a step may fail on the way out; the next run repeats it.
     except Exception as error:
         engine.release()
         logging.getLogger("headwater").exception("the engine failed")
         raise RuntimeFailure(
             f"the engine failed: {str(error).splitlines()[0] if str(error) else type(error)}; "
-            f"more is in {options.state / ENGINE_LOG}"
+            f"details are in {options.state / ENGINE_LOG}"
         ) from error
     engine.release()
     try:
         _report_outcome(engine, observer, options, time.monotonic() - started)
     finally:
-        with suppress(Exception):  # of Java that has ended already
+        with suppress(Exception):  # Java may have exited already
             engine.spark.stop()
 
 
 @contextmanager
 def _interruptible_start() -> Iterator[None]:
-    """An INT or TERM signal while Spark starts is a Ctrl-C, also if a library passed over it."""
+    """Raise KeyboardInterrupt on INT or TERM while Spark starts, even if a library swallows it."""
     interrupted = Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -299,25 +306,26 @@ def _interruptible_start() -> Iterator[None]:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a message is more than that Java, which got the signal too, no longer answers."""
+    """Whether a message is not just py4j reporting that Java, which got the signal too, has gone."""
     return "Exception while sending command" not in record.getMessage()
 
 
 @contextmanager
 def handle_signals(stop: Event) -> Iterator[None]:
-    """The first INT or TERM sets the word to stop, the second ends the process.
+    """Set `stop` on the first INT or TERM, and exit immediately on the second.
 
-    A thread that waits for Spark cannot be interrupted, hence the hard end; the claims that are
-    left are those of a dead process, which the next run frees.
+    A thread that waits for Spark cannot be interrupted, hence the hard exit. The leases that are left
+    belong to a dead process, so the next run releases them.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
+        # os.write, because a signal may interrupt a print, and buffered streams are not reentrant.
         if stop.is_set():
-            os.write(2, SHOW_CURSOR + b"\nheadwater: stopped at once; the next run goes on\n")
+            os.write(2, SHOW_CURSOR + b"\nheadwater: stopped immediately; the next run resumes\n")
             os._exit(INTERRUPTED)
         stop.set()
         logging.getLogger().addFilter(_is_ours)
-        os.write(2, b"\nheadwater: stopping after this step; once more to stop at once\n")
+        os.write(2, b"\nheadwater: stopping after this step; interrupt again to stop immediately\n")
 
     watched = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, handle) for number in watched]
@@ -337,7 +345,7 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
         f"{'stopped' if engine.stop_requested.is_set() else 'done'} after {spent:.1f} s: "
         f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
         f"{pluralize(engine.steps, 'step')} of {pluralize(len(now.units), 'unit')}, "
-        f"{pluralize(out, 'row')} of {pluralize(len(now.queries), 'query')}"
+        f"{pluralize(out, 'row')} from {pluralize(len(now.queries), 'query')}"
     )
     if now.backlog or now.units_with_more_due:
         due = (
@@ -352,7 +360,7 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
         options.echo(f"nothing is left to work on; {_resume_hint(options)}")
     if now.undelivered:
         options.echo(
-            f"{pluralize(now.undelivered, 'row')} left to deliver; {_resume_hint(options)}"
+            f"{pluralize(now.undelivered, 'row')} not delivered yet; {_resume_hint(options)}"
         )
     for query in now.queries:
         if query.sink_error:
@@ -366,12 +374,12 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
             f"{pluralize(view.row.retries, 'failure')}: {view.row.error}",
             err=True,
         )
-    troubles = engine.ingestion.problems()
-    for trouble in troubles:
-        typer.echo(f"headwater: {trouble}", err=True)
-    if failed or troubles:
+    problems = engine.ingestion.problems()
+    for problem in problems:
+        typer.echo(f"headwater: {problem}", err=True)
+    if failed or problems:
         raise typer.Exit(EXIT_FAILED)
 
 
 def _resume_hint(options: RunOptions) -> str:
-    return f"{states.run_command_line(options.state, options.catalog)} goes on from there"
+    return f"resume with {states.run_command_line(options.state, options.catalog)}"

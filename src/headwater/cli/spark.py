@@ -1,4 +1,4 @@
-"""Spark as the commands start it: what Java prints goes to a file of the state."""
+"""Starting Spark for a command, with the output of Java sent to a file of the state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.runtime.spark.session import open_session
 
 
 def start_spark(state: Path, master: str, settings: Callable[[], Mapping[str, str]]) -> Any:
-    """A session with settings; raises RuntimeFailure that says where Spark's own words are."""
+    """Start a session; raises RuntimeFailure, which names the file with Spark's own output."""
     log = state / SPARK_LOG
     try:
         with _redirect_output(log):
@@ -28,14 +28,18 @@ def start_spark(state: Path, master: str, settings: Callable[[], Mapping[str, st
             f"{state}, or name another directory with --state"
         ) from error
     except RuntimeFailure as error:
-        raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's own words: {log})") from error
-    check_cluster(spark, state)  # its words are for the terminal
+        raise RuntimeFailure(f"{str(error).splitlines()[0]} (Spark's output: {log})") from error
+    # Outside of the redirection: what it prints while it waits for executors is for the terminal.
+    check_cluster(spark, state)
     return spark
 
 
 @contextmanager
 def _redirect_output(path: Path) -> Iterator[None]:
-    """Standard output and error, also of processes that are started, go to a file."""
+    """Redirect standard output and error to a file, for child processes too.
+
+    Java inherits the file descriptors, so replacing sys.stdout would not reach it.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     saved = [os.dup(1), os.dup(2)]

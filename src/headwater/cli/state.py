@@ -1,6 +1,7 @@
-"""The state directory that a command works on, and what to say when it cannot.
+"""The state directory that a command works on, and the messages when it cannot be used.
 
-Every command but `run` only uses the catalog, so it works while another process runs the engine.
+Every command except `run`, `up` and `site` uses the catalog only, so it works while another process runs
+the engine.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DEFAULT_STATE = Path(".headwater")
 
 
 def _check_state(state: Path) -> Path:
-    """Ends the command if the state is to be at a URL, which would become a folder of that name."""
+    """End the command if the state is a URL, which would silently become a folder of that name."""
     if is_url(state):
         fail(remote_state_message(state), EXIT_FAILED)
     return state
@@ -46,7 +47,7 @@ State = Annotated[
         metavar="DIR",
         envvar="HEADWATER_STATE",
         show_envvar=False,
-        help="Holds the catalog and the log; HEADWATER_STATE names another default.",
+        help="State directory, or set HEADWATER_STATE.",
     ),
 ]
 
@@ -57,20 +58,20 @@ CatalogUrl = Annotated[
         metavar="URL",
         envvar="HEADWATER_CATALOG",
         show_envvar=False,
-        help="A catalog on PostgreSQL instead; HEADWATER_CATALOG names one too.",
+        help="PostgreSQL catalog of the state, or set HEADWATER_CATALOG.",
     ),
 ]
 
 
 @contextmanager
 def report_failures(source: CqlSource | None = None) -> Iterator[None]:
-    """Turn errors that are the user's into a message and an exit status."""
+    """Turn errors that the user can act on into a message and an exit status."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("pyspark", "py4j", "sqlalchemy", "pyarrow"):
-            raise
+            raise  # a bug of ours, which deserves its traceback
         fail(f"this needs the package {package}, which is not installed: pip install {package}")
     except CqlError as error:
         name = source.name if source else "<text>"
@@ -81,11 +82,11 @@ def report_failures(source: CqlSource | None = None) -> Iterator[None]:
     except HeadwaterError as error:
         fail(f"{source.name}: {error}" if source else str(error), EXIT_WRONG)
     except (FileNotFoundError, PermissionError) as error:
-        fail(f"a file of the state cannot be read: {error}; restore it from a copy", EXIT_FAILED)
+        fail(f"a file of the state cannot be read: {error}; restore it from a backup", EXIT_FAILED)
 
 
 def state_exists(state: Path, url: str | None = None) -> bool:
-    """Whether the directory holds a catalog, or there is one at the URL."""
+    """Whether the directory, or the URL if given, holds a catalog."""
     from headwater.runtime.catalog import Catalog
     from headwater.runtime.catalog.database import CATALOG_FILE
 
@@ -108,10 +109,9 @@ def open_catalog(
     files: bool = False,
     create: bool = False,
 ) -> Iterator[Catalog]:
-    """The catalog of a state; ends the command if there is none and none is to be created, or on a
-    failure.
+    """Open the catalog of a state; ends the command if there is none and `create` is false, or on an error.
 
-    `files` is for commands that touch the log: its directory has to be the right one.
+    `files` is for commands that read or remove segment files: the directory must belong to the catalog.
     """
     with report_failures(source):
         if not create and not state_exists(state, url):
@@ -128,16 +128,16 @@ def open_catalog(
 
 
 def fail_without_state(state: Path, url: str | None) -> NoReturn:
-    """End the command, and say how a state is made."""
+    """End the command with a message that says how to create a state."""
     from headwater.runtime.catalog.database import redact_password
 
-    again = run_command_line(state, url, "FILE.cql")
+    start = run_command_line(state, url, "FILE.cql")
     where = f"catalog in {redact_password(url)}" if url else f"state in {state}"
-    fail(f"there is no {where}: {again} creates it and runs it, headwater submit creates it")
+    fail(f"there is no {where}: {start} creates and runs one, headwater submit only creates it")
 
 
 def run_command_line(state: Path, url: str | None = None, *words: str) -> str:
-    """The command line of `headwater run` on this state."""
+    """The `headwater run` command line for this state, as messages suggest it; without a password."""
     from headwater.runtime.catalog.database import redact_password
 
     options = [] if state == DEFAULT_STATE else ["--state", shlex.quote(str(state))]

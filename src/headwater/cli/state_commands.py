@@ -1,6 +1,6 @@
-"""The commands that run queries on Spark, or speak to what runs; their work is in the modules beside.
+"""The commands that work on a state, and their options: running queries on Spark, submitting, inspecting.
 
-As with the other commands, what is heavy is imported when a command runs.
+As with the other commands, heavy modules are imported when a command runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import typer
 
 from headwater.cli.cql_files import EXIT_WRONG, CqlSource, fail, read_source
 from headwater.cli.formats import Format, ListingKind, RowFormat, pluralize, print_json
+from headwater.cli.parameters import CommandWithRenamedOptions
 from headwater.cli.state import (
     DEFAULT_STATE,
     CatalogUrl,
@@ -30,30 +31,28 @@ AllowPaths = Annotated[
     typer.Option(
         "--allow-path",
         metavar="ROOT",
-        help="Sources and sinks may use files below it only, from now on; may be repeated.",
+        help="From now on, restrict sources and sinks to files below ROOT; can be repeated.",
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a query.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a query.")]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; can be repeated."),
 ]
-AsFormat = Annotated[Format, typer.Option("--format", "-f", help="For people or for programs.")]
-
-
+AsFormat = Annotated[Format, typer.Option("--format", "-f", help="Output format.")]
 Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Memory for Java, such as 2g.",
-        show_default="a quarter of the machine's",
+        help="Java heap, such as 2g.",
+        show_default="a quarter of the machine's memory",
     ),
 ]
 
 
 def parse_spark_settings(conf: list[str] | None) -> dict[str, str]:
-    """The settings behind --conf; raises RuntimeFailure for one that is not a user's to choose."""
+    """Parse the values of --conf; raises RuntimeFailure for a setting that users may not change."""
     if not conf:
         return {}
     from headwater.runtime.spark.session import check_user_settings
@@ -68,77 +67,96 @@ def parse_spark_settings(conf: list[str] | None) -> dict[str, str]:
     return settings
 
 
-@app.command()
+@app.command(cls=CommandWithRenamedOptions)
 def run(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE.cql]",
-            help="Statements to carry out first; none: go on.",
-            show_default="",
+            metavar="FILE.cql",
+            help="CQL file to submit first; if omitted, the state continues as it is.",
+            show_default=False,
         ),
     ] = None,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when all input is used up.")
+        bool, typer.Option("--until-idle", help="Exit when all input has been processed.")
     ] = False,
     patience: Annotated[
         float,
-        typer.Option(min=0, help="With --until-idle: seconds without input that count as its end."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="With --until-idle: wait this long for more input."
+        ),
     ] = 0.0,
     interval: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Seconds between two looks for new input.", show_default="1"),
+        typer.Option(
+            min=0.01, metavar="SECONDS", help="How often to poll for new input.", show_default="1"
+        ),
     ] = None,
     rows_per_step: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows that one step takes on.", show_default="500000"),
+        typer.Option(min=1, metavar="N", help="Maximum rows per step.", show_default="500000"),
     ] = None,
     max_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Units that step together.", show_default="4")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Maximum units that step concurrently.", show_default="4"
+        ),
     ] = None,
     max_backlog_rows: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rows that a stream may be ahead of its slowest unit.",
+            metavar="N",
+            help="Maximum rows that a stream may be ahead of its slowest unit.",
             show_default="5000000",
         ),
     ] = None,
     retries: Annotated[
         int | None,
-        typer.Option(min=0, help="Failures after which a unit is parked.", show_default="5"),
+        typer.Option(
+            min=0, metavar="N", help="Failures in a row before a unit is parked.", show_default="5"
+        ),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(help="The policy by which units step.", show_default="bsd-early"),
+        typer.Option(metavar="POLICY", help="Scheduling policy.", show_default="bsd-early"),
     ] = None,
     optimise: Annotated[
         str | None,
-        typer.Option(help="How joins are ordered.", show_default="throughput"),
+        typer.Option(
+            metavar="MODE",
+            help="Join order: throughput, greedy or written.",
+            show_default="throughput",
+        ),
     ] = None,
     max_wait_seconds: Annotated[
         float | None,
         typer.Option(
             min=0.01,
-            help="Seconds after which a unit steps before all others, whatever the policy.",
+            metavar="SECONDS",
+            help="A unit that has waited this long steps first, whatever the policy.",
             show_default="60",
         ),
     ] = None,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
     memory: Memory = None,
     allow_paths: AllowPaths = None,
     conf: Conf = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
-    """Take in streams and answer queries, until Ctrl-C; a file that ran before goes on."""
+    """Ingest streams and run queries until Ctrl-C.
+
+    Resumes where the last run stopped; statements of the file that were submitted before change nothing.
+    """
     source = None if file is None else read_source(file)
     with report_failures(source):
         from headwater.cli.run import RunOptions
         from headwater.cli.run import run as start
         from headwater.runtime.settings import parse_setting
 
+    # An option that is not given stays None, so that the value of SET, or the default, applies.
     flags = {
         "interval": interval,
         "rows_per_step": rows_per_step,
@@ -171,32 +189,42 @@ def run(
 
 @app.command()
 def up(
-    sites: Annotated[Path, typer.Argument(metavar="SITES.toml", help="The sites and their links.")],
+    sites: Annotated[Path, typer.Argument(metavar="SITES.toml", help="Sites and links.")],
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE.cql]", help="Statements to carry out.", show_default=""),
+        typer.Argument(metavar="FILE.cql", help="CQL file to submit first.", show_default=False),
     ] = None,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when all input is used up.")
+        bool, typer.Option("--until-idle", help="Exit when all input has been processed.")
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", metavar="NAME", help="Start these sites; others join from elsewhere."
+            "--only",
+            metavar="NAME",
+            help="Start only this site here; can be repeated.",
         ),
     ] = None,
     planner: Annotated[
         str | None,
-        typer.Option(help="The planner that places units, from now on.", show_default="headwater"),
+        typer.Option(
+            metavar="NAME",
+            help="From now on, place units with this planning algorithm.",
+            show_default="headwater",
+        ),
     ] = None,
     memory: Memory = None,
     allow_paths: AllowPaths = None,
     conf: Conf = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
 ) -> None:
-    """Run a state on several sites: start a worker for each, admit queries, place and move units."""
+    """Run a state on several sites until Ctrl-C.
+
+    Starts a worker process for each site, admits queries, and places units on sites. Other sites may join
+    with `headwater site`.
+    """
     source = None if file is None else read_source(file)
     with report_failures(source):
         from headwater.cli.up import UpOptions
@@ -222,16 +250,19 @@ def up(
 
 @app.command()
 def site(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the site.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the site.")],
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Streams end when their sources have no more.")
+        bool, typer.Option("--drain", help="End streams when their sources have no more input.")
     ] = False,
     memory: Memory = None,
     conf: Conf = None,
 ) -> None:
-    """Be one of the sites that run a state, as `headwater up` has named them, until Ctrl-C."""
+    """Run one site of a state until Ctrl-C.
+
+    The sites of a state are those of the file that `headwater up` was given.
+    """
     with report_failures():
         from headwater.cli.up import run_site as join
 
@@ -241,25 +272,29 @@ def site(
 @app.command()
 def submit(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.cql]", help="Statements; - reads stdin.")
+        Path | None, typer.Argument(metavar="FILE.cql", help="CQL file; - reads stdin.")
     ] = None,
     execute: Annotated[
-        str | None, typer.Option("--execute", "-e", metavar="CQL", help="Statements, right here.")
+        str | None,
+        typer.Option("--execute", "-e", metavar="CQL", help="Statements, instead of a file."),
     ] = None,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
 ) -> None:
-    """Carry out statements on a state, whether or not an engine runs on it now; the state is created if
-    there is none."""
+    """Submit statements to a state, running or not.
+
+    A running engine picks them up in its next round. The state is created if it does not exist.
+    """
     if (file is None) == (execute is None):
-        fail("name a file with statements, or give them with --execute")
+        fail("give a file of statements, or the statements with --execute")
+    # The path "-" makes relative paths of --execute relative to the current folder, as for stdin.
     source = read_source(file) if file else CqlSource("--execute", execute or "", Path("-"))
     with report_failures(source):
         is_new = not state_exists(state, catalog_url)
         if is_new:
             from headwater.cql import CreateStream, CreateTable, parse
 
-            # A text with a mistake, or about what is not there, creates nothing.
+            # A text with a mistake, or one that declares nothing to query, must not leave a state behind.
             if not any(isinstance(s, CreateStream | CreateTable) for s in parse(source.text)):
                 fail_without_state(state, catalog_url)
     with open_catalog(state, catalog_url, source, create=is_new) as catalog:
@@ -269,33 +304,37 @@ def submit(
         folder = None if source.is_stdin else source.path.resolve().parent
         done = carry_out(catalog, Definitions(catalog), source.text, folder)
         if not done:
-            fail(f"{source.name} has no statement")
+            fail(f"{source.name} has no statements")
         for outcome in done:
             typer.echo(outcome.sentence, err=outcome.refused)
         if any(outcome.refused for outcome in done):
             raise typer.Exit(EXIT_WRONG)
         if is_new:
-            typer.echo(f"created {state}; {run_command_line(state, catalog_url)} runs it", err=True)
+            typer.echo(
+                f"created {state}; run it with {run_command_line(state, catalog_url)}", err=True
+            )
 
 
 @app.command()
 def drop(name: Name, state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None) -> None:
-    """Drop a query; its results go with it, unless another query has the same."""
+    """Drop a query and its results.
+
+    Results that other queries share are kept.
+    """
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.runtime.submit.statements import drop_query as drop_query
+        from headwater.runtime.submit.statements import drop_query
 
         dropped_units = drop_query(catalog, name)
         typer.echo(
-            f"query {name} dropped"
-            + (f", and with it unit {dropped_units[0]}" if dropped_units else "")
+            f"query {name} dropped" + (f", with unit {dropped_units[0]}" if dropped_units else "")
         )
 
 
 @app.command()
 def pause(name: Name, state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None) -> None:
-    """Let a query rest; nothing of its input is lost meanwhile."""
+    """Pause a query; its input is kept."""
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.runtime.submit.statements import pause_query as pause_query
+        from headwater.runtime.submit.statements import pause_query
 
         pause_query(catalog, name)
         typer.echo(f"query {name} paused")
@@ -303,25 +342,30 @@ def pause(name: Name, state: State = DEFAULT_STATE, catalog_url: CatalogUrl = No
 
 @app.command()
 def resume(name: Name, state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None) -> None:
-    """Let a query go on that was paused, or whose unit was parked after failures."""
+    """Resume a query that is paused or parked."""
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.runtime.submit.statements import resume_query as resume_query
+        from headwater.runtime.submit.statements import resume_query
 
         resume_query(catalog, name)
-        typer.echo(f"query {name} runs again")
+        typer.echo(f"query {name} resumed")
 
 
 @app.command()
 def rewind(
-    stream: Annotated[str, typer.Argument(help="A stream.")],
-    to: Annotated[str, typer.Argument(help="A time, as 2026-01-31T12:30:00Z.")],
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="Name of a stream.")],
+    to: Annotated[
+        str, typer.Argument(metavar="TIME", help="Event time, such as 2026-01-31T12:30:00Z.")
+    ],
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin queries again there that have read beyond it.")
+        bool, typer.Option("--restart", help="Restart queries that have read past that time.")
     ] = False,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
 ) -> None:
-    """Take a stream's watermark back: tuples after a time go to its rejects."""
+    """Move a stream's watermark back to a time.
+
+    Rows after that time move to the rejects of the stream.
+    """
     with open_catalog(state, catalog_url) as catalog:
         from headwater.algebra.times import parse_timestamp
         from headwater.cql import unparse
@@ -336,28 +380,32 @@ def rewind(
 
 @app.command()
 def show(
-    what: Annotated[ListingKind, typer.Argument(help="What to list.")],
+    what: Annotated[ListingKind, typer.Argument(metavar="WHAT", help="What to list.")],
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="This stream, query, unit or site only.")
+        str | None, typer.Argument(metavar="NAME", help="Only this stream, query, unit or site.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="With events: of this kind only.")
+        str | None, typer.Option(metavar="KIND", help="With events: only this kind.")
     ] = None,
     since: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With events: of the last ones only."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="With events: only the last this many seconds."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="With events: the latest so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="With events: only the latest N.")
+    ] = 100,
     follow: Annotated[
-        bool, typer.Option("--follow", help="With events: also those to come, until Ctrl-C.")
+        bool, typer.Option("--follow", help="With events: keep printing new ones until Ctrl-C.")
     ] = False,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """List streams, tables, queries, units, segments, rejected records, sites, links or events."""
+    """List streams, queries, units, rejects, sites, events and more."""
     if what is not ListingKind.events and (kind is not None or since is not None or follow):
-        fail("--kind, --since and --follow are for headwater show events")
+        fail("--kind, --since and --follow work with headwater show events only")
     with open_catalog(state, catalog_url) as catalog:
         from headwater.cli import listing
 
@@ -375,21 +423,22 @@ def show(
 @app.command()
 def results(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Queries; none: all.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Names of queries; all if omitted."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Keep printing new rows until Ctrl-C.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most so many rows of each query.")
+        int | None, typer.Option(min=0, metavar="N", help="Maximum rows per query.")
     ] = None,
     state: State = DEFAULT_STATE,
     catalog_url: CatalogUrl = None,
     format: Annotated[
-        RowFormat, typer.Option("--format", "-f", help="For people or for programs.")
+        RowFormat, typer.Option("--format", "-f", help="Output format.")
     ] = RowFormat.table,
 ) -> None:
-    """Print the rows that queries have given so far."""
+    """Print the results of queries."""
     with open_catalog(state, catalog_url) as catalog:
         from headwater.cli.results import print_results
 
@@ -403,37 +452,49 @@ def results(
 def status(
     state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
 ) -> None:
-    """Show a summary of the state; ends with 1 while something is parked or fails."""
+    """Show a status summary.
+
+    Exit status 1 while something is parked or failing.
+    """
     with open_catalog(state, catalog_url) as catalog:
         from headwater.cli import listing
 
-        ended = listing.show_status(catalog, state, format)
-    raise typer.Exit(ended)
+        exit_status = listing.show_status(catalog, state, format)
+    raise typer.Exit(exit_status)
 
 
 @app.command()
 def health(
     state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
 ) -> None:
-    """Report whether all is well: ends with 0 if so, 1 with the reasons if not, 2 if nothing runs."""
+    """Check whether a state is healthy.
+
+    Exit status 0 if it is, 1 if something is wrong, 2 if no engine is running. Prints the reasons.
+    """
     with open_catalog(state, catalog_url) as catalog:
         from headwater.cli import listing
 
-        ended = listing.show_health(catalog, format)
-    raise typer.Exit(ended)
+        exit_status = listing.show_health(catalog, format)
+    raise typer.Exit(exit_status)
 
 
 @app.command()
 def calibrate(
     state: State = DEFAULT_STATE,
     rows: Annotated[
-        int, typer.Option(min=20_000, help="Tuples of a stream; more take longer and tell better.")
+        int,
+        typer.Option(
+            min=20_000, metavar="N", help="Rows per trial; more are slower and more accurate."
+        ),
     ] = 150_000,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
     conf: Conf = None,
     format: AsFormat = Format.table,
 ) -> None:
-    """Measure what each kind of operator costs on this machine, for `tune` and for the engine."""
+    """Measure what operators cost on this machine.
+
+    The engine and `headwater tune --costs` use the result.
+    """
     with report_failures():
         from headwater.cli.calibrate import calibrate_state
 
@@ -444,7 +505,10 @@ def calibrate(
 def verify(
     state: State = DEFAULT_STATE, catalog_url: CatalogUrl = None, format: AsFormat = Format.table
 ) -> None:
-    """Compare every file of a state with what was written; exit status 1 if one is damaged."""
+    """Check the files of a state for damage.
+
+    Exit status 1 if a file is damaged. May run beside an engine.
+    """
     with open_catalog(state, catalog_url, files=True) as catalog:
         from headwater.cli.verify import print_verification
         from headwater.runtime.inspect.verify import verify as verify_files
@@ -461,13 +525,16 @@ def clean(
     catalog_url: CatalogUrl = None,
     older_than: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Leave files that were touched since."),
+        typer.Option(min=0, metavar="SECONDS", help="Keep files modified within this time."),
     ] = 600.0,
     format: AsFormat = Format.table,
 ) -> None:
-    """Remove the files of what was dropped, and those that a killed process left behind."""
+    """Remove files that are no longer needed.
+
+    These are files of dropped queries, and files that a killed process left behind.
+    """
     with open_catalog(state, catalog_url, files=True) as catalog:
-        from headwater.cli.clean import clean_state as clean_state
+        from headwater.cli.clean import clean_state
         from headwater.cli.listing import format_size
 
         done = clean_state(catalog, state, older_than)
@@ -478,6 +545,6 @@ def clean(
         typer.echo(f"removed {pluralize(done.files, 'file')}, {format_size(done.bytes)}{units}")
         if done.young:
             typer.echo(
-                f"left {pluralize(done.young, 'file')} younger than {older_than:.0f} s that no "
-                "segment names: a step may be about to register what it wrote"
+                f"kept {pluralize(done.young, 'file')} newer than {older_than:.0f} s that no segment "
+                "refers to: a step may be about to register them"
             )

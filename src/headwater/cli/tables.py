@@ -1,4 +1,4 @@
-"""Tables for people, on standard output."""
+"""Rich tables on standard output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rich.text import Text
 
 
 def console() -> Console:
-    """Standard output; where it is no terminal, lines are as long as they need to be."""
+    """A console on standard output; lines are not folded unless it is a terminal."""
     return Console(
         file=sys.stdout,
         width=None if sys.stdout.isatty() else 100_000,
         highlight=False,
-        markup=False,
+        markup=False,  # or a window such as [NOW] would be read as a style
         soft_wrap=False,
     )
 
@@ -25,7 +25,7 @@ def console() -> Console:
 def table(
     title: str, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str | Text]]
 ) -> Table:
-    """A table; a column is its heading and whether it holds numbers, which stand to the right."""
+    """A Rich table; a column is its heading and whether it is numeric (right-aligned)."""
     result = Table(
         title=title or None,
         title_justify="left",

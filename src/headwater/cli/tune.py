@@ -1,4 +1,4 @@
-"""`headwater tune`: the order and the place of operators that take the highest input rates."""
+"""`headwater tune`: find the operator order and placement with the highest throughput."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headwater.plan.throughput.search import SEARCHES, SearchResult, reactive_ta
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """How to search: which search, for how many seconds, with which seed, and how many copies."""
+    """How to search: algorithm, time limit, random seed, and maximum sites per operator."""
 
     search: str
     seconds: float
@@ -38,7 +38,8 @@ class TuneOptions:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What was found, beside the plan as written: on the first site, and at the best places."""
+    """The best configuration, and the quality of the plan as written: all of it on the first site (`written`),
+    and with the best placement (`placed`)."""
 
     problem: ThroughputProblem
     found: SearchResult
@@ -56,7 +57,7 @@ def tune_file(
     options: TuneOptions,
     format: Format,
 ) -> None:
-    """Print the best configuration found for the queries of those names, or for all together."""
+    """Print the best configuration for the named queries, or for all, tuned together."""
     if options.search not in SEARCHES:
         fail(f"there is no search {options.search}; {suggest(options.search, SEARCHES)}")
     queries = queries_of(parse(source.text))
@@ -81,15 +82,14 @@ def tune_problem(problem: ThroughputProblem, options: TuneOptions) -> TuneResult
     )
     best = quality(problem, best_found.configuration)
     if best.value == 0:
-        raise PlanError(
-            f"no configuration was found that fits; the last one exceeds the {best.binding}"
-        )
+        raise PlanError(f"no configuration fits; the last one exceeds the {best.binding}")
+    # The baseline may move operators but not reorder them.
     placed = run_search(partial(reactive_tabu, alpha=PHYSICAL), problem, start, options.seed)
     return TuneResult(problem, best_found, best, quality(problem, start).value, placed.quality)
 
 
 def as_json(tuned: TuneResult) -> dict[str, object]:
-    """Everything, for programs; a rate that nothing limits is null."""
+    """The whole result; an unlimited rate is null."""
     limited = tuned.quality.binding is not None
     return {
         "operators": [
@@ -114,9 +114,9 @@ def as_json(tuned: TuneResult) -> dict[str, object]:
 
 
 def print_tuning(tuned: TuneResult) -> None:
-    """The plan with its places, then the rate, what binds, and the gain."""
+    """Print the plan with its sites, then the rate, the bottleneck and the gain."""
     best = tuned.quality
-    at = best.value if best.binding else 1.0
+    at = best.value if best.binding else 1.0  # an unlimited rate is shown at the profile's rates
     flow_list = operator_flows(tuned.problem, tuned.found.configuration, best.point)
     rows = [
         (
@@ -131,21 +131,21 @@ def print_tuning(tuned: TuneResult) -> None:
     console().print(table("", columns, rows))
     typer.echo()
     if best.binding is None:
-        typer.echo("nothing limits the rate; say in the file of sites what they can do")
+        typer.echo("nothing limits the rate: give the capacities of sites in the sites file")
         return
     rates = ", ".join(f"{r:,.0f} of {s}" for s, r in best.rates(tuned.problem).items())
-    typer.echo(f"takes     {rates} tuples/s: {best.value:,.3g} times the profile")
-    typer.echo(f"binds     {best.binding}")
+    typer.echo(f"rate        {rates} tuples/s: {best.value:,.3g} times the profile")
+    typer.echo(f"bottleneck  {best.binding}")
     typer.echo(
-        f"gain      {_format_gain(best.value, tuned.written)} over the plan as written on the first site,"
-        f" {_format_gain(best.value, tuned.placed)} over it at the best places"
+        f"gain        {_format_gain(best.value, tuned.written)} over the plan as written on the first site,"
+        f" {_format_gain(best.value, tuned.placed)} over it with the best placement"
     )
-    proven = "proven to be the best" if tuned.found.proven else "the best found"
-    typer.echo(f"search    {tuned.found.seen:,} configurations, {proven}")
+    proven = "proven optimal" if tuned.found.proven else "best found"
+    typer.echo(f"search      {tuned.found.seen:,} configurations, {proven}")
 
 
 def _format_gain(now: float, before: float) -> str:
-    return f"{now / before:,.3g}x" if before else "everything"
+    return f"{now / before:,.3g}x" if before else "infinite"
 
 
 def _sites(tuned: TuneResult, position: int) -> list[str]:
@@ -161,15 +161,15 @@ def _arrival_rate(
 
 
 def _tree(configuration: Configuration) -> Iterator[tuple[int, int]]:
-    """The operators under each result, each once, with their depth."""
+    """The depth and position of each operator below the outputs, each operator once."""
     seen: set[int] = set()
 
-    def visit(place: int, depth: int) -> Iterator[tuple[int, int]]:
-        if place not in seen:
-            seen.add(place)
-            yield depth, place
-            for below in configuration.inputs[place]:
+    def visit(position: int, depth: int) -> Iterator[tuple[int, int]]:
+        if position not in seen:
+            seen.add(position)
+            yield depth, position
+            for below in configuration.inputs[position]:
                 yield from visit(below, depth + 1)
 
-    for position in configuration.outputs:
-        yield from visit(position, 0)
+    for output in configuration.outputs:
+        yield from visit(output, 0)

@@ -1,8 +1,8 @@
-"""`headwater up` and `headwater site`: one state that several sites run.
+"""`headwater up` and `headwater site`: a state that runs on several sites.
 
-`up` keeps the books: it admits queries, sees which sites are there and says what each has to do. A
-site is a process with a Spark of its own that does what it finds assigned to it in the catalog; it may
-be started by `up`, or by hand on another machine.
+`up` is the controller: it admits queries, watches which sites are alive, and places units on them. A site
+is a process with its own Spark that runs the units placed on it in the catalog; `up` starts it, or a user
+on another machine.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ log = logging.getLogger("headwater")
 
 CHECK_SECONDS = 0.5
 STARTUP_SECONDS = 120.0
-"""For so long after its start a worker counts as there before it gives a sign."""
+"""Seconds for which a worker counts as alive before its first heartbeat: Spark starts slowly."""
 
 STOPPING_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What was asked for on the command line."""
+    """The command line of `headwater up`."""
 
     sites: Path
     source: CqlSource | None
@@ -73,20 +73,20 @@ class UpOptions:
     spark_settings: Mapping[str, str] = field(default_factory=dict)
     planner: str | None = None
 
-    def echo(self, words: str) -> None:
+    def echo(self, message: str) -> None:
         if not self.quiet:
-            typer.echo(words)
+            typer.echo(message)
 
 
 def run_sites(options: UpOptions) -> None:
-    """Run a state on sites until it is told to stop, or all is done; ends with an exit status."""
+    """Run a state on sites until stopped, or until all is done; sets the exit status."""
     deployment = read_deployment(options.sites, master_problem)
-    names = [deployed_site.name for deployed_site in deployment.network.sites]
+    names = [site.name for site in deployment.network.sites]
     for name in options.only or ():
         if name not in names:
             fail(f"{options.sites} has no site {name}; {suggest(name, names)}")
     if options.source is not None and not states.state_exists(options.state, options.catalog):
-        parse(options.source.text)  # before anything is made
+        parse(options.source.text)  # raises on a mistake, so that no empty state is left behind
     opened_state = open_state(
         options.state,
         catalog=options.catalog,
@@ -95,12 +95,14 @@ def run_sites(options: UpOptions) -> None:
     )
     with (
         opened_state as headwater,
-        hold_lease(headwater.catalog, "run"),
+        hold_lease(
+            headwater.catalog, "run"
+        ),  # the lease of `headwater run`: one excludes the other
         log_to_files(options.state),
     ):
         deploy(headwater.catalog, deployment)
         if options.planner is not None:
-            # In the catalog, because whoever submits a query plans for it, in any process.
+            # In the catalog, because the process that submits a query plans for it, and may be another one.
             headwater.catalog.set_option("planner", options.planner)
         refused = options.source is not None and _execute_source(headwater, options.source, options)
         workers = Workers(options, [n for n in names if options.only is None or n in options.only])
@@ -120,7 +122,7 @@ def run_sites(options: UpOptions) -> None:
 
 
 def _execute_source(headwater: Headwater, source: CqlSource, options: UpOptions) -> bool:
-    """Carry out the statements of a file; returns whether a query was refused."""
+    """Submit the statements of a file; returns whether a query was refused."""
     folder = None if source.is_stdin else source.path.resolve().parent
     done = execute(headwater.catalog, headwater.definitions, source.text, folder)
     options.echo(summarize_outcomes(source, done))
@@ -135,7 +137,7 @@ def _execute_source(headwater: Headwater, source: CqlSource, options: UpOptions)
 
 @dataclass
 class Workers:
-    """The processes of sites that were started here."""
+    """The worker processes, one per site, that this process started."""
 
     options: UpOptions
     names: list[str]
@@ -158,12 +160,13 @@ class Workers:
 
     def _start(self, name: str) -> None:
         state = str(self.options.state.resolve())
-        more = ["--drain"] if self.options.until_idle else []
-        more += [] if self.options.memory is None else ["--memory", self.options.memory]
-        more += [f"--conf={key}={value}" for key, value in self.options.spark_settings.items()]
-        command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *more]
+        flags = ["--drain"] if self.options.until_idle else []
+        flags += [] if self.options.memory is None else ["--memory", self.options.memory]
+        flags += [f"--conf={key}={value}" for key, value in self.options.spark_settings.items()]
+        command = [sys.executable, "-m", "headwater", "site", name, "--state", state, *flags]
         environment = dict(os.environ)
-        if self.options.catalog is not None:  # it may hold a password, which others could see
+        # Not as an argument: the URL may contain a password, and all users can see command lines.
+        if self.options.catalog is not None:
             environment["HEADWATER_CATALOG"] = self.options.catalog
         log = self.options.state / f"site-{file_name(name)}.log"
         with open(log, "ab", opener=owner_only_opener) as output:
@@ -173,20 +176,18 @@ class Workers:
                 stdout=output,
                 stderr=output,
                 env=environment,
-                start_new_session=True,
+                start_new_session=True,  # a Ctrl-C is for `up`, which then stops the workers itself
             )
 
     def starting(self, catalog: Catalog) -> set[str]:
-        """Those that live but had no time yet to give a sign of it."""
+        """The workers that are alive but have not sent a heartbeat yet."""
         if time.monotonic() - self._started_at > STARTUP_SECONDS:
             return set()
-        never = {
-            deployed_site.name for deployed_site in catalog.sites() if deployed_site.seen_at == 0
-        }
-        return {name for name in self.names if name in never and name not in self.exit_statuses()}
+        unseen = {site.name for site in catalog.sites() if site.seen_at == 0}
+        return {name for name in self.names if name in unseen and name not in self.exit_statuses()}
 
     def exit_statuses(self) -> dict[str, int]:
-        """The status of those that have ended."""
+        """The exit status of each worker that has exited."""
         statuses = {name: process.poll() for name, process in self._processes.items()}
         return {name: status for name, status in statuses.items() if status is not None}
 
@@ -208,37 +209,41 @@ class Workers:
 def _run_controller(
     controller: Controller, workers: Workers, options: UpOptions, stop: Event
 ) -> None:
-    """Look after sites and units, until told to stop or all is done."""
-    ended: set[str] = set()
+    """Watch sites and place units until stopped, or until all is done."""
+    exited: set[str] = set()
     while not stop.wait(CHECK_SECONDS):
         try:
             change = controller.tick()
         except CatalogUnavailable as error:
+            # Sites keep working without a controller, so it can wait for the catalog.
             log.warning("%s; waiting", error)
             continue
         if change is not None:
             _report_change(controller, change, options)
         for name, status in workers.exit_statuses().items():
-            if name not in ended:
-                ended.add(name)
+            if name not in exited:
+                exited.add(name)
+                # Its units can move immediately, without waiting for its heartbeat to time out.
                 controller.catalog.mark_site_gone(name)
-                words = options.state / f"site-{name}.log"
-                typer.echo(f"headwater: site {name} has ended ({status}); see {words}", err=True)
-        if len(ended) == len(workers.names) and workers.names and not controller.alive:
-            fail("no site is left", EXIT_FAILED)
+                path = options.state / f"site-{name}.log"
+                typer.echo(
+                    f"headwater: site {name} exited with status {status}; see {path}", err=True
+                )
+        if len(exited) == len(workers.names) and workers.names and not controller.alive:
+            fail("all sites have exited", EXIT_FAILED)
         if options.until_idle and _is_done(controller.catalog):
             return
 
 
 def _report_change(controller: Controller, change: ReplanResult, options: UpOptions) -> None:
     alive = ", ".join(sorted(controller.alive)) or "none"
-    options.echo(f"sites {alive}: {pluralize(len(change.moved), 'unit')} placed anew")
+    options.echo(f"sites up: {alive}; {pluralize(len(change.moved), 'unit')} placed")
     for unit in change.waiting:
-        typer.echo(f"headwater: unit {unit} waits: no site can have what it reads", err=True)
+        typer.echo(f"headwater: unit {unit} is waiting: no site can get its input", err=True)
 
 
 def _is_done(catalog: Catalog) -> bool:
-    """Whether all streams have ended and all queries are finished."""
+    """Whether all streams have ended, all queries are finished, and sinks have every row."""
     streams, queries = catalog.streams(), catalog.queries()
     over = all(row.ended for row in streams) and all(row.state != "running" for row in queries)
     return over and not Observer(catalog).overview().undelivered
@@ -248,9 +253,9 @@ def _report_totals(catalog: Catalog, options: UpOptions) -> None:
     now = Observer(catalog).overview()
     rows, out = sum(view.rows for view in now.streams), sum(view.rows for view in now.queries)
     options.echo(
-        f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
-        f"{pluralize(out, 'row')} of {pluralize(len(now.queries), 'query')} "
-        f"in {pluralize(len(now.units), 'unit')}; headwater show sites tells who did what"
+        f"{pluralize(rows, 'row')} from {pluralize(len(now.streams), 'stream')}, "
+        f"{pluralize(out, 'row')} from {pluralize(len(now.queries), 'query')} "
+        f"in {pluralize(len(now.units), 'unit')}; headwater show sites lists the units of each site"
     )
 
 
@@ -265,7 +270,7 @@ def run_site(
     memory: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Be a site until told to stop."""
+    """Run a site until stopped."""
     from headwater.cli.spark import start_spark
     from headwater.runtime.engine.engine import Engine
 
@@ -280,22 +285,22 @@ def run_site(
             engine = Engine(
                 headwater.catalog, headwater.state, start(), site=local_site, restart_spark=start
             )
-            typer.echo(f"site {name}: at work; more is in {local_site.store / ENGINE_LOG}")
+            typer.echo(f"site {name}: running; log in {local_site.store / ENGINE_LOG}")
             try:
                 with handle_signals(engine.stop_requested):
                     engine.run()
             finally:
                 engine.release()
                 headwater.catalog.mark_site_gone(name)
-            with suppress(Exception):  # of Java that has ended already
+            with suppress(Exception):  # Java may have exited already
                 engine.spark.stop()
 
 
 def _require_deployment(catalog: Catalog, name: str, state: Path) -> Deployment:
     deployment = current_deployment(catalog)
     if deployment is None:
-        fail(f"{state} is not run by sites: headwater up SITES.toml makes it so")
-    names = [deployed_site.name for deployed_site in deployment.network.sites]
+        fail(f"{state} has no sites: start it with headwater up SITES.toml first")
+    names = [site.name for site in deployment.network.sites]
     if name not in names:
         fail(f"there is no site {name}; {suggest(name, names)}")
     return deployment

@@ -1,4 +1,4 @@
-"""`headwater verify`: which files of a state are damaged, and the queries that this affects."""
+"""`headwater verify`: report damaged files of a state, and the queries they affect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.runtime.inspect.verify import Verification
 
 
 def print_verification(done: Verification, format: Format) -> None:
-    """Print each damaged file and a last line of totals; as JSON, all of it in one object."""
+    """Print each damaged file, then totals; as JSON, one object."""
     if format is Format.json:
         print_json(done.as_json())
         return
@@ -25,6 +25,6 @@ def print_verification(done: Verification, format: Format) -> None:
     )
     if done.without_checksum:
         typer.echo(
-            f"{pluralize(done.without_checksum, 'segment')} of an earlier release without a checksum: "
-            "only their sizes were compared"
+            f"{pluralize(done.without_checksum, 'segment')} from an earlier release without a checksum: "
+            "only sizes were compared"
         )
