@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import AIRLINE, MISTAKES, ROOT, STREAM, Run, Write
 
-from headwater.cli.formatting import collect_comments, format_statements
+from headwater.cli.output.formatting import collect_comments, format_statements
 from headwater.cql import parse, unparse
 
 EXAMPLES = [p for p in (ROOT / "examples").rglob("*.cql") if p != MISTAKES]

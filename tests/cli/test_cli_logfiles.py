@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.cli.log_rotation import MAX_ROTATED_FILES, rotate, rotated_path
+from headwater.cli.running.log_rotation import MAX_ROTATED_FILES, rotate, rotated_path
 
 
 def test_a_file_in_use_is_put_aside(tmp_path: Path) -> None:

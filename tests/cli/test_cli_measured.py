@@ -13,7 +13,7 @@ from command_line import Run
 from rich.console import Console
 from runtime_states import ROWS, TEXT, Made, make
 
-from headwater.cli.live_view import LiveView
+from headwater.cli.output.live_view import LiveView
 from headwater.runtime.catalog import plan_owner, stream_log
 from headwater.runtime.inspect.status import Observer
 from headwater.runtime.metrics.rates import WAITS

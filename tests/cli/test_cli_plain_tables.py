@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headwater.cli.plain_tables import format_table
-from headwater.cli.tables import table
+from headwater.cli.output.plain_tables import format_table
+from headwater.cli.output.tables import table
 
 CELLS = st.text("ab 1,.é漢-", max_size=6).map(str.strip)
 

@@ -679,7 +679,7 @@ def test_a_state_is_run_by_one_process_at_a_time(run: Run, made: Made) -> None:
 
 
 def test_the_leases_of_a_dead_process_are_released(run: Run, made: Made) -> None:
-    from headwater.cli.run import exclusive_run
+    from headwater.cli.running.run import exclusive_run
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from runtime_states import Made, make
 
-from headwater.cli.run import _interruptible_start, handle_signals
+from headwater.cli.running.run import _interruptible_start, handle_signals
 from headwater.errors import HeadwaterError
 from headwater.runtime.engine.engine import Engine, Settings, Unit
 
@@ -159,7 +159,7 @@ def test_a_signal_is_the_word_to_stop(
 def test_the_second_signal_ends_immediately() -> None:
     code = """
 import os, signal, threading, types
-from headwater.cli.run import handle_signals
+from headwater.cli.running.run import handle_signals
 with handle_signals(threading.Event()):
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGINT)

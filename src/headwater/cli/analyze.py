@@ -9,12 +9,12 @@ from typing import TypeVar
 import typer
 
 from headwater.cli.cql_files import fail, is_query_name, read_source, report_errors
-from headwater.cli.formats import Format, print_json
-from headwater.cli.listing import format_count, format_factor, format_seconds
-from headwater.cli.listing import format_names as names_of
+from headwater.cli.output.formats import Format, print_json
+from headwater.cli.output.listing import format_count, format_factor, format_seconds
+from headwater.cli.output.listing import format_names as names_of
+from headwater.cli.output.tables import console, table
 from headwater.cli.queries import queries_of, select_queries
 from headwater.cli.state import open_catalog, run_command_line, state_exists
-from headwater.cli.tables import console, table
 from headwater.cql import parse
 from headwater.errors import suggest
 from headwater.runtime.catalog import Catalog, QueryRow

@@ -22,7 +22,7 @@ from headwater.cli.cql_files import (
     read_source,
     report_errors,
 )
-from headwater.cli.formats import Format, RowFormat, pluralize, print_json
+from headwater.cli.output.formats import Format, RowFormat, pluralize, print_json
 from headwater.cli.parameters import Commands
 from headwater.cli.state import DEFAULT_STATE, CatalogUrl, State, report_failures, state_exists
 from headwater.errors import CqlError
@@ -110,7 +110,7 @@ def format(
 
     Comments are kept; those inside a statement move before it.
     """
-    from headwater.cli.formatting import format_statements
+    from headwater.cli.output.formatting import format_statements
     from headwater.cql import parse
 
     if check and write:
@@ -244,7 +244,7 @@ def tune(
     format: AsFormat = Format.table,
 ) -> None:
     """Find the operator order and placement for the highest rates."""
-    from headwater.cli.tune import TuneOptions, tune_file
+    from headwater.cli.planning.tune import TuneOptions, tune_file
 
     source = read_source(file)
     with report_errors(source):
@@ -292,7 +292,7 @@ def plan(
 
     Shows which queries are admitted, where they run, and the load of sites and links. Nothing is run.
     """
-    from headwater.cli.plan import PlanOptions, plan_file
+    from headwater.cli.planning.plan import PlanOptions, plan_file
 
     source = read_source(file)
     with report_errors(source):
@@ -338,7 +338,7 @@ def reproduce(
 ) -> None:
     """Reproduce a figure of a paper and compare it with its claims."""
     with report_failures():
-        from headwater.cli.reproduce import list_figures, reproduce_figure
+        from headwater.cli.planning.reproduce import list_figures, reproduce_figure
 
         if figure is None:
             list_figures(format)

@@ -15,9 +15,9 @@ from headwater.algebra.catalog import Stream, Table
 from headwater.algebra.nodes import Scan, TableScan, walk_relations
 from headwater.algebra.types import Value
 from headwater.cli.cql_files import CqlSource, fail
-from headwater.cli.formats import RowFormat
+from headwater.cli.output.formats import RowFormat
+from headwater.cli.output.result_rows import QueryResults, check_columns, print_query_results
 from headwater.cli.queries import NamedQuery, queries_of, select_queries
-from headwater.cli.result_rows import QueryResults, check_columns, print_query_results
 from headwater.cql import parse
 from headwater.cql.statements import CreateStream, CreateTable, Statement
 from headwater.reference import Result, evaluate

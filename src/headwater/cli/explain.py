@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.cli.cql_files import CqlSource, fail
-from headwater.cli.formats import Format, print_json
+from headwater.cli.output.formats import Format, print_json
+from headwater.cli.output.tables import console, table
 from headwater.cli.queries import queries_of, select_queries
-from headwater.cli.tables import console, table
 from headwater.cql import parse
 from headwater.runtime.inspect.canonical import QueryExplanation, explain_queries
 

@@ -15,8 +15,13 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
 from headwater.algebra.types import parse_type
 from headwater.cli.cql_files import fail
-from headwater.cli.formats import RowFormat
-from headwater.cli.result_rows import TAU, QueryResults, check_columns, print_query_results
+from headwater.cli.output.formats import RowFormat
+from headwater.cli.output.result_rows import (
+    TAU,
+    QueryResults,
+    check_columns,
+    print_query_results,
+)
 from headwater.errors import suggest
 from headwater.reference import Result
 from headwater.runtime.catalog import Catalog, QueryRow

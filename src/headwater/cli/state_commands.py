@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.cql_files import EXIT_WRONG, CqlSource, fail, read_source
-from headwater.cli.formats import Format, ListingKind, RowFormat, pluralize, print_json
+from headwater.cli.output.formats import Format, ListingKind, RowFormat, pluralize, print_json
 from headwater.cli.parameters import CommandWithRenamedOptions
 from headwater.cli.state import (
     DEFAULT_STATE,
@@ -152,8 +152,8 @@ def run(
     """
     source = None if file is None else read_source(file)
     with report_failures(source):
-        from headwater.cli.run import RunOptions
-        from headwater.cli.run import run as start
+        from headwater.cli.running.run import RunOptions
+        from headwater.cli.running.run import run as start
         from headwater.runtime.settings import parse_setting
 
     # An option that is not given stays None, so that the value of SET, or the default, applies.
@@ -227,8 +227,8 @@ def up(
     """
     source = None if file is None else read_source(file)
     with report_failures(source):
-        from headwater.cli.up import UpOptions
-        from headwater.cli.up import run_sites as start
+        from headwater.cli.running.up import UpOptions
+        from headwater.cli.running.up import run_sites as start
         from headwater.runtime.settings import parse_setting
 
         start(
@@ -264,7 +264,7 @@ def site(
     The sites of a state are those of the file that `headwater up` was given.
     """
     with report_failures():
-        from headwater.cli.up import run_site as join
+        from headwater.cli.running.up import run_site as join
 
         join(name, state, catalog_url, drain, memory, parse_spark_settings(conf))
 
@@ -407,7 +407,7 @@ def show(
     if what is not ListingKind.events and (kind is not None or since is not None or follow):
         fail("--kind, --since and --follow work with headwater show events only")
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.cli import listing
+        from headwater.cli.output import listing
 
         if what is not ListingKind.events:
             listing.show_listing(catalog, what, name, format)
@@ -457,7 +457,7 @@ def status(
     Exit status 1 while something is parked or failing.
     """
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.cli import listing
+        from headwater.cli.output import listing
 
         exit_status = listing.show_status(catalog, state, format)
     raise typer.Exit(exit_status)
@@ -472,7 +472,7 @@ def health(
     Exit status 0 if it is, 1 if something is wrong, 2 if no engine is running. Prints the reasons.
     """
     with open_catalog(state, catalog_url) as catalog:
-        from headwater.cli import listing
+        from headwater.cli.output import listing
 
         exit_status = listing.show_health(catalog, format)
     raise typer.Exit(exit_status)
@@ -496,7 +496,7 @@ def calibrate(
     The engine and `headwater tune --costs` use the result.
     """
     with report_failures():
-        from headwater.cli.calibrate import calibrate_state
+        from headwater.cli.planning.calibrate import calibrate_state
 
         calibrate_state(state, rows, master, parse_spark_settings(conf), format)
 
@@ -535,7 +535,7 @@ def clean(
     """
     with open_catalog(state, catalog_url, files=True) as catalog:
         from headwater.cli.clean import clean_state
-        from headwater.cli.listing import format_size
+        from headwater.cli.output.listing import format_size
 
         done = clean_state(catalog, state, older_than)
         if format is Format.json:

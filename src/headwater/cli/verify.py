@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from headwater.cli.formats import Format, pluralize, print_json
-from headwater.cli.listing import format_size
+from headwater.cli.output.formats import Format, pluralize, print_json
+from headwater.cli.output.listing import format_size
 from headwater.runtime.inspect.verify import Verification
 
 

@@ -41,13 +41,13 @@ from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
 from headwater.runtime.engine.housekeeping import Housekeeping
+from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
 from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
 from headwater.runtime.engine.spark_restart import SparkRecovery
-from headwater.runtime.engine.stepper import Stepper
+from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
 from headwater.runtime.engine.unit_steps import UnitSteps
-from headwater.runtime.engine.units import RunningUnits
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.leases import ProcessLeases, process_name
 from headwater.runtime.lifecycle import input_streams, settle_ends
@@ -55,7 +55,7 @@ from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.sink_progress import sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
 from headwater.runtime.sites.local_site import LocalSite
-from headwater.runtime.sites.single_site import SingleSite, Site
+from headwater.runtime.sites.single_site import ProcessSite, SingleSite
 from headwater.runtime.spark.errors import raise_if_spark_ended
 from headwater.schedule import find_policy
 
@@ -92,7 +92,7 @@ class Engine:
         self, site: LocalSite | None, restart_spark: Callable[[], SparkSession] | None
     ) -> None:
         catalog, clock, at_point = self.catalog, self.clock, self._at_point
-        self.local_site: Site = SingleSite(self.state_dir) if site is None else site
+        self.local_site: ProcessSite = SingleSite(self.state_dir) if site is None else site
         self.definitions = definitions = Definitions(catalog)
         self.meter = StepMeter(catalog)
         self.scheduler = Scheduler(catalog)

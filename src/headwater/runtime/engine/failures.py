@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from headwater.errors import CatalogUnavailable, LeaseLost, SparkEnded
 from headwater.runtime.catalog import Catalog, UnitRow, unit_log
 from headwater.runtime.engine.isolation import CulpritFinder
-from headwater.runtime.engine.stepper import Stepper
-from headwater.runtime.engine.units import RunningUnits
+from headwater.runtime.engine.planned_units import RunningUnits
+from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.spark.errors import describe_error, is_damaged_file, is_disk_full
 

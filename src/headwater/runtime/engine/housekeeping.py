@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.errors import DamagedFile
 from headwater.runtime.catalog import Catalog, Lease, UnitRow, stream_log, unit_log
-from headwater.runtime.engine.units import RunningUnits
+from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.lifecycle import is_stopped_for_good
 from headwater.runtime.maintenance import stream_logs
@@ -26,7 +26,7 @@ from headwater.runtime.maintenance.stream_logs import (
     remove_expired,
     sweep_orphans,
 )
-from headwater.runtime.sites.single_site import Site
+from headwater.runtime.sites.single_site import ProcessSite
 from headwater.runtime.storage.append import stream_folder
 
 MAX_DROPPED_KEPT = 1_000
@@ -40,7 +40,7 @@ class Housekeeping:
     catalog: Catalog
     units: RunningUnits
     ingestion: Ingestion
-    site: Site
+    site: ProcessSite
     at_point: Callable[[str], None]
     report_trouble: Callable[[str, str], None]
 

@@ -23,8 +23,8 @@ from headwater.runtime.catalog import (
     UnitRow,
 )
 from headwater.runtime.durability import make_durable
-from headwater.runtime.engine.step import Step
-from headwater.runtime.engine.stepper import Stepper
+from headwater.runtime.engine.steps.step import Step
+from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
 from headwater.runtime.results.subscribers import SUBSCRIBERS
 from headwater.runtime.storage import segment_files

@@ -21,7 +21,7 @@ from headwater.runtime.catalog import Catalog, UnitRow, unit_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.engine.failures import UnitFailures
 from headwater.runtime.ingest.ingestion import Ingestion
-from headwater.runtime.sites.single_site import Site
+from headwater.runtime.sites.single_site import ProcessSite
 from headwater.runtime.spark.errors import describe_error, is_disk_full, raise_if_spark_ended
 from headwater.runtime.spark.session import discard_session
 
@@ -39,7 +39,7 @@ class SuspectWork(Protocol):
     definitions: Definitions
     ingestion: Ingestion
     failures: UnitFailures
-    local_site: Site
+    local_site: ProcessSite
 
     def try_step(self, row: UnitRow) -> bool: ...
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from headwater.runtime.catalog import Catalog, Lease, StreamRow, UnitRow, unit_log
 from headwater.runtime.compile import FOREVER
-from headwater.runtime.engine.step import Step
-from headwater.runtime.engine.stepper import Stepper
+from headwater.runtime.engine.steps.step import Step
+from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
 from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import finish_queries

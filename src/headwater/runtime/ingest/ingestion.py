@@ -41,7 +41,7 @@ from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import STOPPED, reopen_stream
 from headwater.runtime.metrics.rates import WAITS
 from headwater.runtime.settings import Settings
-from headwater.runtime.sites.single_site import Site
+from headwater.runtime.sites.single_site import ProcessSite
 from headwater.runtime.spark.errors import describe_error, raise_if_spark_ended
 from headwater.runtime.storage.append import stream_folder
 from headwater.runtime.storage.paths import allowed_paths
@@ -67,7 +67,7 @@ class Ingestion:
     leases: ProcessLeases
     settings: Settings
     at_point: Callable[[str], None]
-    site: Site
+    site: ProcessSite
     clock: Callable[[], float] = time.time
     sources: OpenSources = field(default_factory=OpenSources)
     _failures: dict[str, ReadFailure] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import Protocol
 from headwater.runtime.catalog import Lease, UnitRow
 
 
-class Site(Protocol):
+class ProcessSite(Protocol):
     """The part of the work that a process does, and where its files are."""
 
     @property

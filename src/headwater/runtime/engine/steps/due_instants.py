@@ -19,8 +19,8 @@ from headwater.runtime.compile.evaluation_times import (
     scanned_tuples,
 )
 from headwater.runtime.compile.frames import carried_tuples
-from headwater.runtime.engine.step import StepDraft
-from headwater.runtime.engine.step_inputs import WindowTuples, count_rows
+from headwater.runtime.engine.steps.inputs import WindowTuples, count_rows
+from headwater.runtime.engine.steps.step import StepDraft
 from headwater.runtime.lifecycle import complete_until
 
 

@@ -11,7 +11,7 @@ from headwater.reuse.operator import serving_operator
 from headwater.runtime.compile.frames import StepInput, delta_frame, overlapping_segments
 from headwater.runtime.compile.plan import DeltaPlan
 from headwater.runtime.compile.shared_join import SharedJoin
-from headwater.runtime.engine.step import StepDraft, count_input_rows
+from headwater.runtime.engine.steps.step import StepDraft, count_input_rows
 from headwater.runtime.results.subscribers import SUBSCRIBERS, subscribers_at
 
 

@@ -26,10 +26,10 @@ import typer
 
 from headwater.cli import state as states
 from headwater.cli.cql_files import EXIT_FAILED, CqlSource, fail
-from headwater.cli.formats import pluralize
-from headwater.cli.listing import format_names
-from headwater.cli.live_view import show_progress
-from headwater.cli.log_rotation import MAX_BYTES, MAX_ROTATED_FILES, rotate_periodically
+from headwater.cli.output.formats import pluralize
+from headwater.cli.output.listing import format_names
+from headwater.cli.output.live_view import show_progress
+from headwater.cli.running.log_rotation import MAX_BYTES, MAX_ROTATED_FILES, rotate_periodically
 from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
@@ -245,7 +245,7 @@ class _ShortFormatter(logging.Formatter):
 
 def _start_engine(headwater: Headwater, options: RunOptions) -> Engine:
     """Create the engine with its Spark session."""
-    from headwater.cli.spark import start_spark
+    from headwater.cli.running.spark import start_spark
     from headwater.runtime.engine.engine import Engine
 
     options.echo(f"starting Spark on {options.master}")

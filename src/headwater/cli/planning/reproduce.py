@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from headwater.cli.cql_files import fail
-from headwater.cli.formats import Format, print_json
-from headwater.cli.tables import console, table
+from headwater.cli.output.formats import Format, print_json
+from headwater.cli.output.tables import console, table
 from headwater.errors import suggest
 from headwater.reproduce import FIGURES, Claim, FigureSettings, Report, ReportTable
 from headwater.reproduce.draw import draw_plot

@@ -14,8 +14,8 @@ from typing import Any
 import typer
 
 from headwater.cli.cql_files import fail
-from headwater.cli.formats import Format, ListingKind, pluralize, print_json
-from headwater.cli.plain_tables import print_rows
+from headwater.cli.output.formats import Format, ListingKind, pluralize, print_json
+from headwater.cli.output.plain_tables import print_rows
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.inspect.events import EventFilter, EventView, read_events
 from headwater.runtime.inspect.health import check_health

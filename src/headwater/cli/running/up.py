@@ -23,10 +23,10 @@ import typer
 
 from headwater.cli import state as states
 from headwater.cli.cql_files import EXIT_FAILED, EXIT_WRONG, CqlSource, fail
-from headwater.cli.formats import pluralize
-from headwater.cli.live_view import show_progress
-from headwater.cli.log_rotation import rotate_periodically
-from headwater.cli.run import (
+from headwater.cli.output.formats import pluralize
+from headwater.cli.output.live_view import show_progress
+from headwater.cli.running.log_rotation import rotate_periodically
+from headwater.cli.running.run import (
     ENGINE_LOG,
     handle_signals,
     hold_lease,
@@ -271,7 +271,7 @@ def run_site(
     settings: Mapping[str, str] | None = None,
 ) -> None:
     """Run a site until stopped."""
-    from headwater.cli.spark import start_spark
+    from headwater.cli.running.spark import start_spark
     from headwater.runtime.engine.engine import Engine
 
     with open_state(state, catalog=catalog, settings=settings, memory=memory) as headwater:

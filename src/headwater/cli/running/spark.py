@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headwater.cli.run import SPARK_LOG
+from headwater.cli.running.run import SPARK_LOG
 from headwater.errors import RuntimeFailure
 from headwater.runtime.durability import owner_only_opener
 from headwater.runtime.spark.cluster import check_cluster

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headwater.runtime.compile.frames import instant_results
 from headwater.runtime.compile.plan import InstantPlan
-from headwater.runtime.engine.due_instants import DueStep
-from headwater.runtime.engine.step import StepDraft
+from headwater.runtime.engine.steps.due_instants import DueStep
+from headwater.runtime.engine.steps.step import StepDraft
 
 
 @dataclass(frozen=True)

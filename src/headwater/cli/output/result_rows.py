@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from headwater.algebra.expressions import Column
 from headwater.algebra.times import format_timestamp
 from headwater.cli.cql_files import EXIT_WRONG, fail
-from headwater.cli.formats import RowFormat, pluralize, print_json
-from headwater.cli.plain_tables import format_table
+from headwater.cli.output.formats import RowFormat, pluralize, print_json
+from headwater.cli.output.plain_tables import format_table
 from headwater.reference import Result
 from headwater.reference.formatting import csv_line, to_json, to_text
 
@@ -66,7 +66,7 @@ def _print_table(answer: QueryResults) -> None:
         return
     from rich.text import Text  # here, because Rich is slow to load
 
-    from headwater.cli.tables import console, table
+    from headwater.cli.output.tables import console, table
 
     null, out = Text("NULL", style="dim"), console()
     out.print(Text(title, style="bold"))

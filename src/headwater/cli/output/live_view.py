@@ -16,8 +16,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from headwater.cli.formats import pluralize
-from headwater.cli.listing import (
+from headwater.cli.output.formats import pluralize
+from headwater.cli.output.listing import (
     format_count,
     format_factor,
     format_names,
@@ -25,7 +25,7 @@ from headwater.cli.listing import (
     format_seconds,
     format_size,
 )
-from headwater.cli.tables import console, table
+from headwater.cli.output.tables import console, table
 from headwater.errors import HeadwaterError
 from headwater.runtime.inspect.status import Observer, Overview, StreamView
 from headwater.runtime.inspect.views import format_instant

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headwater.runtime.compile.plan import DeltaPlan, InstantPlan, PanePlan
-from headwater.runtime.engine.delta_step import DeltaStep
-from headwater.runtime.engine.instant_step import InstantStep
-from headwater.runtime.engine.pane_step import PaneStep
-from headwater.runtime.engine.step import Step, StepDraft
-from headwater.runtime.engine.step_inputs import Progress, StepContext
+from headwater.runtime.engine.steps.delta import DeltaStep
+from headwater.runtime.engine.steps.inputs import Progress, StepContext
+from headwater.runtime.engine.steps.instants import InstantStep
+from headwater.runtime.engine.steps.panes import PaneStep
+from headwater.runtime.engine.steps.step import Step, StepDraft
 from headwater.runtime.engine.unit import Unit
 
 POOLS = 16

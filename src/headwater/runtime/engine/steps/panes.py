@@ -17,8 +17,8 @@ from headwater.runtime.compile.frames import (
 )
 from headwater.runtime.compile.panes import TO
 from headwater.runtime.compile.plan import PanePlan
-from headwater.runtime.engine.due_instants import DueStep
-from headwater.runtime.engine.step import StepDraft, count_input_rows
+from headwater.runtime.engine.steps.due_instants import DueStep
+from headwater.runtime.engine.steps.step import StepDraft, count_input_rows
 from headwater.runtime.results.subscribers import SUBSCRIBERS
 from headwater.runtime.storage.integrity import verify_paths
 

@@ -29,7 +29,7 @@ from headwater.runtime.compile.join_order import Term
 from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.compile.plan import IncrementalPlan
 from headwater.runtime.compile.unit_plans import write_subscribers
-from headwater.runtime.engine.step_inputs import Progress, StepContext
+from headwater.runtime.engine.steps.inputs import Progress, StepContext
 from headwater.runtime.engine.unit import Unit
 from headwater.runtime.metrics.step_meter import StepReport, Stopwatch, with_executed_plan
 from headwater.runtime.results.subscribers import SUBSCRIBERS, subscribers_at

@@ -19,7 +19,7 @@ FOLDED_ROWS = 200
 def print_rows(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; a column is its heading and whether it is numeric (right-aligned)."""
     if sys.stdout.isatty() and len(rows) <= FOLDED_ROWS:
-        from headwater.cli.tables import console, table  # here, because Rich is slow to load
+        from headwater.cli.output.tables import console, table  # here, because Rich is slow to load
 
         console().print(table("", columns, rows))
         return

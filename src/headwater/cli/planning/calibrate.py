@@ -8,9 +8,9 @@ from pathlib import Path
 
 import typer
 
-from headwater.cli.formats import Format, print_json
-from headwater.cli.spark import start_spark
-from headwater.cli.tables import console, table
+from headwater.cli.output.formats import Format, print_json
+from headwater.cli.output.tables import console, table
+from headwater.cli.running.spark import start_spark
 from headwater.cost.operators import CostTable, format_costs
 from headwater.runtime.calibration.calibrate import calibrate
 from headwater.runtime.durability import OWNER_FILE, replace_file

@@ -10,9 +10,9 @@ from pathlib import Path
 import typer
 
 from headwater.cli.cql_files import CqlSource, fail
-from headwater.cli.formats import Format, pluralize, print_json
+from headwater.cli.output.formats import Format, pluralize, print_json
+from headwater.cli.output.tables import console, table
 from headwater.cli.queries import queries_of, select_queries
-from headwater.cli.tables import console, table
 from headwater.cost.operators import CostTable, read_costs
 from headwater.cql import parse
 from headwater.errors import PlanError

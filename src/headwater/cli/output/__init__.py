@@ -1,0 +1,1 @@
+"""What commands print: tables, rows, formats and the live view."""
