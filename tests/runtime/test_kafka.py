@@ -324,7 +324,7 @@ def test_a_topic_made_again_while_it_is_read(kafka: Broker, spark: Any, tmp_path
         batch = source.poll(spark, {})
         into.make_again(1)
         into.send(0, lines(data[3:]))
-        rows = sum(piece.table.num_rows for piece in batch.pieces)
+        rows = sum(piece.table.num_rows for piece in batch.chunks)
         assert rows == 3, "the same offsets, of the other topic"
         with pytest.raises(InputError, match="recreated while it was read"):
             batch.confirm()
