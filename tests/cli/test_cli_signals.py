@@ -130,7 +130,7 @@ def test_a_run_may_be_stopped_while_spark_starts(tmp_path: Path, number: int) ->
         os.kill(process.pid, number)
         _, err = process.communicate(timeout=180)
     assert process.returncode == 130
-    assert "stopped; headwater run" in err and "Traceback" not in err
+    assert "stopped; resume with headwater run" in err and "Traceback" not in err
     with open_state(place.state) as headwater:
         assert headwater.catalog.leases() == []
 

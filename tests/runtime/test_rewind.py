@@ -132,7 +132,7 @@ def test_queries_begin_again_as_if_submitted_then(spark: Any, tmp_path: Path) ->
         push(headwater, (1, 5, WRONG))
         headwater.engine.tick()
         assert push(headwater, *later) == 0
-        with pytest.raises(HeadwaterError, match="RESTART QUERIES begins them again there"):
+        with pytest.raises(HeadwaterError, match="RESTART QUERIES starts them again there"):
             rewind(headwater, until)
         said = rewind(headwater, until, "RESTART QUERIES")
         assert "1 tuple moved to its rejects" in said and "started again there: " in said

@@ -343,7 +343,7 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
     out = sum(view.rows for view in now.queries)
     options.echo(
         f"{'stopped' if engine.stop_requested.is_set() else 'done'} after {spent:.1f} s: "
-        f"{pluralize(rows, 'row')} of {pluralize(len(now.streams), 'stream')}, "
+        f"{pluralize(rows, 'row')} from {pluralize(len(now.streams), 'stream')}, "
         f"{pluralize(engine.steps, 'step')} of {pluralize(len(now.units), 'unit')}, "
         f"{pluralize(out, 'row')} from {pluralize(len(now.queries), 'query')}"
     )

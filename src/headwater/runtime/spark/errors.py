@@ -23,7 +23,7 @@ _FATAL = (
     "SparkContext was shut down",
     "Py4JNetworkError",
 )
-_ENDING_SECONDS = 3.0
+_ENDING_SECONDS = 15.0
 """Seconds to wait for Java to end after one of these."""
 
 
