@@ -1,4 +1,4 @@
-"""Settings in TOML files, read so that a mistake is told with its file and line.
+"""Settings in TOML files, read so that a mistake is reported with its file and line.
 
 The standard parser knows no lines, so a section remembers its header, and a key is looked for in
 the text below that header when there is something to say about it.

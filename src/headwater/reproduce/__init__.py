@@ -1,4 +1,4 @@
-"""The evaluations of the papers, computed anew: one module for each, one name for each figure."""
+"""The evaluations of the papers, reproduced: one module for each, one name for each figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of an operator each of its queries wants, and what it tells of them.
+"""Which rows of an operator each of its queries wants, and what it emits of them.
 
 Queries that bound the same terms and slide alike make one shape. What a window leaves out of an
 operator's longer one is a bound too: on how long before the result its tuple came.

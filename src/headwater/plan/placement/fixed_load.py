@@ -1,4 +1,4 @@
-"""What stays as it is while the scope of some queries is planned anew, and the sites to plan it on.
+"""What stays as it is while the scope of some queries is planned again, and the sites to plan it on.
 
 In a large system most sites are alike to a query: they hold nothing of it and have little left. `narrowed`
 counts them as one site that has what they have together. A query that does not fit even then has no

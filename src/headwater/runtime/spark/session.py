@@ -192,7 +192,7 @@ NO_CODEGEN = ("spark.sql.codegen.wholeStage", "false")
 @functools.cache
 def derive_session(spark: SparkSession, name: str, value: str) -> SparkSession:
     """A session on the same context that differs in one setting."""
-    # newSession copies the configuration of the context, not SQL settings made on this session.
+    # A new one copies the configuration of the context, not SQL settings that were made later.
     other = spark.newSession()
     for key in SETTINGS:
         if key.startswith("spark.sql.") and other.conf.isModifiable(key):
