@@ -1,0 +1,1 @@
+"""Trees that carry a stream from its origin to many providers within their tolerances."""

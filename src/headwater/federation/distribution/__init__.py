@@ -1,0 +1,1 @@
+"""Which provider runs which query: interests, objectives, mapping and its adaptation."""
