@@ -27,6 +27,7 @@ class OperatorCost:
 
 
 DEFAULT_COSTS: Mapping[str, OperatorCost] = {
+    # WhiteWater's costs, in instructions per tuple: select 20, project 50, join 800.
     "emit": OperatorCost(0),
     "select": OperatorCost(20),
     "project": OperatorCost(50),
@@ -53,6 +54,7 @@ class CostTable:
 def read_costs(path: Path) -> CostTable:
     """The table of a file over the defaults; raises InputError with the line of a mistake."""
     top = read_toml(path)
+    # A misspelt kind would otherwise silently keep its default.
     top.check_keys(*DEFAULT_COSTS)
     overrides = {kind: _parse_cost(top.section(kind)) for kind in top.values}
     return CostTable({**DEFAULT_COSTS, **overrides})

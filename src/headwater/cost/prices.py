@@ -18,8 +18,8 @@ from headwater.network import Network, shortest_routes, transit_costs
 
 @dataclass(frozen=True)
 class CpuCosts:
-    """Seconds of CPU: for each tuple that a selection, projection or join takes in, and that a
-    join puts out."""
+    """Seconds of CPU: for each input tuple of a selection, projection or join, and for each result
+    of a join."""
 
     select: float = 1e-7
     project: float = 1e-7
@@ -29,7 +29,7 @@ class CpuCosts:
 
 @dataclass(frozen=True)
 class Flow:
-    """Bytes per second from one site, by its place, to another."""
+    """Bytes per second from one site to another, both by their positions in the network."""
 
     origin: int
     target: int
@@ -47,6 +47,7 @@ class Work:
         return Work(self.cpu + other.cpu, self.flows + other.flows)
 
 
+# Without `eq`: comparing arrays with == gives an array, so a generated `__eq__` would raise.
 @dataclass(frozen=True, eq=False)
 class Prices:
     """What a second of CPU costs, and what a byte per second costs from site to site."""
@@ -70,6 +71,8 @@ def price(work: Work, prices: Prices) -> float:
 
 def network_usage(flows: Iterable[Flow], prices: Prices) -> float:
     """Bytes in transit at any instant: rate times latency, weighted by cost, over all links."""
+    # Little's law: what is in transit is rate times time in transit. `transit` holds the latency
+    # along the route, each link weighted by its cost.
     return float(sum(flow.rate * prices.transit[flow.origin, flow.target] for flow in flows))
 
 

@@ -59,6 +59,8 @@ def selectivity(box: Box, statistics: Mapping[Column, ColumnStatistics]) -> floa
     if box.empty:
         return 0.0
     share = math.prod(_constraint_share(c, statistics) for c in box.constraints)
+    # `terms` are conditions that the box could not reduce to values of one term: each counts as
+    # unknown.
     return share * DEFAULT_SELECTIVITY ** len(box.terms)
 
 
@@ -72,6 +74,8 @@ def _constraint_share(
     ]
     if not columns:
         return DEFAULT_SELECTIVITY
+    # The usual estimate for equijoins: the values of the smaller column are assumed to occur in the
+    # larger.
     widest = max(columns, key=lambda values: values.distinct)
     meet = (1 / max(1.0, widest.distinct)) ** (len(columns) - 1)
     return meet * domain_share(constraint.domain, widest)
@@ -88,6 +92,7 @@ def domain_share(domain: Domain, values: ColumnStatistics) -> float:
     points = domain.values(MAX_POINTS)
     if points is not None:
         return min(1.0, len(points) / max(1.0, values.distinct))
+    # Conditions such as `x <> 3`: the values left out are few although those that pass are not.
     missing = domain.complement().values(MAX_POINTS)
     if missing is not None:
         return max(0.0, 1 - len(missing) / max(1.0, values.distinct))
@@ -105,6 +110,7 @@ def _covered_fraction(domain: Domain, low: float, high: float) -> float:
     for first, last in domain.numeric_ranges():
         bottom = low if first is None else max(low, float(first))
         top = high if last is None else min(high, float(last))
+        # Both ends belong to the range, so a range of one value is one step wide and not 0.
         inside += max(0.0, top - bottom + step)
     return min(1.0, inside / (high - low + step))
 
@@ -118,6 +124,7 @@ def tuples_in_window(window: Window, rate: float) -> float:
             return math.inf
         case Range():
             assert window.size is not None
+            # Window sizes are in microseconds, rates per second.
             return rate * window.size / 1e6
 
 
@@ -135,4 +142,5 @@ def join_rate(inputs: Sequence[JoinInput], share: float) -> float:
 
 def grouped_rate(input_rate: float, groups: float, slide: float | None) -> float:
     """Rows per second of a grouped window: at each slide as many as groups, or one per new tuple."""
+    # No more rows than new tuples: each of them changes one group at most.
     return input_rate if slide is None else min(input_rate, groups / slide)

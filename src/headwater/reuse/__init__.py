@@ -1,8 +1,8 @@
 """What queries have in common, and how one operator serves them all.
 
-A query is seen as a form: what has to agree for two queries to share an operator (its base), and
-what may differ. An operator is the least relaxation of the forms it serves; what a query wants of
-its rows is told by shapes: tables of constants that give every row the class of queries it is for.
+A query is reduced to a signature: its sharing key, which two queries must have in common to share an
+operator, and its bounds, which may differ. An operator is the least relaxation of the signatures it
+serves. Shapes say which rows are whose: tables of constants that give every row its row class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where a new query goes: to an operator as it is, to one that is relaxed for it, or to a new one.
 
 Each choice is priced by the seconds of work that it adds in a second, of one core: a step of a unit
-costs the same whatever it does, and every row that is read, joined or told costs a little more. The
-cheapest choice is taken; a query keeps its place afterwards, so nothing goes back and forth.
+costs the same whatever it does, and every row that is read, joined or emitted costs a little more. The
+cheapest choice wins; a query stays with its operator afterwards, so assignments do not oscillate.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from headwater.reuse.signature import QuerySignature
 SECOND = 1_000_000
 
 POINT_SHARE, RANGE_SHARE, EXCLUSION_SHARE, TERM_SHARE = 0.01, 0.3, 0.9, 0.3
-"""The part of all rows that has one value of a term, lies in stretches of it, is not among a few that
-are left out, meets another condition."""
+"""The assumed fraction of rows that have one given value of a term; that are within ranges of it; that are
+not among a few excluded values; that meet any other condition."""
 
 JOIN_SHARE = 0.01
-"""The part of all pairs of tuples that joins."""
+"""The assumed fraction of pairs of tuples that join."""
 
+# The length at which a window without an end is priced: any finite value keeps loads comparable.
 UNBOUNDED_SECONDS = 3_600.0
 
 
@@ -53,7 +54,7 @@ class SharingCosts:
 class SharingChoice:
     """What a query is to the operator of that name (None: a new one), which then is `operator`.
 
-    `added` is the work that it adds in a second, `alone` what it would be in an operator of its own.
+    `added_load` is the work per second that it adds, `standalone_load` that of an operator of its own.
     """
 
     name: str | None
@@ -67,8 +68,8 @@ class SharingChoice:
 def choose_operator(
     signature: QuerySignature, running: Iterable[tuple[str, Operator]], costs: SharingCosts
 ) -> SharingChoice:
-    """The cheapest way to serve a query, of those that the operators of its base offer; the first
-    that adds nothing ends the search."""
+    """The cheapest way to serve a query, of those that the operators with its sharing key offer;
+    the first that adds nothing ends the search."""
     own_operator = minimal_operator(signature)
     standalone_load = estimate_load(own_operator, costs)
     best = SharingChoice(None, None, own_operator, (), standalone_load, standalone_load)
@@ -79,6 +80,8 @@ def choose_operator(
             if after is not operator
             else 0.0
         )
+        # At equal load a running operator wins over a new one, and an earlier candidate over a
+        # later.
         if added < best.added_load or (added == best.added_load and best.name is None):
             change_texts = tuple(describe_changes(operator, after)) if after is not operator else ()
             best = SharingChoice(
@@ -112,6 +115,8 @@ def estimate_load(operator: Operator, costs: SharingCosts) -> float:
     ]
     rows_emitted = 0.0
     for position, rows in enumerate(rows_read):
+        # As in `cost.rates.join_rate`: each new row meets what the windows of the other sources
+        # hold.
         rows_emitted += rows * prod(
             others for n, others in enumerate(rows_matched) if n != position
         )
@@ -132,6 +137,8 @@ def estimate_selectivity(where: Box, alias: str, own_only: bool = False) -> floa
     shares = []
     for constraint in where.constraints:
         own = [term for term in constraint.terms if _refers_only_to(term, alias)]
+        # With `own_only`, a bound on a join column is left out: the row that arrives has the same
+        # value in that column, so the bound was counted for it already.
         if own and not (own_only and len(own) < len(constraint.terms)):
             shares += [_domain_selectivity(constraint.domain), *(TERM_SHARE for _ in own[1:])]
     shares += [TERM_SHARE for term in where.terms if _refers_only_to(term, alias)]
@@ -146,6 +153,8 @@ def _refers_only_to(term: Expr, alias: str) -> bool:
 def _domain_selectivity(domain: Domain) -> float:
     if domain.has_all_values:
         return 1.0
+    # Up to as many values as make a range: beyond that the estimate stays at RANGE_SHARE, so that a
+    # wider domain never counts as the smaller one.
     points = domain.values(round(RANGE_SHARE / POINT_SHARE))
     if points is not None:
         return min(RANGE_SHARE, POINT_SHARE * (len(points) + domain.null))

@@ -1,8 +1,8 @@
-"""An operator as the text of a query, and back: what a catalog keeps of it is what was written.
+"""An operator as the text of a query, and back: the form in which the catalog stores it.
 
-Reading gives exactly the operator that was written, sources in the same order: bringing the text into
-canonical form could exchange two sources of one stream, and then what is kept of an operator would
-no longer cover the queries that it was made for.
+Reading returns exactly the operator that was written, with its sources in the same order: canonicalising
+the text could swap two sources of one stream, and the operator would then no longer cover the queries
+that it was made for.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from headwater.reuse.signature import SharingKind, sharing_key_of, signature_of
 def operator_block(operator: Operator) -> Block:
     """An operator as the block of a query."""
     if operator.kind is SharingKind.JOIN:
+        # Sorted, as a set has no order: the same operator is the same text in every process.
         items = tuple(sorted(operator.columns, key=canonical_text))
         return Block(operator.sources, operator.where, (), None, items, False)
     group = Group(operator.keys, operator.calls, ANYTHING)
@@ -45,10 +46,11 @@ def operator_definition(operator: Operator, output: Output) -> str:
 
 
 def operator_from_definition(query: Query) -> Operator | None:
-    """The operator that a query is the definition of; None if it shares whole."""
+    """The operator that a query is the definition of; None if it shares with equal queries only."""
     signature = signature_of(canonicalize(query))
     if signature.kind is SharingKind.EXACT:
         return None
+    # The signature is the fallback, for a text without the form that `operator_definition` writes.
     operator = _read_operator(query.root)
     return (
         operator

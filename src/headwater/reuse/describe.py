@@ -1,7 +1,7 @@
 """Operators, and what queries keep of their rows, as text for people.
 
 Columns are named after the stream or table that they come from, not after the aliases of the canonical
-form; where one stream is read twice, with a number.
+form, and get a number where one stream is read twice.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def column_naming(sources: Iterable[Scan | TableScan]) -> ColumnNaming:
     aliases_of: dict[str, list[str]] = {}
     for source in sources:
         aliases_of.setdefault(_source_name(source), []).append(source.alias)
-    # Two scans of one stream have the same columns: only the number tells them apart.
+    # Two scans of one stream have the same columns: only the number distinguishes them.
     names = {
         alias: called if len(aliases) == 1 else f"{called}#{number}"
         for called, aliases in aliases_of.items()

@@ -1,7 +1,7 @@
-"""Grouped queries of one operator: the panes that all of them are told from, and how each is.
+"""Grouped queries of one operator: the panes that serve all of them, and how each is computed from these.
 
 Panes are grouped by all keys of all queries, and by what their conditions ask beyond the operator's
-own: by a term itself where queries want single values or many different stretches of it, else by whether
+own: by a term itself where queries ask for single values or many different ranges of it, else by whether
 the condition holds. Coarser groups are sums of finer ones. Queries that differ only in single values are
 evaluated together, with the term among their keys, and then distinguished by shape. Those that differ in
 other constants see other panes; they are one family, which runs as one statement.
@@ -30,19 +30,19 @@ from headwater.reuse.shapes import ShapeTable, build_tables
 from headwater.reuse.signature import Bound, QuerySignature
 
 MAX_LISTED_VALUES = 64
-"""A condition on a term with more values asks whether it holds, and not for the term."""
+"""A condition with more values than these makes panes grouped by whether it holds, not by its term."""
 
 MAX_FLAGS = 8
-"""Where queries ask for more different stretches of a term, panes are grouped by the term."""
+"""Where queries ask for more different ranges of a term than these, panes are grouped by the term."""
 
 
 @dataclass(frozen=True)
 class GroupEvaluation:
-    """What some queries tell alike.
+    """Queries whose rows are computed by one statement.
 
-    `block` has the `terms` that tell them apart as its last items, and among its keys; `filters` say
-    which panes it sees at all, by their keys. Tellings of one `family` differ in the constants of
-    their filters alone.
+    `block` has the `terms` that distinguish them as its last items, and among its keys; `filters` select
+    the panes that it reads, by their keys. Evaluations of one `family` differ only in the constants of
+    their filters.
     """
 
     output: Output
@@ -69,6 +69,9 @@ class GroupSubscribers:
     def granule(self) -> int:
         """The length of time within which tuples come and go together, for all windows."""
         lengths = [n for w in _range_windows(self.signatures) for n in (w.size, w.slide) if n]
+        # Sizes as well as slides: a tuple leaves a window at its time plus the size, so panes may
+        # not straddle a multiple of either. Without a slide windows move with every event, and no
+        # two event times may share a pane.
         return gcd(*lengths) if self.slides else 1
 
     @cached_property
@@ -77,7 +80,7 @@ class GroupSubscribers:
 
     @cached_property
     def reach(self) -> int:
-        """How long after its time a tuple is gone from all windows."""
+        """How long after its event time a tuple has left all windows."""
         return max((w.size or 0) + (w.slide or 0) for w in _range_windows(self.signatures)) + 1
 
     @cached_property
@@ -85,6 +88,9 @@ class GroupSubscribers:
         """What panes are made of, in short: panes of the same layout mean the same."""
         operator = self.operator
         content = Block(
+            # Over one stream the operator's window is not part of the layout: `reach` bounds what
+            # panes keep, and while it and the granule stay, a query with another window joins without panes being built
+            # again.
             operator.sources if len(operator.sources) > 1 else (),
             operator.where,
             (),
@@ -111,6 +117,8 @@ class GroupSubscribers:
                 if _has_few_values(bound) or len(of_term) > MAX_FLAGS:
                     keys[canonical_text(bound.term)] = bound.term
         for term, of_term in flags.items():
+            # A flag follows from its term: where panes are grouped by the term, flags would only
+            # split them.
             if term not in keys:
                 keys |= of_term
         return tuple(keys[name] for name in sorted(keys))
@@ -128,7 +136,7 @@ class GroupSubscribers:
         facts = self.operator.where.index
         return [b for b in signature.bounds if not facts.domain(b.term) <= b.domain]
 
-    # ---- telling
+    # ---- evaluating
 
     @property
     def evaluations(self) -> tuple[GroupEvaluation, ...]:
@@ -136,7 +144,7 @@ class GroupSubscribers:
 
     @property
     def column_types(self) -> tuple[Type, ...]:
-        """The types of the columns in which all queries are told."""
+        """The types of the columns in which the rows of all queries are emitted."""
         return self._evaluations_and_types[1]
 
     @cached_property
@@ -182,7 +190,7 @@ class GroupSubscribers:
         self, signature: QuerySignature
     ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
         """The bounds that distinguish emitted rows, and those that select panes: if there is one of the
-        latter all are, as each telling then sees panes of its own."""
+        latter, all select panes, as the evaluation then reads panes of its own anyway."""
         distinguishing: list[Bound] = []
         filters: list[Bound] = []
         own_keys = {canonical_text(key) for key in signature.keys}
@@ -190,6 +198,8 @@ class GroupSubscribers:
         for bound in self._residual_bounds(signature):
             if canonical_text(bound.term) not in self._key_positions:
                 filters.append(Bound(_bound_condition(bound), domain_of(BOOLEAN, [True])))
+            # A bound may be applied to emitted rows only if it cannot change their values. Without
+            # keys there is one row for everything, so it has to select panes.
             elif signature.keys and (
                 bound.domain.is_point
                 or canonical_text(bound.term) in emitted_keys
@@ -216,7 +226,7 @@ def _range_windows(signatures: Sequence[QuerySignature]) -> list[Range]:
 
 
 def _assign_columns(items: Sequence[Expr], columns: list[Type]) -> tuple[int, ...]:
-    """Columns for items, shared with other tellings where types agree; new ones are added."""
+    """Columns for items, shared with other evaluations where types agree; new ones are added."""
     positions: list[int] = []
     for item in items:
         free = (n for n, type_ in enumerate(columns) if type_ == item.type and n not in positions)
@@ -239,7 +249,7 @@ def _bound_condition(bound: Bound) -> Expr:
 
 
 def _emitted_keys(signature: QuerySignature) -> set[str]:
-    """The keys that are told as they are."""
+    """The keys that are emitted unchanged."""
     block = signature.content
     if block.group is None:
         return {canonical_text(item) for item in block.items}
@@ -253,7 +263,7 @@ def _emitted_keys(signature: QuerySignature) -> set[str]:
 
 
 def _add_terms(signature: QuerySignature, terms: Sequence[Expr]) -> Block:
-    """What a form tells, with terms among its keys and items."""
+    """What a signature emits, with terms among its keys and items."""
     block = signature.content
     if block.group is None:
         return replace(block, items=(*block.items, *terms))

@@ -1,7 +1,7 @@
-"""Which rows of an operator each of its queries wants, and what it emits of them.
+"""Which rows of a join operator are results of which query, and in which columns.
 
-Queries that bound the same terms and slide alike make one shape. What a window leaves out of an
-operator's longer one is a bound too: on how long before the result its tuple came.
+Queries that bound the same terms and slide alike make one shape. Where a query's window is shorter than
+the operator's, that is a bound too: on how long before the result the tuple came.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class JoinSubscribers:
-    """Queries of one operator, by digest: their shapes, and all items that any of them tells."""
+    """Queries of one operator, by digest: their shapes, and all items that any of them emits."""
 
     operator: Operator
     signatures: tuple[QuerySignature, ...]
@@ -85,7 +85,7 @@ class JoinSubscribers:
         }
 
     def residual_bounds(self, signature: QuerySignature) -> tuple[Bound, ...]:
-        """What a query wants of rows that the operator does not see to already."""
+        """The bounds of a query that the operator's own condition does not imply."""
         facts = self.operator.where.index
         bounds = [
             b
@@ -99,13 +99,15 @@ class JoinSubscribers:
         same = _slides(signature.scans) == _slides(self.operator.scans)
         for own, theirs in zip(signature.scans, self.operator.scans, strict=True):
             assert isinstance(own.window, Range)
+            # With other slides even an equal size is a bound: the operator's windows are then
+            # longer by a slide (`unslid_window`).
             if own.window.size is not None and not (same and own.window == theirs.window):
                 bounds.append(Bound(age_column(own), at_most_domain(own.window.size)))
         return bounds
 
 
 def age_column(scan: Scan) -> Column:
-    """How long before a result the window's last change and the tuple of a source lie apart."""
+    """The time between a tuple of a source and the last change of its window before the result."""
     return Column(AGE, scan.alias, BIGINT, nullable=False)
 
 

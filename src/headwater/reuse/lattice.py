@@ -1,7 +1,7 @@
 """The reuse lattice: which running operators could serve a query, without looking at all of them.
 
-A tree whose levels part operators by sources, by what joins them and by how they group (together the
-base), then by a value that their rows have in common, by condition, columns and windows. Every node
+A tree whose levels divide operators by sources, by join conditions and by how they group (together the
+sharing key), then by a value that their rows have in common, by condition, columns and windows. Every node
 knows the regions of the network in which its operators run, as a bit vector, so that a search for some
 regions enters no node without them.
 """
@@ -33,11 +33,11 @@ ALL_REGIONS = -1
 """The bit vector of all regions."""
 
 MAX_CONDITIONS_SEARCHED = 1_000
-"""Of so many different conditions of one base, the newest are looked at to find one that serves."""
+"""How many different conditions of one sharing key are tested, newest first, for one that serves."""
 
 MAX_RELAXATIONS_TRIED = 4
-"""Of so many operators that would have to be relaxed for a query, the newest are looked at: those
-that are older did not take in what came after them."""
+"""How many operators that would have to be relaxed for a query are priced, newest first: older
+ones were passed over by the queries that came after them."""
 
 
 @dataclass
@@ -87,9 +87,12 @@ class Lattice:
         path = self._path(operator)
         del path[-1].operators[name]
         keys = _level_keys(operator)
+        # From the leaf up, so that a node that became empty is gone before its parent is examined.
         for node, above, key in zip(path[:0:-1], path[-2::-1], keys[::-1], strict=True):
             if not node.children and not node.operators:
                 del above.children[key]
+        # Bits can only be added with |=; after a removal the vectors are recomputed, children
+        # first.
         for node in reversed(path):
             node.update_regions()
 
@@ -102,7 +105,7 @@ class Lattice:
     # ---- searching
 
     def candidates(self, signature: QuerySignature, regions: int = ALL_REGIONS) -> list[str]:
-        """The operators of the query's base in those regions: it can join each of them, relaxed."""
+        """The operators with the query's sharing key in those regions: it can join each of them, relaxed."""
         node = self._find_node(signature, regions)
         return [] if node is None else list(_operators_below(node, regions))
 
@@ -173,6 +176,8 @@ def _sharing_keys(served: QuerySignature | Operator) -> tuple[Hashable, ...]:
 def _level_keys(operator: Operator) -> tuple[Hashable, ...]:
     output = OperatorOutput(operator.columns, operator.keys, operator.calls)
     windows = tuple(scan.window for scan in operator.scans)
+    # One pinned value is enough for the level; a search looks under each value that the query pins,
+    # so it finds the operator whichever of its values was used.
     pin = next(_pinned_terms(operator.where), None)
     return (*_sharing_keys(operator), pin, operator.where, output, windows)
 
@@ -185,7 +190,7 @@ def _pinned_terms(where: Box) -> Iterator[tuple[Expr, Cut]]:
 
 
 def _nearest_nodes(top: LatticeNode, signature: QuerySignature) -> list[LatticeNode]:
-    """Below the node of a base, those of the query's own values, and of operators without one."""
+    """Below the node of a sharing key, those of the query's own values, and of operators without one."""
     pins = (*_pinned_terms(signature.content.where), None)
     return [top.children[pin] for pin in pins if pin in top.children]
 
@@ -219,7 +224,7 @@ def _newest_first(node: LatticeNode, regions: int) -> Iterator[tuple[Hashable, L
 
 
 class OperatorOutput(NamedTuple):
-    """What an operator tells of its rows."""
+    """What an operator emits of its rows."""
 
     columns: frozenset[Column]
     keys: tuple[Expr, ...]
@@ -244,6 +249,8 @@ def _windows_cover(windows: Hashable, signature: QuerySignature) -> bool:
                 return False
             continue
         if theirs.slide != window.slide:
+            # An operator that slides sees only its own instants. One that does not must be longer
+            # by a slide: a window that slides keeps a tuple up to that much beyond its range.
             if theirs.slide is not None:
                 return False
             size = None if window.size is None else window.size + (window.slide or 0)

@@ -1,7 +1,7 @@
 """Operators: the least relaxation of the queries that they serve.
 
 An operator holds every combination of tuples that one of its queries wants: a condition that covers
-theirs, the larger of each pair of windows, all columns and groups that any of them asks for.
+theirs, the larger of each pair of windows, and all columns and groups that any of them needs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
 T = TypeVar("T")
 
 MAX_PIECES = 64
-"""A cover with more values or stretches of a term takes the least interval around them instead."""
+"""A cover with more values or ranges of a term than these becomes the least interval around them."""
 
 
 class Containment(Enum):
-    """What a query is to an operator of its base."""
+    """How a query relates to an operator with its sharing key."""
 
     EQUAL = "equal"
     CONTAINED = "contained"
@@ -39,10 +39,10 @@ class Containment(Enum):
 
 @dataclass(frozen=True)
 class Operator:
-    """What is computed once: sources with their windows, a condition, and what is told of rows.
+    """What is computed once: sources with their windows, a condition, and what is emitted.
 
-    Where all its queries slide alike its windows do so too; else they do not slide, and are as much
-    longer as a slide can hold a tuple beyond its range.
+    If all its queries slide alike, so do its windows; else they do not slide, and are longer by as much
+    as a slide can keep a tuple beyond its range.
     """
 
     kind: SharingKind
@@ -84,7 +84,7 @@ def grouped_columns(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> fro
 def relax(operator: Operator, signature: QuerySignature) -> Operator:
     """The least operator that serves the query too; the same one if it does so already.
 
-    Both must have the same base.
+    Both must have the same sharing key.
     """
     assert operator.sharing_key == signature.sharing_key
     own_operator = minimal_operator(signature)
@@ -109,11 +109,12 @@ def relax(operator: Operator, signature: QuerySignature) -> Operator:
         keys=_merge_sorted(operator.keys, own_operator.keys, canonical_text),
         calls=_merge_sorted(operator.calls, own_operator.calls, call_text),
     )
+    # Callers test for "nothing changes" with `is`.
     return operator if result == operator else result
 
 
 def classify_containment(signature: QuerySignature, operator: Operator) -> Containment | None:
-    """What a query is to an operator; None if they have no base in common."""
+    """How a query relates to an operator; None if their sharing keys differ."""
     if operator.sharing_key != signature.sharing_key:
         return None
     if signature.kind is SharingKind.EXACT or minimal_operator(signature) == operator:
@@ -128,6 +129,8 @@ def cover_conditions(a: Box, b: Box) -> Box:
     if implies(b, a):
         return a
     covered = cover(a, b, "set")
+    # Two cuts make one piece. Without the bound a condition would grow with every query that joins,
+    # and with it the SQL and the time of `implies`.
     if any(len(c.domain.cuts) > 2 * MAX_PIECES for c in covered.constraints):
         return cover(a, b, "hull")
     return covered
@@ -160,6 +163,8 @@ def finer_window(a: Range, b: Range) -> Range:
         return a
     sizes = [window.size for window in (a, b) if window.size is not None]
     slides = [window.slide for window in (a, b) if window.slide]
+    # Panes are as long as the greatest common divisor: both windows are then whole numbers of
+    # panes, at all instants of both slides.
     return Range(max(sizes), gcd(*sizes, *slides) if slides else None)
 
 
@@ -177,7 +182,8 @@ def unslid_window(window: Window) -> Window:
 
 
 def _merge_sorted(a: tuple[T, ...], b: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
-    """All of both in one order, whoever came first."""
+    """All items of both, in an order that does not depend on which came first."""
+    # `a` last, so that of equal items the operator's own object stays.
     by_key = {key(item): item for item in (*b, *a)}
     return tuple(by_key[name] for name in sorted(by_key))
 
@@ -226,5 +232,5 @@ def depends_on_previous_event(signature: QuerySignature) -> bool:
 
 
 def serving_operator(signatures: Sequence[QuerySignature]) -> Operator:
-    """The least operator that serves queries of one base."""
+    """The least operator that serves queries with one sharing key."""
     return reduce(relax, signatures[1:], minimal_operator(signatures[0]))

@@ -2,8 +2,8 @@
 
 Queries that bound the same terms have one shape. The constants of all of them, sorted, cut the values
 of each term into elementary intervals, and these the space of all terms into cells; a row finds its
-interval by binary search, whatever the number of queries. Cells that some query wants are numbered:
-such a number is the *class* of a row, and a query is a list of classes.
+interval by binary search, whatever the number of queries. Cells that some query accepts are numbered:
+the number is the *row class* of a row, and a query is a list of row classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.algebra.types import Type, Value
 from headwater.reuse.row_classes import ClassRanges
 
 MAX_CELLS = 200_000
-"""Queries of one shape that want more cells together are told apart in several tables."""
+"""Queries of one shape that need more cells than these together are split over several tables."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -85,15 +85,19 @@ def build_tables(
 
 
 def _split_queries(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Domain]]]:
-    """Queries few enough for one table, by the number of their cells as far as can be told."""
+    """Groups of queries that are small enough for one table, by an estimate of their cells."""
     if not wanted:
         return
+    # On one axis there are at most two intervals for each cut: cells grow linearly, and no split is
+    # needed.
     if all(len(domains) == 1 for domains in wanted.values()):
         yield dict(wanted)
         return
     pending = list(wanted.items())
     size = len(pending)
     while pending:
+        # Doubled again after each table, as the next queries may have fewer cells; counting is not
+        # free, so the size is halved instead of searched for.
         size = min(2 * size, len(pending))
         while size > 1 and _count_cells(dict(pending[:size])) > MAX_CELLS:
             size = max(1, size // 2)
@@ -105,6 +109,7 @@ def _count_cells(wanted: Mapping[K, Sequence[Domain]]) -> int:
     axes = _build_axes(wanted)
     return sum(
         prod(sum(map(len, a.intervals(d))) for a, d in zip(axes, domains, strict=True))
+        # Many queries have equal constants: each distinct box is counted once.
         for domains in set(map(tuple, wanted.values()))
     )
 

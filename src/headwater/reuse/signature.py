@@ -1,8 +1,8 @@
-"""Queries as reuse sees them: the base that two must have in common, and what may differ.
+"""Queries as sharing sees them: the sharing key that two must have in common, and what may differ.
 
-The base of a select-project-join is its sources and what joins them; predicates, columns and windows
-by time may differ. Grouped queries also agree on whether their windows slide, and over a join on the
-windows themselves. Any other query shares with equal ones alone: its base is its digest.
+The sharing key of a select-project-join is its sources and join conditions; predicates, columns and
+time windows may differ. Grouped queries must also agree on whether their windows slide, and over a join
+on the windows themselves. Any other query shares only with equal ones: its sharing key is its digest.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
 
 MAX_ORDERS = 24
-"""With more orders of sources of the same name, they stay as they are."""
+"""If sources of the same name have more orders than these, they stay in the order they have."""
 
 MAX_SOURCES = 6
-"""Of joins of more sources, no parts are looked for."""
+"""Joins of more sources than these are not searched for partial joins."""
 
 TRUE_DOMAIN = domain_of(BOOLEAN, [True])
 
@@ -52,7 +52,7 @@ class SharingKind(Enum):
 
 @dataclass(frozen=True)
 class Bound:
-    """The values of a term that a query wants."""
+    """The values of a term that a query accepts."""
 
     term: Expr
     domain: Domain
@@ -60,7 +60,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class QuerySignature:
-    """A query with its sources in the order of its base; `block` is None where it shares whole."""
+    """A query with its sources in the order of its sharing key; `block` is None if it shares with equals only."""
 
     digest: str
     kind: SharingKind
@@ -80,7 +80,7 @@ class QuerySignature:
 
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
-        """What its rows are grouped by: all that is told, if there is no GROUP BY."""
+        """What its rows are grouped by: all items, if there is no GROUP BY."""
         block = self.content
         return block.items if block.group is None else block.group.keys
 
@@ -102,7 +102,7 @@ class QuerySignature:
 
 
 def leaves_of(block: Block) -> tuple[Scan | TableScan, ...]:
-    """The sources of a block that are streams and tables: of a form's, all."""
+    """The streams and tables among the sources of a block; for a signature's block, all of them."""
     return tuple(source for source in block.sources if isinstance(source, Scan | TableScan))
 
 
@@ -111,7 +111,7 @@ def scans_of(block: Block) -> tuple[Scan, ...]:
 
 
 def signature_of(canonical: CanonicalQuery) -> QuerySignature:
-    """The form of a canonical query."""
+    """The signature of a canonical query."""
     body, digest, output = canonical.body, canonical.digest, canonical.output
     if not isinstance(body, Block) or not _is_simple(body):
         return QuerySignature(digest, SharingKind.EXACT, digest, output, None)
@@ -140,9 +140,10 @@ def _is_simple(body: Block) -> bool:
 
 
 def _fits_panes(body: Block) -> bool:
-    """Whether groups can be made again from what a stream keeps, and be summed up from finer ones.
+    """Whether groups can be rebuilt from what a stream keeps, and be merged from finer ones.
 
-    A tuple met a table as it was then, and a window without an end needs all there ever was.
+    Not over a table, as a tuple was joined with the table as it was then; nor over a window without an
+    end, which would need all tuples there ever were.
     """
     scans = scans_of(body)
     calls = () if body.group is None else body.group.calls
@@ -153,7 +154,7 @@ def _fits_panes(body: Block) -> bool:
     )
 
 
-# ---- the base
+# ---- the sharing key
 
 
 def sharing_key_of(kind: SharingKind, block: Block) -> str:
@@ -166,7 +167,11 @@ def sharing_key_of(kind: SharingKind, block: Block) -> str:
     if kind is SharingKind.GROUP:
         windows = [scan.window for scan in scans_of(block)]
         slides = any(isinstance(w, Range) and w.slide for w in windows)
+        # With a slide, panes are cut at multiples of it; without, at every event. One set of panes
+        # cannot be both.
         parts.append("slides" if slides else "flows")
+        # Over a join a pane holds combinations of tuples: which ones there are depends on all
+        # windows.
         if len(windows) > 1:
             parts += map(str, windows)
     return " ".join(parts)
@@ -213,7 +218,7 @@ def bounds_of(where: Box) -> tuple[Bound, ...]:
 
 
 def _align_sources(block: Block) -> Block:
-    """The block with its sources by name; those of one name so that the base comes first in order."""
+    """The block with its sources by name; those of one name in the order whose sharing key sorts first."""
     ranked = sorted(range(len(block.sources)), key=lambda at: source_name(block.sources[at]))
     alike = [list(g) for _, g in groupby(ranked, key=lambda at: source_name(block.sources[at]))]
     if prod(factorial(len(group)) for group in alike) > MAX_ORDERS:
@@ -223,6 +228,8 @@ def _align_sources(block: Block) -> Block:
         for choice in product(*(permutations(group) for group in alike))
     ]
     candidates = [_reorder_sources(block, order) for order in orders]
+    # Any rule would do that depends on the content alone: two queries that name the sources of one
+    # stream in different orders then have the same sharing key.
     return min(candidates, key=lambda b: (join_conditions_text(b.where), _windows_text(b)))
 
 
@@ -266,12 +273,12 @@ def rename_block_columns(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
     return replace(block, where=rename_columns(block.where, mapping), group=group, items=items)
 
 
-# ---- parts of a join
+# ---- partial joins
 
 
 def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
-    """The joins of some of a query's sources, larger ones first, as queries that tell all that the
-    others need to know of them, event times included.
+    """The joins of some of a query's sources, larger ones first, as queries that emit all columns that
+    joining the other sources needs, event times included.
 
     Every row of the query is made of a row of each of them. They have what joins their sources and
     none of the query's bounds, so that they serve others like it too.
@@ -291,6 +298,8 @@ def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Q
     sources = [source for source in leaves_of(block) if source.alias in chosen]
     if not _is_connected(block.where, chosen) or not any(isinstance(s, Scan) for s in sources):
         return None
+    # The instants of a query are the multiples of *all* its slides, so a part with fewer slides
+    # would emit at other times. Sources of the same name could be assigned in two ways.
     if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
         return None
     where = _join_conditions(restrict_to_sources(block.where, set(chosen)))
@@ -349,7 +358,7 @@ def _refers_only_to(expr: Expr, aliases: set[str]) -> bool:
 
 
 def _needed_columns(signature: QuerySignature, aliases: set[str]) -> set[Column]:
-    """The columns of some sources that are told, or joined with the others."""
+    """The columns of some sources that are emitted, or joined with the others."""
     exprs: list[Expr] = list(signature.columns)
     exprs += [find_column(s.columns, s.time) for s in signature.scans]
     exprs += [t for c in signature.content.where.constraints for t in c.terms]

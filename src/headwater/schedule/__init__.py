@@ -1,8 +1,8 @@
 """Which query runs next: policies that choose among what is pending by what has been measured.
 
 `choose` is the whole interface: a policy, what is waiting, the time, and how long anything may be
-passed over. It returns the choice with its reasons as plain data. The package knows neither Spark
-nor the simulator; both ask it.
+passed over. It returns the choice with its reasons as plain data. The package depends neither on Spark
+nor on the simulator; both call it.
 """
 
 from __future__ import annotations

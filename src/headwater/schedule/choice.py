@@ -16,7 +16,7 @@ from headwater.schedule.policies import Candidate, Policy
 
 @dataclass(frozen=True)
 class RankedCandidate:
-    """A candidate as it stood when the choice was made."""
+    """A candidate with its rank at the time of the choice."""
 
     name: str
     rank: float
@@ -28,7 +28,7 @@ class RankedCandidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs next, by which policy, and how all the candidates stood, the first one first."""
+    """What runs next, by which policy, and the ranking of all candidates, best first."""
 
     name: str
     policy: str
@@ -70,6 +70,7 @@ def choose(
     """
     if not candidates:
         raise ScheduleError("there is nothing to choose from; ask when something is pending")
+    # Written as `not bound > 0` so that NaN, which compares false with everything, is refused too.
     if bound is not None and not bound > 0:
         raise ScheduleError(f"the bound is a time above 0, not {bound}")
     ranks = _rank_candidates(policy, candidates, now, bound)
@@ -110,6 +111,9 @@ class _CandidateRank:
     def sort_key(self) -> tuple[bool, float, float]:
         """What sorts the candidates, the next one first."""
         if self.overdue:
+            # False sorts before True, so every overdue candidate precedes every other. Among
+            # overdue ones the policy no longer counts: oldest first is what bounds the wait of
+            # each.
             return False, self.candidate.since, 0.0
         return True, -self.rank[0], -self.rank[1]
 

@@ -1,12 +1,12 @@
 """BSD for many queries: clusters of queries, and the best cluster found without looking at all.
 
-A rank under BSD is a standing that stays times a wait that grows. Queries of similar standing form
-a cluster, with one queue and the standing of its lower edge. With logarithmic edges, all standings in a
-cluster are within a factor `ratio` of its edge, and so the query that is chosen ranks within that factor of
-the best. Uniform edges make no such promise: their lowest cluster holds standings of every size.
+A rank under BSD is a static priority times a wait that grows. Queries of similar static priority form
+a cluster, with one queue and the priority of its lower edge. With logarithmic edges, all priorities in a
+cluster are within a factor `ratio` of its edge, so the chosen query ranks within that factor of the
+best. Uniform edges give no such guarantee: their lowest cluster has priorities of every magnitude.
 
-Fagin's algorithm finds the best cluster exactly: it walks down the list by standing and the list by wait
-side by side, until a cluster was met in both. No cluster below can rank higher than that one.
+Fagin's algorithm finds the best cluster exactly: it reads the list by priority and the list by wait
+in parallel, until one cluster has been seen in both. No cluster further down can rank higher.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headwater.errors import ScheduleError
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters in descending standing, with the places of their members.
+    """Clusters in descending static priority, with the positions of their queries.
 
-    `ratio` is the most by which the standing of a member exceeds that of its cluster.
+    `ratio` is the largest factor by which the priority of a query exceeds that of its cluster.
     """
 
     static_priorities: tuple[float, ...]
@@ -41,6 +41,7 @@ class ClusterChoice:
     @property
     def operations(self) -> int:
         """Priorities computed and compared."""
+        # n products and n - 1 comparisons.
         return 2 * self.computed - 1
 
 
@@ -72,6 +73,8 @@ def _priority_range(priorities: Sequence[float], count: int) -> tuple[float, flo
 
 
 def _build_clusters(priorities: Sequence[float], edges: np.ndarray) -> Clusters:
+    # The largest priority equals the last edge and would fall behind it: clip it into the last
+    # cluster.
     cluster_of = np.clip(np.searchsorted(edges, priorities, side="right") - 1, 0, len(edges) - 2)
     clusters = [
         (float(edges[number]), tuple(np.flatnonzero(cluster_of == number).tolist()))
@@ -93,14 +96,18 @@ def scan_best_cluster(
 def fagin_best_cluster(
     priorities: Sequence[float], since: Sequence[float | None], now: float
 ) -> ClusterChoice:
-    """The best cluster by Fagin's algorithm; `standing` descends. The same cluster as by `scan`."""
+    """The best cluster by Fagin's algorithm; `priorities` must descend. Returns the same cluster as
+    `scan_best_cluster`."""
     by_priority = [cluster for cluster, time in enumerate(since) if time is not None]
+    # The sort stands in for a queue by arrival that a real scheduler maintains anyway, so it is not
+    # counted among the operations.
     by_wait = sorted(by_priority, key=lambda place: since[place] or 0.0)
+    # Sorted, because `max` takes the first of equals: ties are then decided as in the full scan.
     return _best_cluster(priorities, since, now, sorted(set(_walk_until_met(by_priority, by_wait))))
 
 
 def _walk_until_met(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
-    """What is met on the way down two lists, up to the first that is met in both."""
+    """The items of two lists read in parallel, up to the first that has been seen in both."""
     seen: tuple[set[int], set[int]] = (set(), set())
     for pair in zip(first, second, strict=True):
         for own, other, item in ((0, 1, pair[0]), (1, 0, pair[1])):

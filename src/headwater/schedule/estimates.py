@@ -1,7 +1,7 @@
-"""What is known of a segment: the operators that a tuple still has before it, up to the result.
+"""Estimates for a segment: the operators that a tuple has yet to pass on its way to the result.
 
-Three numbers are enough for every policy: how many results come of a tuple, what it is expected to
-cost, and how long a result takes that never waits.
+Three numbers are enough for every policy: results per tuple, the expected cost of a tuple,
+and the time of a result that never waits.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def estimate_chain(
     """
     selectivity, cost = 1.0, 0.0
     for price, share in operators:
+        # Only tuples that passed the operators before it reach this one.
         cost += price * selectivity
         selectivity *= share
     ideal_time = sum(price for price, _ in operators) if ideal is None else ideal
@@ -55,15 +56,18 @@ def estimate_join(
 ) -> WorkEstimate:
     """The segment of one input of a window join: its own side, the join, and what follows it.
 
-    `join` is the cost of taking a tuple in and the share of pairs that match; `far_gap` is the mean
+    `join` is the cost of inserting a tuple and the share of pairs that match; `far_gap` is the mean
     time between tuples of the other input. A tuple meets as many tuples of the other window as arrive
     in `window` and pass their own side. An ideal result pays both sides and both insertions.
     """
     price, share = join
+    # window / far_gap tuples of the other input are in its window on average; both sides filter.
     pairs = near.selectivity * share * far.selectivity * (window / far_gap)
     after = common.cost if common else 0.0
     return WorkEstimate(
         selectivity=pairs * (common.selectivity if common else 1.0),
         cost=near.cost + near.selectivity * price + pairs * after,
+        # A result exists only once both its tuples were processed, whichever of them came last:
+        # hence both sides and two insertions.
         ideal=near.ideal + far.ideal + 2 * price + (common.ideal if common else 0.0),
     )

@@ -1,12 +1,12 @@
 """The policies: what each of them ranks by.
 
-Every policy is a standing of each candidate, a number that changes only when measurements do, and a
-rule of what time adds to it: nothing (SRPT, HR, HNR), the wait of the oldest pending tuple as a
-factor (FCFS, LSF, BSD), or turns (RR). That split is what makes them cheap: candidates can be kept
-in the order of their standing.
+Every policy is a static priority of each candidate, which changes only when measurements do, and a
+rule for what time adds to it: nothing (SRPT, HR, HNR), the wait of the oldest pending tuple as a
+factor (FCFS, LSF, BSD), or turns (RR). This split makes them cheap: candidates can be kept in
+the order of their static priority.
 
-BSD-EARLY is ours: under BSD a tuple that has just arrived ranks zero, however little would be lost by
-running it at once; so here every tuple starts as if it had waited for a hundred ideal times already.
+BSD-EARLY is ours: under BSD a tuple that has just arrived ranks zero, even if running it at once would
+delay the others very little; so here every tuple starts as if it had waited for a hundred ideal times already.
 
 S, C and T are the results per tuple, the expected cost and the ideal time of a segment, W the wait.
 """
@@ -83,11 +83,13 @@ class Policy:
     sharing: SharingRule = priority_defining_tree
 
     def tree(self, candidate: Candidate) -> PriorityTree:
-        """The standing of a candidate, and which of its segments run with it."""
+        """The static priority of a candidate, and which of its segments run with it."""
         gains = [self.gain(segment) for segment in candidate.segments]
         costs = [segment.cost for segment in candidate.segments]
         if self.by_cost:
             return self.sharing(gains, costs, candidate.shared_cost)
+        # Policies that ignore cost have nothing to divide by: with unit costs a shared operator is
+        # as urgent as the most urgent of its segments.
         return max_tree(gains, [1.0] * len(gains), 0.0)
 
     def static_priority(self, candidate: Candidate) -> float:
@@ -102,8 +104,10 @@ class Policy:
         """The rank, and a second number that decides where the first is equal."""
         priority = self.static_priority(candidate)
         if self.growth is Growth.turns:
+            # Served longest ago first; the rate decides only between operators of one query.
             return -candidate.last_served, priority
         if self.growth is Growth.wait:
+            # The second number matters at a wait of zero, where all products are equal.
             return priority * (now - (candidate.since - self.initial_wait(candidate))), priority
         return priority, 0.0
 
@@ -124,6 +128,8 @@ def _normalised_gain(segment: WorkEstimate) -> float:
     return segment.selectivity / segment.ideal
 
 
+# BSD minimises the l2 norm of slowdowns: S/(C T) is HNR, times the slowdown so far, W/T. W is
+# multiplied in by `rank`, which leaves S/T^2 as the gain before division by C.
 def _balanced_gain(segment: WorkEstimate) -> float:
     return segment.selectivity / (segment.ideal * segment.ideal)
 
@@ -175,6 +181,7 @@ _policies: dict[str, Policy] = {
     policy.name: policy for policy in (FCFS, RR, SRPT, HR, HNR, LSF, BSD, BSD_EARLY)
 }
 
+# A read-only view, so that policies are only added through `register_policy`, which checks names.
 POLICIES: Mapping[str, Policy] = MappingProxyType(_policies)
 """Every policy by its name."""
 

@@ -53,6 +53,9 @@ def priority_defining_tree(
 def densest_tree(gains: Sequence[float], costs: Sequence[float], shared: float) -> PriorityTree:
     """`densest`: the segments of most gain for what they add, as many as raise the priority."""
     pairs = zip(gains, costs, strict=True)
+    # By gain over *added* cost the best set is always a prefix of the order: a segment raises the
+    # common ratio exactly if its own ratio is above it. By gain over full cost (`pdt`) that does
+    # not hold. The floor keeps a segment that adds nothing first instead of dividing by 0.
     return _best_prefix(gains, costs, shared, [g / max(c - shared, 1e-300) for g, c in pairs])
 
 
@@ -64,6 +67,8 @@ def _best_prefix(
     gain, cost = gains[order[0]], costs[order[0]]
     positions = [order[0]]
     for position in order[1:]:
+        # The cost of every segment includes the shared operator, which the first one has paid
+        # already.
         with_it = (gain + gains[position]) / (cost + costs[position] - shared)
         if with_it <= gain / cost:
             break

@@ -49,6 +49,7 @@ class Poisson:
     gap: float = 1.0
 
     def chunks(self, seed: int) -> Iterator[Floats]:
+        # A second number for each use of a seed keeps the random streams of a run independent.
         rng = np.random.default_rng((seed, 1))
         now = 0.0
         for size in _chunk_sizes(self.tuples):
@@ -73,6 +74,7 @@ class OnOff:
     spacing: float = 0.5
 
     def __post_init__(self) -> None:
+        # At a shape of 1 or less the mean is infinite, and `on` and `off` could not be its values.
         if self.shape <= 1:
             raise SimulationError(f"a Pareto time has a mean for a shape above 1, not {self.shape}")
 
@@ -83,6 +85,8 @@ class OnOff:
         horizon = 0.0
         rest = np.empty(0)
         while left:
+            # Bursts of all sources are only in order up to a common horizon: what lies beyond waits
+            # for more.
             horizon += CHUNK * self.spacing / self.sources
             parts = [rest]
             for number, stream in enumerate(streams):
@@ -99,6 +103,8 @@ class OnOff:
     def _bursts(self, seed: int, number: int) -> Iterator[Floats]:
         """The bursts of one source; each has at least one tuple."""
         rng = np.random.default_rng((seed, 2, number))
+        # A Pareto time of minimum m has the mean m shape / (shape - 1): this is the m of mean 1.
+        # numpy's `pareto` is the Lomax form, one less than the classic one.
         scale = (self.shape - 1) / self.shape
         now = float(rng.uniform(0.0, self.on + self.off))
         while True:

@@ -1,9 +1,9 @@
 """The simulator of queries over one stream, compiled.
 
 Every query reads the same stream, so its queue is a number: the next tuple that it takes. At query
-level a tuple runs through its query without a pause; at operator level the policy chooses anew after
+level a tuple runs through its query without a pause; at operator level the policy chooses again after
 every operator. There, a tuple within a query ranks above those that its query has not begun, under every
-policy: it has waited longer, and what is before it costs less. So a query has one tuple under way at most.
+policy: it has waited longer, and its remaining work costs less. So a query has at most one tuple in progress.
 """
 
 from __future__ import annotations
@@ -65,11 +65,13 @@ def run_chains(
     seed: int,
     by_operator: bool = False,
 ) -> SimulationResult:
-    """Simulate until all tuples are through. The seed decides the fate of tuples, and the arrivals."""
+    """Simulate until all tuples are through. The seed decides which tuples pass, and the arrivals."""
     slots, queries = _prepare(chains, policy, seed, by_operator)
     state = ChainRunState(np.zeros(1), np.zeros(3, np.int64), empty_tally(len(chains)))
     base, times = 0, np.empty(0)
     for chunk in arrivals.chunks(seed):
+        # Times that the slowest query has passed are dropped: memory follows the backlog, not the
+        # run.
         times = np.concatenate([times[int(queries.next_tuple.min()) - base :], chunk])
         base = int(queries.next_tuple.min())
         _advance(queries, slots, state, times, base, False)
@@ -132,6 +134,8 @@ def _advance(
                     )
             arrived += 1
             settle_all(slots, now)
+        # The next chunk may hold an arrival before the end of what would run now, so the choice has
+        # to wait for it.
         if arrived == end and not closed:
             break
         slot = pick_slot(slots, now)
@@ -146,6 +150,8 @@ def _advance(
         number = chains.next_tuple[query]
         since = times[number - base]
         passed, leaves = True, False
+        # Operators are numbered by query and stage, so that the coin of a tuple is the same in the
+        # plain simulator and under every policy.
         while passed and not leaves:
             now += chains.cost[query, stage]
             state.counts[EXECUTED] += 1

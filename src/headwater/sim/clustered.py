@@ -1,8 +1,8 @@
 """The simulator of BSD in its cheap forms, compiled: what a decision costs is part of the run.
 
 The processor pays for each priority that is computed and each that is compared. A cluster has one queue,
-of tuples each followed by the members that have still to take it; with clustered processing
-all members take the tuple at the head in one go.
+of tuples, each with the queries that have yet to process it; with clustered processing all of
+them process the tuple at the head in one go.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ARRIVED, EXECUTED, DECISIONS = range(3)
 
 
 class Queues(NamedTuple):
-    """The queue of each cluster, in descending standing.
+    """The queue of each cluster, in descending static priority.
 
     `since` is the arrival of the tuple at the head (infinity if there is none), `by_wait` the
-    clusters with the oldest head first and `place` where each is in that list. `met` is room to mark
-    the clusters that a search has met.
+    clusters with the oldest head first, and `wait_position` where each is in that list. `met` is scratch
+    space to mark the clusters that a search has seen.
     """
 
     static_priority: Floats
@@ -40,8 +40,8 @@ class Queues(NamedTuple):
 class ClusterArrays(NamedTuple):
     """Chains in clusters as arrays: operators by query and stage, and how far each cluster is.
 
-    `member` has the queries of all clusters one after the other, `begin` where each cluster begins;
-    `taken` is the tuple at the head of its queue, `next` the first member that has not taken it.
+    `queries` has the queries of all clusters one after the other, `begin` where each cluster begins;
+    `head_tuple` is the tuple at the head of its queue, `next_query` the first query yet to process it.
     """
 
     key: np.uint64
@@ -89,8 +89,8 @@ def run_clustered(
 ) -> SimulationResult:
     """Simulate BSD over clusters until all tuples are through.
 
-    `price` is what it costs to compute a priority or to compare it; if not given, as much as the
-    cheapest operator.
+    `decision_cost` is what computing or comparing a priority costs; by default as much as the cheapest
+    operator.
     """
     queues = build_queues(clusters)
     width = max(len(chain.operators) for chain in chains)
@@ -158,6 +158,7 @@ def _advance(
             now = times[arrived - base]
             continue
         state.counts[DECISIONS] += 1
+        # As `ClusterChoice.operations`: n priorities computed, n - 1 compared.
         overhead = arrays.decision_cost * (2 * computed - 1)
         state.clock[1] += overhead
         now += overhead
@@ -196,6 +197,7 @@ def update_head(queues: Queues, cluster: int, since: float) -> None:
     """Let the head of a queue be a tuple that arrived then; infinity: the queue is empty."""
     queues.since[cluster] = since
     at, count = queues.wait_position[cluster], len(queues.since)
+    # One step of an insertion sort: a head moves by few positions, so this is cheaper than a heap.
     while at + 1 < count and queues.since[queues.by_wait[at + 1]] < since:
         other = queues.by_wait[at + 1]
         queues.by_wait[at], queues.wait_position[other] = other, at
@@ -230,10 +232,15 @@ def choose_cluster(queues: Queues, now: float, use_fagin: bool) -> tuple[int, in
             if queues.met[cluster] == 0:
                 computed += 1
                 rank = queues.static_priority[cluster] * (now - queues.since[cluster])
+                # The walk does not visit clusters in order, so a tie is decided explicitly, as the
+                # full scan does.
                 if rank > best or (rank == best and cluster < chosen):
                     chosen, best = cluster, rank
             queues.met[cluster] |= mark
             if queues.met[cluster] == 3:
+                # Only what was marked is cleared: clearing all would cost what the algorithm saves.
+                # The loop ends without this only if no cluster was seen twice, and then none is
+                # marked for the next search to trip over.
                 _clear_marks(queues, high, at)
                 return chosen, computed
         high += 1

@@ -1,7 +1,7 @@
 """Whether a tuple passes an operator: a pure function of the seed, the tuple and the operator.
 
-Nothing is drawn as the simulation goes, so every policy meets the same tuples with the same fate,
-and queues need not store what can be computed again.
+Nothing is drawn during the simulation, so under every policy the same tuples pass the same operators,
+and queues need not store what can be recomputed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ CERTAIN = 1 << 53
 """A threshold that every tuple passes."""
 
 _MASK = (1 << 64) - 1
+# The constants and shifts of SplitMix64 (Steele, Lea and Flood 2014), but for the second, an odd
+# constant for the operators.
 _STEPS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _TUPLE, _OPERATOR, _MIX, _STIR = (np.uint64(step) for step in _STEPS)
 
 
 def pass_threshold(selectivity: float) -> int:
-    """The fates below this number pass."""
+    """A tuple passes if its coin flip is below this number."""
     return round(selectivity * CERTAIN)
 
 
@@ -30,6 +32,7 @@ def run_key(seed: int) -> int:
 
 def coin_flip(key: int, number: int, operator: int) -> int:
     """A number below CERTAIN, evenly spread over tuples and operators."""
+    # 53 bits are what a float holds exactly: thresholds come from selectivities without rounding.
     return _mix_bits(key + number * _STEPS[0] + operator * _STEPS[1]) >> 11
 
 
@@ -42,7 +45,7 @@ def _mix_bits(value: int) -> int:
 
 @cached_njit
 def fast_coin_flip(key: np.uint64, number: int, operator: int) -> np.int64:
-    """`fate`, compiled."""
+    """`coin_flip`, compiled."""
     value = key + np.uint64(number) * _TUPLE + np.uint64(operator) * _OPERATOR
     value = (value ^ (value >> np.uint64(30))) * _MIX
     value = (value ^ (value >> np.uint64(27))) * _STIR

@@ -86,8 +86,12 @@ def run_joins(
     buffers = [StreamBuffer(np.empty(0), 0, False), StreamBuffer(np.empty(0), 0, False)]
     while not (buffers[0].closed and buffers[1].closed):
         for side in (0, 1):
+            # Only a side that has been used up is extended; the other keeps its times until both
+            # have arrived.
             if state.arrived[side] == buffers[side].first_number + len(buffers[side].times):
                 needed = int(
+                    # A tuple is needed as long as it waits to be processed, or may be in a window
+                    # of the other side.
                     min(queries.next_tuple[:, side].min(), queries.window_start[:, 1 - side].min())
                 )
                 buffers[side] = _extend_buffer(buffers[side], needed, next(chunks[side], None))
@@ -166,6 +170,7 @@ def _advance(
         now = _run_tuple(joins, state, query, side, near, far, now)
         for each_side in (0, 1):
             stream = left if each_side == 0 else right
+            # Under turns both sides rank by when their query last ran, so serving one changes both.
             if each_side == side or slots.growth == TURNS:
                 since = np.inf
                 slot = joins.slot[query, each_side]
@@ -222,6 +227,8 @@ def _run_tuple(
         ):
             continue
         if side == 0:
+            # The number of a pair is the same whichever side came last, as in the plain simulator
+            # (PAIR_FACTOR).
             pair, first, second = (number << 32) + other, since, time
         else:
             pair, first, second = (other << 32) + number, time, since
@@ -230,6 +237,8 @@ def _run_tuple(
             state.counts[EXECUTED] += 1
             if fast_coin_flip(joins.key, pair, 4 * query + COMMON) < joins.threshold[query, COMMON]:
                 ideal = _ideal_departure(joins, query, first, second)
+                # The slowdown of a joined result: its delay beyond the ideal departure, in ideal
+                # times. Waiting for the other tuple to arrive is not counted as delay.
                 slowdown = 1.0 + (now - ideal) / joins.ideal[query]
                 record_result(state.tally, query, now - max(first, second), slowdown)
     return now

@@ -26,7 +26,9 @@ class SimulationEvent:
     cancelled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        """It shall not happen."""
+        """Prevent the event."""
+        # Left in the heap and skipped at the top: removing from the middle of a heap costs a
+        # rebuild.
         self.cancelled = True
 
 

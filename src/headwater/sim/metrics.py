@@ -75,6 +75,7 @@ class SimulationResult:
             response=float(rows[:, RESPONSE].sum()) / count,
             slowdown=float(rows[:, SLOWDOWN].sum()) / count,
             max_slowdown=float(rows[:, MAX_SLOWDOWN].max()),
+            # The norm itself, not divided by the count, as in the scheduling paper's figures.
             l2=math.sqrt(float(rows[:, SQUARED_SLOWDOWN].sum())),
             max_response=float(rows[:, MAX_RESPONSE].max()),
         )
@@ -103,6 +104,7 @@ def confidence_interval(values: Sequence[float], confidence: float = 0.95) -> Co
     """The mean of independent values with its confidence interval, by Student's t."""
     count = len(values)
     mean = math.fsum(values) / count
+    # One value says nothing about the spread.
     if count == 1:
         return ConfidenceInterval(mean, math.inf)
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
@@ -116,6 +118,7 @@ def student_t_quantile(freedom: int, confidence: float) -> float:
     low, high = 0.0, 1.0
     while _student_t_mass(high, freedom) < confidence:
         high *= 2
+    # Sixty halvings reach the precision of a float.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (

@@ -1,7 +1,7 @@
 """The simulators in plain Python, on the event kernel: slow, obvious, and what the compiled ones must equal.
 
-Here queues and windows are what they are called, and every choice asks the policy about every candidate.
-A plan says what waits and runs what was chosen; the processor takes one after the other.
+Queues and windows are real collections here, and every choice ranks every candidate by the policy.
+A plan lists what waits and runs what was chosen; the processor runs one candidate at a time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SimulatedPlan(Protocol):
     queries: Sequence[str]
 
     def add_tuple(self, stream: int, item: NumberedTuple, /) -> None:
-        """Take a tuple of a stream in."""
+        """Append a tuple of a stream to the queues."""
 
     def candidates(self) -> Iterable[Candidate]:
         """The candidates; those first that win a tie."""
@@ -92,6 +92,8 @@ class Processor:
         self._simulation, self._plan, self._policy, self._bound = simulation, plan, policy, bound
         self._busy = False
         count = len(plan.queries)
+        # Below 0 and in order, so that round robin begins with the first query
+        # (`slots.initial_turns`).
         self._last_served = {query: float(n - count) for n, query in enumerate(plan.queries)}
 
     def wake(self) -> None:

@@ -1,8 +1,8 @@
 """The simulator of queries that share their first operator, compiled.
 
 Running a shared operator runs the branches of its priority-defining tree on the same tuple; the other
-branches wait on their own. What waits there are the tuples that passed the shared operator, and that can
-be computed again: the queue of a branch is a position, too.
+branches wait on their own. The tuples that wait there are those that passed the shared operator, which can
+be recomputed: so the queue of a branch is a position, too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SharedSetArrays(NamedTuple):
     """Sets as arrays. Queries of a set are neighbours; `first` is the first query of each set.
 
     `cost` and `threshold` are by query and stage, the shared operator at stage 0. `order` has the
-    queries of each set, those of the tree first, `members` how many those are. `slot` is by set, then
-    by query; `taken` likewise: the next tuple of the shared operator, and of each branch that waits.
+    queries of each set, those of the tree first, `tree_size` how many those are. `slot` is by set, then
+    by query; so is `next_tuple`: of the shared operator, and of each branch that waits.
     """
 
     key: np.uint64
@@ -171,6 +171,8 @@ def _advance(
             limit = arrived
         else:
             now = _run_branch(sets, state, chosen - count, number, since, now)
+            # A branch may go only as far as the shared operator has: later tuples have not passed
+            # it yet.
             limit = sets.next_tuple[sets.set_of[chosen - count]]
             following = _next_passed(sets, chosen - count, number + 1, limit)
         sets.next_tuple[chosen] = following
@@ -232,6 +234,7 @@ def _run_branch(
 @cached_njit
 def _passes_shared(sets: SharedSetArrays, set_number: int, number: int) -> bool:
     begin = sets.first[set_number]
+    # The coin of the shared operator is that of stage 0 of the set's first query.
     flip = fast_coin_flip(sets.key, number, begin * sets.cost.shape[1])
     return bool(flip < sets.threshold[begin, 0])
 

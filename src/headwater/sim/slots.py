@@ -1,8 +1,8 @@
 """Candidates of the compiled simulators, and the choice among them by a policy.
 
-A slot is a place where tuples wait: its standing under the policy, and since when its oldest tuple has
-waited (infinity if there is none). Slots are numbered in descending standing and meet in a tournament:
-a binary tree whose every node knows its winner, and until when that is certain. Ranks grow along
+A slot is a queue as the policy sees it: its static priority, and since when its oldest tuple has waited
+(infinity if there is none). Slots are numbered in descending priority and compete in a tournament: a
+binary tree in which every node stores its winner, and until when that is certain. Ranks grow along
 straight lines, so that time is where the line of a loser that grows faster crosses the winner's.
 A change costs one path, a choice only the nodes whose time has come; it is the choice that
 comparing all slots would make.
@@ -31,12 +31,12 @@ SLOT, STATIC_PRIORITY, SINCE, UNTIL = range(4)
 
 
 class Slots(NamedTuple):
-    """Places where tuples wait, the best standing first, and the tournament over them.
+    """Queues of waiting tuples, the highest static priority first, and the tournament over them.
 
-    A row of `tree` is a node: the slot that wins it, the standing of that slot, since when it waits, and
+    A row of `tree` is a node: the slot that wins it, the priority of that slot, since when it waits, and
     until when it is certain to win. The node n has the children 2n and 2n + 1, which lie side by
-    side; the last `leaves` nodes are the slots. `early` is the wait that tuples have in advance,
-    `due` room for the nodes to settle.
+    side; the last `leaves` nodes are the slots. `initial_wait` is the wait that tuples have in advance,
+    `due` scratch space for the nodes to settle.
     """
 
     growth: int
@@ -50,6 +50,7 @@ def build_slots(policy: Policy, candidates: Sequence[Candidate]) -> tuple[Slots,
     """Empty slots for the candidates, and the candidate of each slot."""
     priorities = np.array([policy.static_priority(candidate) for candidate in candidates])
     order = np.argsort(-priorities, kind="stable").astype(np.int64)
+    # A power of two, so that children are 2n and 2n + 1; leaves beyond the candidates stay empty.
     leaves = 1 << max(1, (len(candidates) - 1).bit_length())
     slots = Slots(
         growth=_GROWTH[policy.growth],
@@ -82,6 +83,7 @@ def update_slot(slots: Slots, slot: int, since: float, now: float) -> None:
     growth, tree, node = slots.growth, slots.tree, slots.leaves + slot
     before = tree[node, SINCE]
     tree[node, SINCE] = since
+    # The rank does not depend on the wait: only becoming empty or non-empty changes a winner.
     if growth == NONE and before < np.inf and since < np.inf:
         return
     node >>= 1
@@ -98,8 +100,9 @@ def set_since(slots: Slots, slot: int, since: float) -> None:
 
 @cached_njit
 def settle_all(slots: Slots, now: float) -> None:
-    """Play the tournament anew."""
+    """Play the whole tournament again."""
     growth, tree = slots.growth, slots.tree
+    # Descending numbers: children are settled before their parents.
     for node in range(slots.leaves - 1, 0, -1):
         _settle(growth, tree, node, now)
 
@@ -130,7 +133,7 @@ def _settle_due(growth: int, tree: Floats, due: Ints, now: float) -> None:
 
 @cached_njit
 def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
-    """The winner of a node. The left one stands higher: it wins a tie, and it alone can overtake."""
+    """The winner of a node. The left one has the higher priority: it wins a tie, and only it can overtake."""
     left, right = 2 * node, 2 * node + 1
     first, second = tree[left, SINCE], tree[right, SINCE]
     certain = min(tree[left, UNTIL], tree[right, UNTIL])
@@ -147,6 +150,8 @@ def _settle(growth: int, tree: Floats, node: int, now: float) -> None:
             if fast > slow:
                 inverse = 1.0 / (fast - slow)
                 crossing = (fast * first - slow * second) * inverse
+                # A node settled too early is settled again, one settled too late would choose
+                # wrongly: so the crossing is moved forward by what rounding can do.
                 slack = _ROUNDING * fast * inverse * (abs(crossing) + now)
                 certain = min(certain, crossing - slack)
     tree[node, SLOT] = tree[best, SLOT]

@@ -106,6 +106,7 @@ class SharedSet:
     def cost(self) -> float:
         """The expected cost of a tuple for the whole set."""
         segments = self.segments()
+        # Each segment includes the shared operator, which runs once.
         return sum(s.cost for s in segments) - (len(segments) - 1) * self.first.cost
 
 
@@ -123,6 +124,7 @@ def _draw_queries(seed: int, queries: int) -> list[tuple[int, float]]:
 def _unscaled_operators(
     cost_class: int, selectivity: float
 ) -> tuple[SimulatedOperator, SimulatedOperator, SimulatedOperator]:
+    # The scheduling paper's cost classes: powers of two, uniformly drawn.
     cost = float(2**cost_class)
     return (
         SimulatedOperator(cost, selectivity),
@@ -138,6 +140,7 @@ def _scale_operator(operator: SimulatedOperator, factor: float) -> SimulatedOper
 def paper_chains(seed: int, load: float, gap: float, queries: int = QUERIES) -> tuple[Chain, ...]:
     """Select, join with a stored relation, project: operators of a query cost and pass alike."""
     plain = [Chain(_unscaled_operators(*drawn)) for drawn in _draw_queries(seed, queries)]
+    # Every query processes every tuple, so the load is the sum of expected costs over the mean gap.
     factor = load * gap / sum(chain.segment().cost for chain in plain)
     return tuple(Chain(tuple(_scale_operator(o, factor) for o in c.operators)) for c in plain)
 

@@ -1,9 +1,9 @@
 """How many queries any planner could admit at most.
 
-`optimistic` is the paper's: all sites as one, without a network, queries in the order in which they come.
-A planner that refuses other queries can beat it. `certified` cannot be beaten: it knows all queries, chooses
-the best ones, and takes the solver's bound. It also knows that operators are not cut in two:
-with u as a unit, the whole units of operators are at most the whole units of their site.
+`optimistic_admissions` is the SQPR paper's: all sites as one, without a network, queries in their order of
+arrival. A planner that refuses other queries can beat it. `certified_bound` cannot be beaten: it has all
+queries at once, chooses the best ones, and takes the solver's bound. It also uses that operators are not
+divisible: for any unit u, the whole units of operators are at most the whole units of their site.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headwater.plan.placement.program import Floats, LinearProgram
 from headwater.plan.placement.solver import solve_highs
 
 MAX_UNITS = 6
-"""Of how many costs units are made."""
+"""How many different costs are used as units."""
 
 
 def optimistic_admissions(problem: PlacementProblem, queries: Sequence[int]) -> list[bool]:
@@ -30,6 +30,7 @@ def optimistic_admissions(problem: PlacementProblem, queries: Sequence[int]) -> 
     for query in queries:
         stream = problem.queries[query].stream
         cost, operators = _cheapest_operators(problem, stream, available)
+        # The tolerance is for rounding in the running difference `left`.
         admitted.append(cost <= left * (1 + 1e-12))
         if admitted[-1]:
             left -= cost
@@ -52,6 +53,8 @@ def _cheapest_operators(
             below = frozenset().union(*(best[i][1] for i in operator.inputs))
             if any(best[i][0] == math.inf for i in operator.inputs):
                 continue
+            # Over the union, and not from the costs of the inputs: an operator below both inputs
+            # runs once.
             cost = sum(problem.operators[o].cpu for o in below) + operator.cpu
             if cost < best[s][0]:
                 best[s] = cost, below | {producer}
@@ -81,12 +84,16 @@ def certified_bound(
     columns = np.array([run[o] for o in operators])
     if np.isfinite(capacity).all() and len(columns):
         program.add_row(columns, cpu, most=float(capacity.sum()))
+        # A rounding cut (as of Chvatal and Gomory): valid for every unit, and tight where many
+        # operators cost just over a fraction of a site.
         for unit in _capacity_units(cpu):
             whole = np.floor(cpu / unit + 1e-9)
             program.add_row(columns, whole, most=float(np.floor(capacity / unit + 1e-9).sum()))
     for s, count in requested.items():
         program.minimise([have[s]], -float(count))
     solution = solve_highs(program, seconds)
+    # Admissions are whole, so the bound may be rounded down; the objective was minimised, hence the
+    # sign.
     bound = math.floor(-solution.bound + 1e-6) if solution.bound > -math.inf else len(queries)
     return min(len(queries), bound)
 

@@ -1,7 +1,7 @@
-"""Whether a plan is one: every constraint of the model, proven from the plan and the problem alone.
+"""Checks a plan: every constraint of the model, proven from the plan and the problem alone.
 
-What a site holds is computed from where base streams come in, step by step, so streams that only
-feed themselves are not held by anybody.
+What a site holds is derived from where base streams come in, step by step, so that streams that only
+feed themselves count as held by no site.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.plan.placement.loads import Load, link_loads, site_loads
 from headwater.plan.placement.model import PlacementPlan, PlacementProblem
 
 TOLERANCE = 1e-6
-"""The share of a capacity by which sums of floating numbers may be beyond it."""
+"""The fraction of a capacity by which floating-point sums may exceed it."""
 
 RESOURCES = ("cpu", "memory", "bandwidth in", "bandwidth out")
 """Of a site, in the order of a ledger's rows."""
@@ -114,6 +114,8 @@ def _check_availability(problem: PlacementProblem, plan: PlacementPlan) -> Itera
         for stream in problem.operators[run.operator].inputs
     ]
     missing = sorted({need for need in needed if need[:2] not in available})
+    # Only to name the violation: a cycle of streams that feed each other is a different mistake
+    # from a stream that nobody makes.
     claimed = _claimed_streams(problem, plan, available) if missing else available
     for site, stream, does in missing:
         where, name = problem.sites[site].name, problem.streams[stream].name

@@ -1,8 +1,8 @@
 """What stays as it is while the scope of some queries is planned again, and the sites to plan it on.
 
-In a large system most sites are alike to a query: they hold nothing of it and have little left. `narrowed`
-counts them as one site that has what they have together. A query that does not fit even then has no
-plan at all, so a refusal is proven without looking at each of them.
+In a large system most sites are alike to a query: they hold nothing of it and have little left. `narrow`
+counts them as one site with the sum of their resources. A query that does not fit even then has no plan
+at all, so a refusal is proven without examining each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MERGED_SITE = -1
 """In `sites`: all those that are counted as one."""
 
 MAX_CPU_SITES, MAX_BANDWIDTH_SITES = 24, 12
-"""Of sites without a part in the scope, so many with the most left are looked at one by one."""
+"""How many sites outside the scope, those with the most left, are considered individually."""
 
 
 class ReplanScope:
@@ -72,17 +72,19 @@ class ReplanScope:
         problem = self.ledger.problem
         cpu = np.array([problem.operators[o].cpu for o in self.operators])[:, None]
         memory = np.array([problem.operators[o].memory for o in self.operators])[:, None]
+        # An operator that fits exactly must not be excluded by rounding; the program's own
+        # constraints decide.
         nearly = 1 - 1e-9
         return np.asarray((self.free[0] >= cpu * nearly) & (self.free[1] >= memory * nearly))
 
     def involved_sites(self) -> set[int]:
-        """The sites that have a part in the scope already."""
+        """The sites that hold a stream of the scope already."""
         return {site for s in self.streams for site in self.holders[s]}
 
     def narrow(self, merge_others: bool) -> ReplanScope:
         """The same on fewer sites: those with a part in it and those with the most left.
 
-        The others are left out, or counted as one if they are to be taken `together`.
+        The others are left out, or counted as one with `merge_others`.
         """
         chosen = self.involved_sites()
         for resource, most in (
@@ -107,7 +109,12 @@ class ReplanScope:
             narrowed.free = np.column_stack(
                 [narrowed.free, np.maximum(self.free[:, others], 0).sum(axis=1)]
             )
+            # Infinite, so that the merged site takes no part in balancing: it has no fullness of
+            # its own.
             narrowed.capacity = np.column_stack([narrowed.capacity, np.full(4, np.inf)])
+            # The merged site is a relaxation, but an operator has to fit on a single one of its
+            # sites: without this test many small remainders would look like room for a large
+            # operator.
             able = self.can_run[:, others] & (self.free[2, others] >= self._min_inbound()[:, None])
             narrowed.can_run = np.column_stack([narrowed.can_run, able.any(axis=1)])
         return narrowed
@@ -120,6 +127,8 @@ class ReplanScope:
         def inputs(operator: int) -> float:
             read = problem.operators[operator].inputs
             parts = [part for s in read for part in problem.streams[s].parts]
+            # Inputs with parts in common could be made from the same received stream, so only the
+            # larger counts.
             apart = len(parts) == len(set(parts))
             return (sum if apart else max)(least[s] for s in read)
 

@@ -1,7 +1,7 @@
-"""CQL queries as a placement problem: what they read, all the orders of their joins, what they tell.
+"""CQL queries as a placement problem: what they read, all orders of their joins, what they emit.
 
-A source with its own conditions is a part, and so is a condition between sources. A join is told by the
-parts it holds, so queries that join the same in another order, or beside other things, share the
+A source with its own conditions is a part, and so is a condition between sources. A join is identified
+by its parts, so queries that join the same in another order, or beside other things, share the
 stream. Rates follow from the parts alone, whatever the order. Queries that are no plain join, or
 one of very many sources, are one operator over what they read.
 """
@@ -38,10 +38,10 @@ from headwater.plan.throughput.from_cql import Statistics, condition_text, type_
 from headwater.plan.throughput.profile import WorkloadProfile, build_statistics, stream_rate
 
 MAX_SOURCES = 7
-"""Of joins of more sources, the orders are not looked at."""
+"""The join orders of queries with more sources than these are not enumerated."""
 
 ASSUMED_RATE = 1000.0
-"""Tuples a second of a stream of which nothing is said."""
+"""Tuples per second of a stream without a profile."""
 
 TEXT_WIDTH = 20.0
 
@@ -94,7 +94,7 @@ def build_placement_problem(
 
 
 def _assumed_profile(queries: Sequence[tuple[str, Asked]]) -> WorkloadProfile:
-    """All streams alike, at the first site."""
+    """The same rate for all streams, at the first site."""
     names = {
         node.stream.lower()
         for _, query in queries
@@ -117,7 +117,7 @@ class _ProblemBuilder:
         self.statistics: Statistics = build_statistics(self.profile, [])
 
     def add(self, query: Asked) -> int:
-        """The stream that a query wants, with all the ways to make it."""
+        """The stream that a query asks for, with all ways to produce it."""
         canonical = canonicalize(query)
         result = frozenset({f"result {canonical.digest}"})
         if result in self.stream_of:
@@ -154,6 +154,7 @@ class _ProblemBuilder:
         if isinstance(source, TableScan):
             parts = frozenset({f"table {source.table.lower()}"})
             if parts not in self.stream_of:
+                # A table is a file that every site reads: it is everywhere, and nothing is sent.
                 self._add_stream(source.table, parts, 0.0, *range(len(self.network.sites)))
             return self.stream_of[parts], 0.0, width
         name = source.stream.lower()
@@ -166,7 +167,7 @@ class _ProblemBuilder:
         return self.stream_of[parts], rate, width
 
     def _source_part(self, body: Block, position: int) -> SourcePart:
-        """A source behind the conditions that speak of it alone."""
+        """A source with the conditions that refer to it alone."""
         source = body.sources[position]
         assert isinstance(source, Scan | TableScan)
         base, rate, width = self._base_stream(source)
@@ -180,6 +181,8 @@ class _ProblemBuilder:
             share *= self._selectivity(condition, body)
         rows = self.statistics.rows(source.table) if isinstance(source, TableScan) else 0.0
         holds = rows if isinstance(source, TableScan) else tuples_in_window(source.window, rate)
+        # An unbounded window is priced by the horizon of the profile: infinite memory would fit
+        # nowhere.
         if holds == inf:
             holds = rate * self.statistics.horizon
         label = source_text(source)
@@ -262,6 +265,7 @@ class _ProblemBuilder:
         if key in self.stream_of:
             return self.stream_of[key]
         cuts = list(bipartitions(chosen))
+        # Products are left out wherever the sources can be joined by conditions, as in System R.
         linked = [cut for cut in cuts if all(_is_connected(half, joins) for half in cut)]
         ways = [
             (left, right, self._join(left, parts, joins), self._join(right, parts, joins))
@@ -312,7 +316,7 @@ def _is_plain(body: Block) -> bool:
 
 
 def _number_duplicates(parts: Sequence[SourcePart]) -> list[SourcePart]:
-    """Sources that are the same get numbers."""
+    """Number the sources that occur more than once."""
     seen: Counter[str] = Counter()
     numbered = []
     for part in parts:
@@ -349,6 +353,8 @@ def _combined_rate(parts: Sequence[SourcePart], joins: Sequence[JoinCondition]) 
     """Tuples a second; of a family of conditions as many count as do not follow from others."""
     share = 1.0
     joined: dict[int, list[set[int]]] = defaultdict(list)
+    # Most selective first: of conditions that follow from each other, those that remain are a
+    # spanning tree, and the estimate is then the least of them.
     for join in sorted(joins, key=lambda j: j.share):
         groups = joined[join.family]
         touching = [group for group in groups if group & join.sources]
@@ -361,7 +367,7 @@ def _combined_rate(parts: Sequence[SourcePart], joins: Sequence[JoinCondition]) 
 
 
 def _requalify(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """An expression that speaks of sources by other names."""
+    """An expression with its sources renamed."""
     return substitute(
         expr,
         {c: Column(names[c.relation], c.name, c.type, c.nullable) for c in columns_of(expr)},

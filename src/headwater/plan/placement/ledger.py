@@ -1,8 +1,8 @@
-"""The books of a plan: what each site runs, holds, sends and serves, and what it has left.
+"""The accounts of a plan: what each site runs, holds, sends and serves, and what it has left.
 
-Planners work on a ledger, which they change in small steps that can be taken back; `plan` gives what
-it says as frozen data. Whatever nobody uses any more is given up at once, so a ledger never holds
-more than its admitted queries need.
+Planners work on a ledger, which they change in small steps that can be undone; `plan` returns its
+content as frozen data. Whatever is no longer used is released at once, so a ledger never holds more
+than its admitted queries need.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from headwater.plan.placement.model import (
 Floats = NDArray[np.float64]
 
 SLACK = 1e-9
-"""The share of a capacity that rounding may take."""
+"""The fraction of a capacity by which rounding may exceed it."""
 
 SOURCE = -1
-"""How a site comes by a stream: it comes in there. A number from 0 is the operator that makes it,
-one below SOURCE stands for the site that sends it."""
+"""The origin of a stream at a site where it enters the system. A number from 0 is the operator that makes
+it there; one below SOURCE encodes the site that sends it."""
 
 
 def encode_sender(site: int) -> int:
-    """How a site comes by a stream that another one sends."""
+    """The origin of a stream that another site sends."""
     return SOURCE - 1 - site
 
 
@@ -58,6 +58,7 @@ class Ledger:
         )
         self.free = self.capacity.copy()
         with np.errstate(invalid="ignore"):
+            # inf * 0 would be NaN, against which every comparison is false.
             self._min_free = np.where(np.isinf(self.capacity), 0.0, -SLACK * self.capacity)
         self.sent: dict[tuple[int, int], float] = defaultdict(float)
         self.origins: list[dict[int, int]] = [
@@ -72,7 +73,7 @@ class Ledger:
             self._journal.clear()
 
     def _load_plan(self, plan: PlacementPlan) -> None:
-        """Write down a whole plan, leaving out what it does in vain."""
+        """Enter a whole plan, without what serves no query."""
         makers = defaultdict(list)
         senders = defaultdict(list)
         for run in plan.runs:
@@ -83,6 +84,8 @@ class Ledger:
         def obtain(site: int, stream: int, above: frozenset[tuple[int, int]]) -> bool:
             if site in self.origins[stream]:
                 return True
+            # A stream that is only made from itself: the plan's cycle is dropped here, as `check`
+            # would refuse it.
             if (site, stream) in above:
                 return False
             above = above | {(site, stream)}
@@ -109,7 +112,7 @@ class Ledger:
     # ---- what it says
 
     def plan(self) -> PlacementPlan:
-        """What is written, as frozen data."""
+        """The content as frozen data."""
         runs, sends = [], []
         for stream, holders in enumerate(self.origins):
             for site, origin in holders.items():
@@ -149,6 +152,8 @@ class Ledger:
         for stream in definition.inputs:
             self.uses[stream, site] += 1
         self.origins[definition.output][site] = operator
+        # The journal holds the opposite of each step, so that rolling back is calling what it
+        # names.
         self._journal.append(("stop", operator, site, 0))
 
     def stop(self, operator: int, site: int) -> None:
@@ -202,11 +207,12 @@ class Ledger:
     # ---- several steps
 
     def release(self, stream: int, site: int) -> None:
-        """Give up a stream at a site if nobody uses it there, and what was needed for it alone."""
+        """Release a stream at a site if it is unused there, and what was needed for it alone."""
         pending = [(stream, site)]
         while pending:
             stream, site = pending.pop()
             origin = self.origins[stream].get(site, SOURCE)
+            # A base stream enters at its site whether it is used or not.
             if self.uses[stream, site] > 0 or origin == SOURCE:
                 continue
             if origin >= 0:
@@ -218,13 +224,13 @@ class Ledger:
                 pending.append((stream, sender))
 
     def release_unused(self) -> None:
-        """Give up whatever nobody uses."""
+        """Release whatever is unused."""
         for stream, holders in enumerate(self.origins):
             for site in list(holders):
                 self.release(stream, site)
 
     def withdraw(self, query: int) -> None:
-        """A query goes; its stream is served on while others ask for it."""
+        """Remove a query; its stream is still served while other queries ask for it."""
         self.forget(query)
         stream = self.problem.queries[query].stream
         if not self.queries_by_stream[stream]:
@@ -237,17 +243,17 @@ class Ledger:
         self.release(stream, site)
 
     def adopt(self, plan: PlacementPlan) -> None:
-        """Become another plan; there is no way back."""
+        """Become another plan; this cannot be rolled back."""
         vars(self).update(vars(Ledger(self.problem, plan)))
 
-    # ---- taking back
+    # ---- undoing
 
     def savepoint(self) -> int:
-        """A place to go back to."""
+        """A position of the journal to roll back to."""
         return len(self._journal)
 
     def roll_back(self, savepoint: int) -> None:
-        """Undo everything since a mark."""
+        """Undo everything since a savepoint."""
         while len(self._journal) > savepoint:
             step, a, b, c = self._journal.pop()
             match step:
@@ -261,7 +267,7 @@ class Ledger:
 
     @contextmanager
     def attempt(self) -> Iterator[list[bool]]:
-        """Steps that are taken back unless the list that is given gets something true."""
+        """Steps that are undone unless something true is appended to the list that is yielded."""
         savepoint, accepted = self.savepoint(), list[bool]()
         try:
             yield accepted
@@ -270,7 +276,7 @@ class Ledger:
                 self.roll_back(savepoint)
 
     def commit(self) -> None:
-        """Nothing before this will be taken back."""
+        """Make all steps so far final."""
         self._journal.clear()
 
     def dependencies(self, stream: int) -> Iterator[tuple[int, int]]:

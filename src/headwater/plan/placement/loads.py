@@ -1,4 +1,4 @@
-"""What a plan takes of each site and link, for people to see."""
+"""How much of each site and link a plan uses, for display."""
 
 from __future__ import annotations
 

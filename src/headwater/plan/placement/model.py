@@ -1,8 +1,8 @@
 """The problem of placing queries on sites, and its answer, as frozen data.
 
-A stream is told by the parts it is made of, so it is the same stream whatever the order of joins and
-whichever query made it. All the ways to make a stream are operators; a planner chooses among them.
-Streams, operators, queries and sites are known by their places in the problem's tuples.
+A stream is identified by the parts it is made of, so it is the same stream whatever the order of joins
+and whichever query made it. All ways to make a stream are operators; a planner chooses among them.
+Streams, operators, queries and sites are referred to by their positions in the problem's tuples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PlacementOperator:
 
 @dataclass(frozen=True, slots=True)
 class PlacementQuery:
-    """Somebody who wants a stream."""
+    """A query, as the stream that it asks for."""
 
     name: str
     stream: int
@@ -47,7 +47,7 @@ class PlacementQuery:
 
 @dataclass(frozen=True)
 class Links:
-    """Bytes a second that each ordered pair of sites can exchange: `other`, or else `usual`."""
+    """Bytes a second that each ordered pair of sites can exchange: `overrides`, or else `default`."""
 
     default: float = math.inf
     overrides: Mapping[tuple[int, int], float] = field(default_factory=dict)
@@ -80,13 +80,13 @@ class ObjectiveWeights:
 
 
 CONSOLIDATION_WEIGHTS = ObjectiveWeights(network=0.1, cpu=0.1, balance=0.0, sites=1.0)
-"""On few sites, so that others can be switched off."""
+"""For few sites, so that others can be switched off."""
 
 
 class QueryScope(NamedTuple):
     """The streams and operators that can appear in plans of a query: S(q) and O(q).
 
-    Streams stand before those that are made of them.
+    Streams precede those that are made of them.
     """
 
     streams: tuple[int, ...]
@@ -155,6 +155,7 @@ class PlacementProblem:
             for input in self.operators[producer].inputs:
                 self._visit(input, done, operators)
             operators.append(producer)
+        # A dict keeps the order of insertion: deleting and setting again moves the key to the end.
         del done[stream]  # behind its inputs
         done[stream] = True
 

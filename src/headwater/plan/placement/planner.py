@@ -1,7 +1,7 @@
-"""What all planners have in common: they take a ledger and queries, and give a decision for each.
+"""What all planners have in common: they take a ledger and queries, and return a decision for each.
 
-The ledger holds a valid plan at every moment, the best so far; a planner that is stopped in the middle
-has done no harm. What is decided by effort rather than by the clock is the same in every run.
+The ledger always holds a valid plan, the best so far, so a planner can be stopped at any time. Decisions
+that are limited by effort rather than by the clock are the same in every run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Decision:
     """Whether a query is admitted, and by which step of a planner.
 
     A refusal is `proven` if no plan exists that keeps what is outside of the query's scope as it is;
-    `short` says what is missing, by the plan that comes nearest.
+    `shortages` says what is missing, by the plan that comes nearest.
     """
 
     query: int
@@ -35,6 +35,7 @@ class Decision:
     step: str
     proven: bool = False
     shortages: tuple[Violation, ...] = ()
+    # Not compared, so that two runs with the same decisions are equal.
     seconds: float = field(default=0.0, compare=False)
 
 
@@ -67,7 +68,7 @@ def admit_duplicate(ledger: Ledger, query: int) -> Decision | None:
 
 
 def remove_queries(ledger: Ledger, queries: Sequence[int]) -> None:
-    """Queries go; what nobody else needs is given up."""
+    """Remove queries, and release what no other query needs."""
     for query in queries:
         if query in ledger.admitted:
             ledger.withdraw(query)

@@ -1,7 +1,7 @@
-"""Planning again when the world has changed: rates, costs, sites that go or come back.
+"""Planning again after a change: of rates, of costs, or because sites left or came back.
 
 A query that is admitted stays admitted. What no longer fits is taken out and added again, and so are
-queries whose measured consumption strays from what was assumed. A query that finds no place at present
+queries whose measured consumption strays from what was assumed. A query that cannot be placed at present
 waits: it is still admitted, and is the first to be placed when something changes.
 """
 
@@ -21,8 +21,8 @@ STRAY_THRESHOLD = 0.25
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The plan after a change; `waiting` are admitted queries that have no place at present, and
-    `moved` those that were planned anew."""
+    """The plan after a change; `waiting` are admitted queries that cannot be placed at present, and
+    `replanned` those that were planned again."""
 
     plan: PlacementPlan
     waiting: frozenset[int]
@@ -53,11 +53,14 @@ def adapt(
     replanned = set(_readmit(ledger, displaced, planner, budget))
     for query in [q for q in suspects if q in ledger.admitted][:most]:
         before = ledger.plan()
+        # Queries for one stream are placed together, so all of them leave before any is planned
+        # again.
         siblings = sorted(ledger.queries_by_stream[problem.queries[query].stream])
         for sibling in siblings:
             ledger.withdraw(sibling)
         ledger.commit()
         if len(_readmit(ledger, siblings, planner, budget)) < len(siblings):
+            # An admitted query is never lost to an attempt to improve its placement.
             ledger.adopt(before)
         else:
             replanned |= set(siblings)
@@ -88,6 +91,8 @@ def find_strayed_queries(
                 measured += cpu.get(origin, problem.operators[origin].cpu) / power
             assumed += problem.streams[s].rate / band
             measured += rates.get(s, problem.streams[s].rate) / band
+        # CPU and bandwidth are added up as fractions of what the largest site has: that makes them
+        # comparable.
         apart = abs(measured - assumed) / max(assumed, 1e-300)
         if apart > threshold:
             strayed_queries += [

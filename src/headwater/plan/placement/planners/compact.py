@@ -163,6 +163,9 @@ class CompactFormulation:
                     continue
                 send = self.send[row, a, b] = int(self.program.add_variables(1)[0])
                 on[a, b].append((send, rate))
+                # A big-M constraint: where a sends to b, level b >= level a + 1; otherwise it holds
+                # for any levels. Without levels, sites could send each other a stream that none of
+                # them has.
                 far = float(count + 1)
                 self.program.add_row([level[b], level[a], send], [1.0, -1.0, -far], least=1.0 - far)
                 self.program.add_row([send, self.hold[row, a]], [1.0, -1.0], most=0.0)
@@ -221,6 +224,7 @@ class CompactFormulation:
             used = (capacity[site] - self.scope.free[0, site]) / capacity[site]
             columns = [*self.run[there, site].tolist(), fullest]
             factors = [*(cpu[there] / capacity[site] * SHARE_UNITS).tolist(), -1.0]
+            # One unit of tolerance, as `fullest` is whole and the load is not.
             self.program.add_row(columns, factors, most=-used * SHARE_UNITS + 1.0)
         self.program.minimise([fullest], self.problem.weights.balance / SHARE_UNITS)
 
@@ -229,6 +233,7 @@ class CompactFormulation:
     def extract_plan(self, solution: Solution, queries: Iterable[int]) -> PlacementPlan:
         """The plan of an answer."""
         assert solution.values is not None
+        # The appended 0 is what NO_VARIABLE (-1) indexes: a variable that does not exist is 0.
         values = np.rint(np.append(solution.values, 0.0)).astype(int)
         run, receive, serve = (values[v] == 1 for v in (self.run, self.receive, self.serve))
         runs = [RunOperator(int(h), self.scope.operators[o]) for o, h in np.argwhere(run)]
@@ -253,6 +258,8 @@ def build_forest(
     """Who sends to whom, so that each sends as many copies as it is said to send."""
     senders = [(site, int(emit[site])) for site in np.flatnonzero(emit).tolist()]
     edges = []
+    # Receivers that relay most come first: then a sender with copies left exists at every step,
+    # since copies sent equal copies received.
     order = sorted(np.flatnonzero(receive).tolist(), key=lambda site: -int(relay[site]))
     for target in order:
         sender, left = senders.pop()
