@@ -55,6 +55,7 @@ def cluster_regions(delays: Floats, count: int, seed: int) -> Regions:
     centres = _first_centres(delays, count, random)
     nearest = _nearest_centres(delays, centres)
     for _ in range(MAX_ROUNDS):
+        # Only regions that still have sites: the mean of none would be NaN.
         for region in np.unique(nearest):
             centres[region] = delays[nearest == region].mean(axis=0)
         moved = _nearest_centres(delays, centres)
@@ -69,6 +70,7 @@ def nearest_regions(delays: Floats, clustered: Regions, site: int, count: int) -
     """The bit vector of the `count` regions that are nearest to a site by their mean delay."""
     region_of = np.array(clustered.region_of)
     means = [float(delays[site, region_of == region].mean()) for region in range(clustered.count)]
+    # The site's own region always comes first, even if its sites are far apart.
     means[clustered.region_of[site]] = -1.0
     nearest = sorted(range(clustered.count), key=means.__getitem__)[:count]
     return sum(1 << region for region in nearest)
@@ -79,11 +81,14 @@ def _first_centres(points: Floats, count: int, random: np.random.Generator) -> F
     chosen = [int(random.integers(len(points)))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < count and distance.max() > 0:
+        # The seeding of k-means++ (Arthur and Vassilvitskii 2007): by squared distance to the
+        # nearest centre. It ends early if all points coincide with a centre.
         chosen.append(int(random.choice(len(points), p=distance / distance.sum())))
         distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
     return points[chosen].copy()
 
 
 def _nearest_centres(points: Floats, centres: Floats) -> NDArray[np.intp]:
+    # The squared distance without the square of the point, which is the same for all centres.
     squares = (centres**2).sum(axis=1) - 2 * points @ centres.T
     return np.asarray(squares.argmin(axis=1), np.intp)

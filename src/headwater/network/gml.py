@@ -1,7 +1,7 @@
 """Networks from GML files, as the Internet Topology Zoo publishes them.
 
 The latency of a link is the great-circle distance of its ends at the speed of light in glass. Where
-an end is not located, that cannot be computed, and the caller has to say what shall stand for it.
+an end has no location, that cannot be computed, and the caller has to give a latency for it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headwater.network.model import Link, Network, Site
 EARTH_RADIUS = 6371.0
 """In km."""
 
+# Two thirds of the speed of light in vacuum, by the refractive index of fibre.
 SIGNAL_SPEED = 200_000.0
 """In km/s."""
 
@@ -39,7 +40,7 @@ class _Token:
 
 @dataclass
 class _Record:
-    """What stands between two brackets: values by key, and records inside."""
+    """The content of a pair of brackets: values by key, and nested records."""
 
     line: int
     values: dict[str, str | float] = field(default_factory=dict)
@@ -100,6 +101,7 @@ def _sites(path: Path, nodes: list[_Record]) -> list[Site]:
     sites = []
     for label, node in zip(labels, nodes, strict=True):
         id = f"{node.values['id']:g}"
+        # Zoo files label several nodes alike or not at all, while names of sites have to be unique.
         name = id if not label else label if often[label] == 1 else f"{label} ({id})"
         sites.append(Site(name, False, *_location(path, node)))
     return sites
@@ -131,6 +133,8 @@ def great_circle(latitude: float, longitude: float, latitude_2: float, longitude
     a, b = math.radians(latitude), math.radians(latitude_2)
     turned = math.radians(longitude_2 - longitude)
     chord = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(turned / 2) ** 2
+    # The haversine formula, which is accurate for near points too; rounding may exceed 1 at
+    # antipodes.
     return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(1.0, chord)))
 
 

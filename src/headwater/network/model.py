@@ -1,7 +1,7 @@
 """A network as frozen data: sites, and links between them.
 
 Times are seconds, data is bytes, and the cost of a link is a price for each byte it carries. A link
-carries both ways. Sites are named by users and known to computations by their place in the tuple.
+carries both ways. Users refer to sites by name, computations by their position in the tuple.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headwater.errors import NetworkError, suggest
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place where operators may run; a router only passes data on.
+    """A site where operators may run; a router only forwards data.
 
-    It does `cpu` instructions a second, and takes in and sends out so many bytes a second.
+    It executes `cpu` instructions per second; bandwidths are in bytes per second.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A connection of two sites, named by their places."""
+    """A connection of two sites, given by their positions."""
 
     a: int
     b: int
@@ -74,14 +74,14 @@ class Network:
                     )
 
     def position_of(self, name: str) -> int:
-        """The place of a site; raises NetworkError if there is none of that name."""
+        """The position of a site; raises NetworkError if there is none of that name."""
         if name not in self._positions:
             raise NetworkError(f"there is no site {name}; {suggest(name, self._positions)}")
         return self._positions[name]
 
     @property
     def hosts(self) -> tuple[int, ...]:
-        """The places of all sites but routers."""
+        """The positions of all sites except routers."""
         return tuple(position for position, site in enumerate(self.sites) if not site.router)
 
     def direct_link(self, a: int, b: int) -> Link | None:
@@ -91,6 +91,7 @@ class Network:
     @cached_property
     def _direct_links(self) -> dict[tuple[int, int], Link]:
         links: dict[tuple[int, int], Link] = {}
+        # Ascending, so that the widest of several links overwrites the others.
         for link in sorted(self.links, key=lambda link: link.bandwidth):
             links[link.a, link.b] = links[link.b, link.a] = link
         return links

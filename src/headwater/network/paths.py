@@ -1,7 +1,7 @@
-"""Shortest ways between all sites.
+"""Shortest routes between all sites.
 
-One search per site over arrays, compiled by Numba: 4096 sites take seconds. The ways found are
-kept as the last link of each, so that anything else that links have can be summed along them.
+One search per site over arrays, compiled by Numba: 4096 sites take seconds. A route
+is stored as its last link, so that any other value of links can be summed along it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NO_LINK = -1
 class Routes:
     """The best way from each site to each other.
 
-    `distance[a, b]` is infinite where there is none; `last[a, b]` is the link by which the way from
-    `a` arrives at `b`, NO_LINK where there is none.
+    `distance[a, b]` is infinite where there is none; `last_link[a, b]` is the link by which the route
+    from `a` arrives at `b`, NO_LINK where there is none.
     """
 
     network: Network
@@ -95,6 +95,7 @@ def _shortest_paths(start: Any, to: Any, link: Any, weights: Any) -> Any:
     count = len(start) - 1
     distance = np.full((count, count), np.inf)
     last = np.full((count, count), NO_LINK, np.int32)
+    # At most one push for each direction of a link, and the origin.
     keys = np.empty(len(to) + 1)
     heap = np.empty(len(to) + 1, np.int32)
     for origin in range(count):
@@ -114,6 +115,8 @@ def _shortest_paths(start: Any, to: Any, link: Any, weights: Any) -> Any:
                 keys[hole], heap[hole] = keys[child], heap[child]
                 hole = child
             keys[hole], heap[hole] = moved_key, moved
+            # A stale entry: the heap has no decrease-key, a shorter distance was pushed as a second
+            # entry.
             if key > row[site]:
                 continue
             for at in range(start[site], start[site + 1]):
@@ -141,6 +144,8 @@ def _sum_along_paths(last: Any, ends: Any, values: Any) -> Any:
         is_done[origin] = True
         for target in range(count):
             site, steps = target, 0
+            # Back to a site whose sum is known, then forward again: each site is computed once,
+            # without recursion.
             while not is_done[site] and last[origin, site] != NO_LINK:
                 back[steps] = site
                 steps += 1

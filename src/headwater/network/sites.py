@@ -13,7 +13,7 @@
     bandwidth = 1e7       # bytes a second, each way
     latency = 0.06        # seconds
 
-What is not said is not limited. A file without any link has every site connected with every other;
+What is left out is not limited. A file without any link has every site connected with every other;
 one with links has these alone. For sites that run (`headwater up`), a file may say more:
 
     [[site]]
@@ -22,7 +22,7 @@ one with links has these alone. For sites that run (`headwater up`), a file may 
 
     [[stream]]
     name = "flights"
-    sites = ["edge"]      # where it can be taken in; the first that is there does
+    sites = ["edge"]      # where it can be ingested; the first of these that runs does so
     rate = 200            # tuples a second to count with until enough came to measure
 """
 
@@ -51,7 +51,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class StreamEntry:
-    """Where a stream can be taken in, anywhere if nothing is said, and at which rate it may come."""
+    """Where a stream can be ingested (anywhere if no site is given), and its expected rate."""
 
     sites: tuple[str, ...] = ()
     rate: float | None = None
@@ -95,6 +95,7 @@ def deployment_from_data(data: Mapping[str, Any]) -> Deployment:
     )
 
 
+# JSON has no infinity: an absent value gets the default, which is infinite.
 def _drop_infinite(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != math.inf}
 
@@ -112,7 +113,7 @@ def fully_connected(
 def read_network(path: Path, must_be_connected: bool = False) -> Network:
     """The network of a file; raises InputError with the line of a mistake.
 
-    If it has to be `whole`, a site to which no way leads from the first one is a mistake.
+    With `must_be_connected`, a site that cannot be reached from the first one is a mistake.
     """
     return _read_file(path, must_be_connected).network
 
@@ -122,7 +123,7 @@ def read_deployment(
 ) -> Deployment:
     """The sites of a file with how they run; raises InputError with the line of a mistake.
 
-    `trouble` says what is wrong with a master, if anything is.
+    `check_master` returns what is wrong with a master, or None.
     """
     deployment = _read_file(path, must_be_connected=True)
     for section in read_toml(path).sections("site"):
@@ -146,6 +147,7 @@ def _read_file(path: Path, must_be_connected: bool) -> Deployment:
     workers = tuple(_parse_worker(section) for section in top.sections("site"))
     streams: dict[str, StreamEntry] = {}
     for section in top.sections("stream"):
+        # Names of streams are case-insensitive in CQL.
         name = section.string("name").lower()
         if name in streams:
             section.refuse("name", f"{name} is told of twice; write one [[stream]] for it")
@@ -175,7 +177,7 @@ def _parse_stream(section: Section, names: list[str]) -> StreamEntry:
 
 
 def _refuse_unreachable(network: Network, sections: list[Section]) -> None:
-    """Refuse a site that no way leads to."""
+    """Refuse a site that cannot be reached."""
     seen, pending = {0}, [0]
     while pending:
         position = pending.pop()

@@ -62,7 +62,7 @@ STREAMREUSE = TransitStubShape(domains=1, transit=4, stubs=4, hosts=8)
 """The 128 hosts of StreamReuse: 4 transit nodes, on each 4 stub domains of 8."""
 
 COSMOS = TransitStubShape(domains=8, transit=8, stubs=7, hosts=9)
-"""4096 nodes, as many as in chapter 3 of COSMOS; how they are divided is not told there."""
+"""4096 nodes, as many as in chapter 3 of COSMOS; how they are divided is not stated there."""
 
 COSMOS_DISSEMINATION = TransitStubShape(domains=6, transit=10, stubs=3, hosts=8)
 """1500 nodes, as many as in chapter 4 of COSMOS."""
@@ -103,6 +103,7 @@ def _link_domain(positions: range, density: float, tier: Tier, random: Random) -
 
 def _draw_pairs(nodes: range, density: float, random: Random) -> list[tuple[int, int]]:
     """A random tree over the nodes, and each other pair with the given probability."""
+    # Each node is attached to an earlier one: a tree, whatever is drawn.
     tree = {(random.randrange(node), node) for node in nodes[1:]}
     return [(a, b) for b in nodes for a in range(b) if random.random() < density or (a, b) in tree]
 

@@ -239,8 +239,6 @@ def choose_cluster(queues: Queues, now: float, use_fagin: bool) -> tuple[int, in
             queues.met[cluster] |= mark
             if queues.met[cluster] == 3:
                 # Only what was marked is cleared: clearing all would cost what the algorithm saves.
-                # The loop ends without this only if no cluster was seen twice, and then none is
-                # marked for the next search to trip over.
                 _clear_marks(queues, high, at)
                 return chosen, computed
         high += 1

@@ -32,7 +32,7 @@ def run_key(seed: int) -> int:
 
 def coin_flip(key: int, number: int, operator: int) -> int:
     """A number below CERTAIN, evenly spread over tuples and operators."""
-    # 53 bits are what a float holds exactly: thresholds come from selectivities without rounding.
+    # 53 bits are what a float holds exactly: a flip is a fraction of CERTAIN without rounding.
     return _mix_bits(key + number * _STEPS[0] + operator * _STEPS[1]) >> 11
 
 

@@ -75,7 +75,7 @@ class SimulationResult:
             response=float(rows[:, RESPONSE].sum()) / count,
             slowdown=float(rows[:, SLOWDOWN].sum()) / count,
             max_slowdown=float(rows[:, MAX_SLOWDOWN].max()),
-            # The norm itself, not divided by the count, as in the scheduling paper's figures.
+            # Not divided by the count: it grows with the results, so only runs of one workload compare.
             l2=math.sqrt(float(rows[:, SQUARED_SLOWDOWN].sum())),
             max_response=float(rows[:, MAX_RESPONSE].max()),
         )

@@ -61,7 +61,7 @@ def ensure_valid(
 
 
 def held_streams(problem: PlacementProblem, plan: PlacementPlan) -> set[tuple[int, int]]:
-    """The pairs of a site and a stream that it holds, by causes that begin at base streams."""
+    """The pairs of a site and a stream that it holds, derived from base streams."""
     held_pairs = {(site, s) for s, stream in enumerate(problem.streams) for site in stream.sites}
     waiting: dict[tuple[int, int], list[tuple[set[tuple[int, int]], tuple[int, int]]]]
     waiting = defaultdict(list)

@@ -44,6 +44,9 @@ def compile_query(canonical: CanonicalQuery) -> Plan:
         return InstantEvaluation(canonical.query)
     by_time = all(isinstance(s.window, Range) for s in body.sources if isinstance(s, Scan))
     is_plain = body.group is None and not body.distinct
+    # Only here does a row follow from its tuples alone, for good: what leaves (DSTREAM), what is
+    # there (RSTREAM), duplicates, groups and ROWS windows all depend on tuples that are yet to
+    # come.
     if canonical.output is Output.ISTREAM and is_plain and by_time:
         return DeltaJoin(body)
     return Panes(body, canonical.output)

@@ -94,6 +94,8 @@ class DeltaJoin:
             if isinstance(part, Call) and part.name == "=":
                 a, b = part.args
                 if isinstance(a, Column) and isinstance(b, Column) and a.relation != b.relation:
+                    # Both ways, so that the delta's key range narrows the other side whichever side
+                    # it is on.
                     pairs += [(a, b), (b, a)]
         return tuple(pairs)
 
@@ -158,6 +160,7 @@ class DeltaJoin:
             is_first = not lines
             ready = [text for read, text in pending if {c.relation for c in read} <= bound]
             pending = [(r, t) for r, t in pending if not {c.relation for c in r} <= bound]
+            # Spark joins by hash on equalities only: the band turns a bound on times into one.
             if alias in views.banded:
                 ready.append(f"{order[0]}.{band_column(alias)} = {alias}.{BAND}")
             if is_first:
@@ -169,6 +172,7 @@ class DeltaJoin:
                 )
         conditions = [*first, *self._window_conditions()]
         sent = ", ".join(views.broadcast)
+        # Spark does not know how few rows a delta has, and would shuffle both sides.
         hint = f"/*+ BROADCAST({sent}) */ " if sent else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])

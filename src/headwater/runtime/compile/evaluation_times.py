@@ -132,6 +132,7 @@ def due_instants(
     `slide_sets` says of each set whether something is emitted at every instant. What is left out of one
     set is left out of all: up to the last instant that is due for any, nothing is passed over.
     """
+    # One more than the limit, to see whether any are left out.
     following = {
         slides: next_instants(slides, tuples, before[slides], ready, limit + 1, always)
         for slides, always in slide_sets.items()
@@ -166,6 +167,7 @@ def next_instants(
     instants = _multiples(slides, first, end, limit)
     if always or len(instants) < limit:  # few enough: finding the empty ones would cost more
         return instants
+    # The slack covers the instant at which a window has just become empty: rows leave there.
     busy = _busy_intervals(tuples, first, 2 * max(slides))
     spans = ((max(low, first), min(high, end)) for low, high in busy)
     sparse = (t for low, high in spans for t in _multiples(slides, low, high, limit))
@@ -200,6 +202,8 @@ def _segment_intervals(
     """When the tuples of a segment are in a window. The times of tuples are read only if they may be
     far apart."""
     least, largest = segment.least_time or 0, segment.largest_time or 0
+    # Even if the tuples were evenly spread, windows would leave no gap: reading the times cannot
+    # help.
     if segment.rows * stays >= largest - least:
         yield max(least, -FOREVER if since is None else since), largest + stays
         return

@@ -62,6 +62,8 @@ long, and a tuple would be paired with at least this many others by its key alon
 BROADCAST_ROWS = 200_000
 """A side of a join with at most this many rows is broadcast to every task."""
 
+# `next` of an itertools.count is atomic under the interpreter lock, so threads need no lock of
+# their own.
 _numbers = count()
 
 
@@ -133,6 +135,7 @@ def delta_frame(
 
 def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
     """The sources to broadcast: all that are small, except the largest of all."""
+    # One side of a join has to be streamed through: broadcasting all of them would gain nothing.
     largest = max(rows, key=lambda alias: rows[alias])
     return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
 
@@ -151,6 +154,8 @@ class TimeBand:
 
     def number_sql(self, time: str) -> str:
         """SQL of the band that a time is in."""
+        # `div` rounds towards zero and times may be negative: subtracting pmod first makes it
+        # floor.
         return f"(({time}) - pmod({time}, {self.length}L)) div {self.length}L"
 
 
@@ -276,6 +281,7 @@ def _key_ranges(
         if own.relation == alias and theirs.relation == delta_alias:
             key_spans = [(s.keys or {}).get(theirs.name) for s in delta]
             spans = [span for span in key_spans if span is not None]
+            # A segment without recorded keys may hold any value: then nothing may be left out.
             if len(spans) == len(key_spans):
                 ranges[own.name] = (min(low for low, _ in spans), max(high for _, high in spans))
     return ranges

@@ -203,6 +203,8 @@ class _InstantWriter:
         conditions = [f"s.{TIME} <= {at}"]
         if (condition := holds_sql(f"s.{TIME}", "i.t", window)) is not None:
             conditions.append(condition)
+        # A tuple is copied to its own instants, instead of joining all tuples with all instants by
+        # a range, which Spark would do as a product.
         if len(self.plan.slides) == 1:
             return self._explode_instants(view, window, columns, identity)
         return (
@@ -273,6 +275,9 @@ class _InstantWriter:
             f"{expression_sql(key, _flat_name)} AS {name}"
             for key, name in zip(node.keys, names, strict=True)
         ]
+        # Without keys there is a row at every instant: the LEFT JOIN yields a row of NULLs where
+        # the input is empty, and `x._t IS NOT NULL` keeps aggregates such as count(*) from counting
+        # it.
         calls = [
             f"{aggregate_sql(call, _flat_name, '' if node.keys else 'x._t IS NOT NULL')} "
             f"AS {quote_identifier(f'{node.alias}.a{i}')}"

@@ -136,6 +136,8 @@ class _JoinEstimates:
             larger: dict[frozenset[str], tuple[float, float, tuple[str, ...]]] = {}
             for joined, (cost, before, order) in best.items():
                 for alias in self.connected(sorted(left - joined), joined):
+                    # Estimated rows: of the join so far, times those read, times the share of pairs
+                    # that remain.
                     after = (
                         before * self.rows.get(alias, TABLE_ROWS) * self.selectivity(alias, order)
                     )
@@ -177,6 +179,8 @@ class _JoinEstimates:
         for a, b in ((alias, other), (other, alias)):
             measured = self.selectivities.get(_join_name(a, (b,), self.condition_sources))
             if measured is not None:
+                # What was measured includes the filter on the source that was read; the pair alone
+                # is without it.
                 return measured / max(self._filter_selectivity(a), 1e-12)
         return None
 
@@ -228,6 +232,7 @@ def _join_tree(node: Relation) -> JoinTree:
     if isinstance(node, Scan | TableScan):
         return (node.stream if isinstance(node, Scan) else node.table).lower()
     below = [subtree for child in node.inputs if (subtree := _join_tree(child)) != ()]
+    # Left-deep, as SQL reads a comma-separated FROM.
     nested = below[:1]
     for child in below[1:]:
         nested = [(*nested, child)]

@@ -105,8 +105,12 @@ class Panes(JoinsByDelta):
         """How many instants one step may evaluate: fewer where it emits rows at each of them, or joins
         panes with them."""
         if self.output is Output.RSTREAM:
+            # Every visible row is emitted at every instant, so output grows with instants times
+            # rows.
             return 2_000
         if len(self.slides) == 1:
+            # With one slide nothing is joined with the instants: results cost the same however many
+            # there are.
             return 1_000_000_000
         return 50_000 if self._is_incremental or not self._is_grouped else 1_000
 
@@ -298,6 +302,7 @@ class _ResultWriter:
         elif not self.keys:  # one group, which has a value also where no pane is visible
             moves += f" UNION SELECT {self.first}L AS _t"
         points = f"SELECT {self._with_keys('_t')}, lead(_t) OVER ({self._window()}) AS _next FROM ({moves})"
+        # Null-safe equality: NULL is a group of its own, which `=` would never find.
         same = [f"s.{k} <=> x.{k}" for k in self.keys]
         same += [f"x.{FROM} <= s._t", f"s._t < x.{TO}"]
         by = ", ".join(["s._t", "s._next", *(f"s.{k}" for k in self.keys)])
@@ -328,6 +333,7 @@ class _ResultWriter:
         totals = ", ".join(f"sum({p}) OVER ({self._window()}) AS {p}" for p in parts)
         running = f"SELECT {by}, lead(_t) OVER ({self._window()}) AS _next, {totals} FROM ({sums})"
         values = ", ".join(self._final_values(lambda name: name) or ["1 AS _one"])
+        # A running sum of 0 rows is a group that has left; without keys the group is always there.
         condition = f" WHERE {COUNT} > 0" if self.keys else ""
         return f"SELECT {by}, _next, {values} FROM ({running}){condition}"
 

@@ -2,8 +2,8 @@
 
 A resource's price grows with its use, 100 ** utilisation / capacity, so that plans keep away from what
 is scarce. Over the streams that a query can be made of, from the smallest, the kernel finds the
-cheapest way to have each at each site. Ways that share a site may not fit together: what breaks is
-then barred, and the query is tried again.
+cheapest way to have each at each site. Ways that share a site may not fit together: the
+assignment that breaks is then barred, and the query is tried again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEEPNESS = 100.0
 POPULARITY = 0.2
 MAX_TRIES = 24
 UNLIMITED_PRICE = 1e-9
-"""The price of what is not limited: little, but more than doing without."""
+"""The price of an unlimited resource: small, but above 0, so that not using it is still better."""
 
 FORBIDDEN_PRICE = 1e9
 """The price of what a site does not have at all."""
@@ -67,7 +67,7 @@ def build_scope_table(problem: PlacementProblem, stream: int) -> ScopeTable:
 
 @dataclass
 class StreamPopularity:
-    """What a planner remembers of all queries it was asked for: how often each stream would do."""
+    """What a planner remembers of all queries so far: how many of them each stream could serve."""
 
     weight: float = POPULARITY
     stream_counts: Counter[int] = field(default_factory=Counter)
@@ -87,7 +87,7 @@ class StreamPopularity:
         self.stream_counts.update(problem.scope(stream).streams)
 
     def price_factors(self, scope_table: ScopeTable) -> Floats:
-        """A factor for each operator's price: less for what others want as well."""
+        """A factor for each operator's price: lower for streams that other queries could use as well."""
         often = np.array([self.stream_counts[s] for s in scope_table.streams], np.float64)[
             scope_table.outputs
         ]
@@ -103,6 +103,8 @@ def resource_prices(free: Floats, capacity: Floats, weights: ObjectiveWeights) -
     steepness = STEEPNESS if weights.balance else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
         used = np.clip(1.0 - free / capacity, 0.0, 1.0)
+        # Exponential in the utilisation, as in online routing with a competitive ratio: a nearly
+        # full site is avoided long before it is full.
         price = steepness**used / capacity
     price = np.where(np.isinf(capacity), UNLIMITED_PRICE, price)
     return np.where(capacity > 0, price, FORBIDDEN_PRICE)
@@ -117,8 +119,8 @@ def place_stream(
 ) -> bool:
     """Write a plan for a stream into the ledger; False, and nothing changed, if none was found.
 
-    Not `limited`, it may take more than there is: that shows what is short. With `sites` it uses
-    these alone.
+    If not `limited`, it may exceed capacities: that shows what is short. With `sites` it uses only
+    these.
     """
     if stream in ledger.served:
         return True
@@ -139,6 +141,8 @@ def place_stream(
         free = np.full_like(free, np.inf)
     root = len(scope_table.streams) - 1
     rate = scope_table.rates[root]
+    # The program prices every way by itself, so ways that share a site may exceed it together. Each
+    # failure bars one assignment for the next attempt; the number of attempts bounds the work.
     for _ in range(MAX_TRIES):
         cost, how = cheapest_ways(
             scope_table.rates,

@@ -1,8 +1,8 @@
 """The paper's program for the scope of queries, with a variable for every stream between every two sites.
 
 It is the form to compare with, as SQPR prints it (III.4 to III.8 and IV.9): x says who sends what to
-whom, and potentials keep streams from feeding themselves. A query that is to be admitted has to be;
-no answer then means that it is refused. A batch is admitted as far as possible.
+whom, and potentials keep streams from feeding themselves. A single query is a hard constraint:
+if there is no solution, it is refused. A batch is admitted as far as possible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headwater.plan.placement.program import Floats, Indices, LinearProgram, Sol
 from headwater.plan.placement.solver import solve_highs
 
 ADMISSION_VALUE = 10.0
-"""What a query of a batch is worth; all else together costs less than 4."""
+"""The value of a query of a batch; all else together costs less than 4."""
 
 
 class FlowFormulation:
@@ -149,6 +149,7 @@ def _solve(ledger: Ledger, queries: Sequence[int], budget: Budget) -> dict[int, 
     served = {serve.stream for serve in formulation.extract_plan(solution, ()).serves}
     admitted = [query for query in queries if problem.queries[query].stream in served]
     plan = formulation.extract_plan(solution, admitted)
+    # A solver's answer holds within its tolerances only: it is checked like any other plan.
     if find_violations(problem, plan):
         return {query: Decision(query, False, "sqpr") for query in queries}
     ledger.adopt(plan)

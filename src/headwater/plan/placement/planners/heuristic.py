@@ -50,6 +50,8 @@ def plan_on_one_site(ledger: Ledger, stream: int) -> bool:
     """Write the best plan on one site; False, and nothing changed, if none fits."""
     best, steps = math.inf, None
     scale = total_capacity(ledger.problem)
+    # Exhaustive over join trees and sites, but each site makes all that it does not receive: this
+    # is the baseline's restriction, not an optimisation.
     for tree in abstract_plans(ledger.problem, stream):
         for site in range(len(ledger.problem.sites)):
             savepoint = ledger.savepoint()

@@ -1,6 +1,6 @@
 """The cheapest way to have each stream at each site, compiled by Numba.
 
-Streams come in an order in which each stands behind what it is made of. For each, first the sites
+Streams are ordered so that each follows what it is made of. For each, first the sites
 that hold it or could make it, then the cheapest transfer to all others: from one best sender where
 links are no limit, along links by Dijkstra's algorithm where they are.
 """
@@ -66,6 +66,9 @@ def cheapest_ways(
                 if total < row[site]:
                     row[site], by[site] = total, at
             at += 1
+        # Without tight links the price of a transfer is a sum of a part of the sender and one of
+        # the receiver, so one sender is the best for every receiver: linear in sites instead of
+        # quadratic.
         if len(links) == 0:
             best, sender = np.inf, -1
             for site in range(sites):

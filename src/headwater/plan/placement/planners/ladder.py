@@ -1,8 +1,8 @@
 """Headwater's planner: a ladder of steps, each taken only when the one before has failed.
 
-An equal query is served already; the dynamic program finds most plans in less than a millisecond; ruin
-and recreate makes room, and improves the plan even if it does not; the exact form then finds what is
-left in the query's scope, or proves that there is nothing.
+A duplicate joins the query that is served already; the dynamic program finds most plans in less than a
+millisecond; ruin and recreate makes room, and improves the plan even if that is not enough; the exact
+program then searches the query's whole scope, or proves that there is no plan.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from headwater.plan.placement.program import SolverStatus
 from headwater.plan.placement.solver import solve_cp_sat
 
 MAX_SITES = 100
-"""With more sites, the exact step counts those as one that have no part in a query."""
+"""With more sites than these, the exact step counts those as one that hold nothing of a query."""
 
 GAP = 0.05
-"""The exact step ends when its plan is so near to the best."""
+"""The exact step ends when its plan is within this fraction of the best."""
 
 
 @dataclass
 class LadderPlanner:
-    """The default planner. It remembers which streams queries wanted, to prefer popular ones.
+    """The default planner. It remembers which streams queries asked for, to prefer popular ones.
 
-    `steps` are those to be taken after the first, in order; `place` is the dynamic program.
+    `steps` are those after the check for duplicates, in order; `placer` is the dynamic program.
     """
 
     steps: tuple[str, ...] = ("dynamic", "recreate", "exact")
@@ -67,6 +67,8 @@ class LadderPlanner:
             if step == "dynamic":
                 done = self.placer(ledger, stream, self.popularity)
             elif step == "recreate":
+                # A generator for each query: a decision does not depend on how many draws others
+                # needed.
                 rng = random.Random(f"{budget.seed} {query}")
                 done = ruin_and_recreate(ledger, stream, self.popularity, self.placer, rng, clock)
             else:
@@ -83,7 +85,8 @@ class LadderPlanner:
 def plan_exactly(
     ledger: Ledger, queries: Sequence[int], seconds: float, gap: float = GAP
 ) -> tuple[bool, bool]:
-    """Plan the scope of queries anew; whether all are served now, and if not whether none can be."""
+    """Plan the scope of queries again; returns whether all are served now, and if not, whether that is
+    proven to be impossible."""
     if seconds <= 0:
         return False, False
     started = time.perf_counter()
@@ -98,6 +101,8 @@ def plan_exactly(
         left = seconds - (time.perf_counter() - started)
         solution = solve_cp_sat(formulation.program, left, gap)
         if solution.values is None:
+            # Only the first scope is a relaxation of the whole problem: infeasible there is
+            # infeasible everywhere. Without the merged site it proves nothing.
             everywhere = narrowed is scopes[0]
             return False, everywhere and solution.status is SolverStatus.INFEASIBLE
         plan = formulation.extract_plan(solution, queries)
@@ -108,7 +113,7 @@ def plan_exactly(
 
 
 def _uses_merged_site(plan: PlacementPlan) -> bool:
-    """Whether it uses sites that were counted as one."""
+    """Whether a plan uses the sites that were counted as one."""
     sites = {run.site for run in plan.runs} | {serve.site for serve in plan.serves}
     return MERGED_SITE in sites.union(*((send.origin, send.target) for send in plan.sends))
 

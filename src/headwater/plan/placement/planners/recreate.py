@@ -1,8 +1,8 @@
-"""Ruin and recreate: take some queries away when one does not fit, and place all of them anew.
+"""Ruin and recreate: remove some queries when one does not fit, and place all of them again.
 
-First the new query and then the others; if that fails, the others alone, and what comes out is kept if it
-takes less than before. So even where the query has to be refused, the plan has been improved for the
-next one. Half of the time those taken away are related to the query, half of the time anybody.
+First the new query and then the others; if that fails, only the others, and the result is kept if it uses
+less than before. So even if the query has to be refused, the plan has been improved for the next one. In
+half of the rounds the removed queries are related to the new one, in the other half they are arbitrary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwater.plan.placement.planners.dynamic import StreamPlacer, StreamPopula
 ROUNDS = 20
 SIZE = 12
 MIN_SAVING = 1e-6
-"""The least saving for which queries are moved, as a share of all there is."""
+"""The least saving for which queries are moved, as a fraction of all capacity."""
 
 
 def ruin_and_recreate(
@@ -40,6 +40,8 @@ def ruin_and_recreate(
         if clock.remaining < 0:
             break
         removed = _pick_streams(related if number % 2 else [], everybody, rng)
+        # Streams with the most possible sub-streams first: smaller ones can then reuse what they
+        # made.
         largest_first = sorted(removed, key=lambda s: -len(problem.scope(s).streams))
         before = load_share(ledger)
         with ledger.attempt() as accepted:
@@ -72,7 +74,7 @@ def load_share(ledger: Ledger) -> float:
 
 
 def _pick_streams(related: list[int], everybody: list[int], rng: random.Random) -> list[int]:
-    """Related ones as far as there are any, and others."""
+    """Related streams as far as there are any, filled up with others."""
     chosen = rng.sample(related, min(SIZE, len(related)))
     while len(chosen) < min(SIZE, len(everybody)):
         candidate = rng.choice(everybody)
