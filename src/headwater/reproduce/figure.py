@@ -61,7 +61,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, what was computed here, and whether it holds; None: it cannot be told."""
+    """What a paper says, what was computed here, and whether it holds; None if that cannot be decided."""
 
     what: str
     paper: str
@@ -80,7 +80,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure or table of a paper that `run` computes anew; `seeds` is how many runs it takes."""
+    """A figure or table of a paper that `run` recomputes; `seeds` is how many runs it takes."""
 
     title: str
     run: Callable[[FigureSettings], Report]

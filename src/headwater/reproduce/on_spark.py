@@ -162,7 +162,7 @@ def _cpu_load(problem: ThroughputProblem) -> float:
 
 
 def measure_rate(spark: Any, folder: Path, query: str, rows: int, number: int) -> float:
-    """The tuples a second of each stream that the engine takes in and answers."""
+    """The tuples per second of each stream that the engine ingests and answers."""
     names = [name for name in "abc" if f" {name} [" in query or f"{name}." in query]
     statements = [stream_declaration(name, COLUMNS, folder / str(rows) / name) for name in names]
     statements.append(f"CREATE QUERY q AS {query}")

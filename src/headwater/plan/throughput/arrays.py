@@ -25,7 +25,7 @@ OPERATOR_FACTS = np.dtype(
     + [(name, np.float64) for name in ("cost", "result_cost", "selectivity", "window")]
     + [(name, np.float64) for name in ("rows", "period", "table", "width_change")]
 )
-"""What is known of an operator; -1 stands for no window and no period."""
+"""The constants of an operator; -1 means no window or no period."""
 
 OPERATOR_STATE = np.dtype(
     [(name, np.int64) for name in ("pick", "uses", "low", "high")]

@@ -57,7 +57,7 @@ class Statistics:
     """What is known of the data: shares, groups, windows that never end, sizes.
 
     `share` gives the share of rows, or of pairs of rows, that meet a condition, whose columns are
-    told apart by the stream or table and the column they come from.
+    identified by the stream or table and the column they come from.
     """
 
     share: Callable[[Expr, Mapping[Column, tuple[str, str]]], float]
@@ -110,6 +110,8 @@ class OperatorGraph:
                 return step.key is not None
             case OperatorKind.AGGREGATE:
                 outputs = {query.output for query in self.queries}
+                # Copies have rows of their own instants; under ISTREAM or DSTREAM each would
+                # compare with its own rows before, which is not what the whole does.
                 return bool(operator.keys) and outputs == {Output.RSTREAM}
         return False
 

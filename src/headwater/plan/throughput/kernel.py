@@ -1,9 +1,9 @@
 """The quality of a configuration and the moves, compiled: what `quality` and `moves` say, on arrays.
 
 A swap of two operators changes neither the rate nor the columns of what leaves the pair, so only these
-two are computed anew. To find the quality, all loads are summed as plain numbers at a guess; only the
+two are recomputed. To find the quality, all loads are summed as plain numbers at a guess; only the
 constraint that is exceeded most is solved as a polynomial, which gives the next guess. The first guess
-is the quality of the configuration on which a search stands, and mostly right at once.
+is the quality of the current configuration of the search, and is mostly right at once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ READS, DROPS, ADDS, KEYS = range(4)
 """Sets of columns of an operator."""
 
 BASE, TRIAL = 0, 1
-"""Known loads: at the multiple on which a search stands, and at the one being tried."""
+"""Computed loads: at the multiple of the current configuration, and at the one being tried."""
 
 TOLERANCE = 1e-12
 """A load over its capacity by less than this share is no excess."""
 
 WORSE = -0.5
-"""Stands for a quality that is not known but for being below what is asked for."""
+"""A quality of which only this is known: it is below what is asked for."""
 
 # Arrays are filled and copied by loops, since each slice that is assigned takes a second to compile.
 
@@ -156,6 +156,7 @@ def _product_rule(spare: Any) -> None:
     for k in range(spare.shape[1] - 1, -1, -1):
         held, rate = 0.0, 0.0
         for i in range(k + 1):
+            # The derivative of a product: a new row of either side meets what the other side holds.
             held += spare[0, i] * spare[2, k - i]
             rate += spare[1, i] * spare[2, k - i] + spare[0, i] * spare[3, k - i]
         spare[0, k], spare[1, k] = held, rate
@@ -193,7 +194,7 @@ def _set_powers(s: Any, which: int, x: float) -> None:
 
 @jit_inner
 def set_base_multiple(s: Any, x: float) -> None:
-    """Know all loads at the multiple on which a search stands."""
+    """Compute all loads at the multiple of the current configuration."""
     if 0 < x < np.inf and x != s.powers[BASE, 1]:
         _set_powers(s, BASE, x)
         for p in range(s.poly.shape[1]):
@@ -364,7 +365,7 @@ def _least_allowed(f: Any, s: Any, p: int) -> tuple[float, int]:
 def evaluate(f: Any, s: Any, enough: float) -> tuple[float, int, int]:
     """The quality, the constraint that binds and the point of the profile.
 
-    The quality is WORSE if it turns out to be below that on which the search stands, and that is
+    The quality is WORSE if it turns out to be below that of the current configuration, and that is
     not more than `enough`; then nothing needs to be solved.
     """
     if f.latency < np.inf and _exceeds_latency(f, s):

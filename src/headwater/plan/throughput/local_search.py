@@ -59,7 +59,7 @@ ANNEAL, CLIMB, TABU = range(3)
 
 class WalkMemory(NamedTuple):
     """What a walk remembers: configurations by hash, when each was met last and how often; and
-    numbers: the quality where it stands, the step, the length of the list of forbidden
+    numbers: the current quality, the step, the length of the list of forbidden
     configurations, when that changed, the mean cycle, repetitions, and whether it is at its end."""
 
     mark: Any

@@ -30,7 +30,7 @@ HELD_OUT = 1000
 
 
 def trace(settings: FigureSettings) -> Report:
-    """Twelve hours of requests to a web server. A seed stands for the queries alone."""
+    """Twelve hours of requests to a web server. The seed only draws the queries: the arrivals are given."""
     if settings.data is None:
         raise SimulationError(f"this needs {TRACE}; name its folder with --data or HEADWATER_DATA")
     arrivals = RequestTrace(settings.data / TRACE, 500 if settings.quick else None)

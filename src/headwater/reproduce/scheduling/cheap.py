@@ -41,7 +41,7 @@ SMALL = 4
 
 
 def static_priorities(arrivals: OnOff, seed: int) -> list[float]:
-    """The standing of each query under BSD."""
+    """The static priority of each query under BSD."""
     bsd = POLICIES["bsd"]
     chains = build_chains(arrivals, LOAD, seed)
     return [bsd.static_priority(Candidate("", 0.0, (chain.segment(),))) for chain in chains]

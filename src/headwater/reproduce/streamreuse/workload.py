@@ -103,7 +103,7 @@ WATCHED_COLUMNS = {
 class Airline:
     """The numbers behind EW: 1500 flights a day, and what they cause in records a day.
 
-    A flight is told of 5 times, has 150 passengers who check in and buy a ticket once each, and
+    A flight is reported 5 times, has 150 passengers who check in and buy a ticket once each, and
     150 bags that are scanned 4 times; each of 100 cities sends its weather every hour.
     A monitoring query is about two carriers, or without flights about the top `watched` of what one
     of its streams measures.

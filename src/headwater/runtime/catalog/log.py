@@ -145,6 +145,8 @@ class Logs(CatalogBase):
             _check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
                 check_unit_version(transaction.connection, *unit_version)
+            # After the checks: a process that lost its lease is refused even if it repeats a
+            # commit.
             if _is_repeated(transaction.connection, segments):
                 return self._with_absolute_paths(
                     _earlier_segments(transaction.connection, segments)

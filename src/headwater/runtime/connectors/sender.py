@@ -68,7 +68,7 @@ class SinkSender:
         return bool(pending_deliveries(self.catalog))
 
     def deliver(self, name: str, lease: Lease) -> bool:
-        """Send what is new of a query; a failure is told and tried again later."""
+        """Send what is new of a query; a failure is reported and retried later."""
         query = self.catalog.query(name)
         if query is None or query.state == "dropped":
             return False

@@ -27,5 +27,6 @@ def slowest_reader(catalog: Catalog, stream: str) -> ReaderBacklog | None:
         return None
     positions = catalog.reader_positions(log)
     reached = {unit: LogPosition.from_json(positions.get(unit)).seq for unit in running}
+    # Only the slowest one is counted: what it has yet to read includes what any other has.
     unit = min(running, key=lambda one: reached[one])
     return ReaderBacklog(unit, sum(s.rows for s in catalog.segments(log, reached[unit])))

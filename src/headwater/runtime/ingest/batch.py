@@ -88,9 +88,11 @@ def _flag_rejects(table: pa.Table, stream: Stream, bounds: EventTimeBounds) -> p
         (bounds.latest, pc.greater, bounds.too_late_reason),
     ):
         if bound is not None:
+            # A missing time compares to NULL; it is reported as missing below, not as late.
             beyond = pc.fill_null(is_beyond(times, bound), False)
             reason = pc.if_else(beyond, message, reason)
             blamed = pc.if_else(beyond, stream.schema[stream.time].name, blamed)
+    # Reversed, so that of several missing values the first column is the one that is reported.
     for column in reversed(stream.schema.fields):
         if not column.nullable:
             is_missing = pc.is_null(table[column.name])

@@ -132,6 +132,7 @@ def _convert_value(type_: Type, value: object, where: str, unit: str | None) -> 
                 return to_micros(value)
             case date() if type_ == DATE:
                 return to_days(value)
+            # bool is a subclass of int in Python, and True is no date.
             case int() if type_ == DATE and not isinstance(value, bool):
                 return to_days(from_days(value))
             case _ if type_ == STRING:
@@ -139,6 +140,7 @@ def _convert_value(type_: Type, value: object, where: str, unit: str | None) -> 
             case str():
                 return value_from_text(value, type_, unit)
             case float():
+                # By its shortest text, not its binary value: 0.1 is to be the decimal 0.1.
                 return value_from_json(Decimal(repr(value)), type_, unit)
             case _:
                 return value_from_json(value, type_, unit)

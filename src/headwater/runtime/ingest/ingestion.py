@@ -140,6 +140,8 @@ class Ingestion:
                 continue
             log = stream_log(row.name)
             readers = [unit.id for unit in self.catalog.units() if log in unit.inputs]
+            # A lease that another process holds means that its unit may be stepping: try again next
+            # round.
             if all(self.leases.acquire(f"unit:{unit}") is not None for unit in readers):
                 reopen_stream(self.catalog, row)
 

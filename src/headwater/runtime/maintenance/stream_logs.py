@@ -65,7 +65,7 @@ class LogReader:
         return {stream_log(s.stream) for alias, s in self.plan.scans if alias in self.plan.feeds}
 
     def last_seq(self, log: str) -> int:
-        """The last sequence number that it has taken in."""
+        """The last sequence number that it has read."""
         return LogPosition.from_json(self.cursors.get(log)).seq
 
     def needed_from(self, log: str) -> int | None:

@@ -30,6 +30,7 @@ def file_name(name: str) -> str:
     Lower-case letters, digits, `_` and `-` stay; every other byte becomes `~` and two hex digits. A
     long name is cut, and ends in a digest of the whole.
     """
+    # `surrogatepass`, because a name may contain a lone surrogate, which strict UTF-8 would refuse.
     raw = name.lower().encode("utf-8", "surrogatepass")
     safe = re.sub(rb"[^a-z0-9_-]", lambda match: b"~%02x" % match[0][0], raw).decode("ascii")
     if len(safe) <= MAX_NAME_LENGTH:
@@ -73,6 +74,7 @@ def check_paths(paths: Iterable[str | Path], roots: Sequence[Path]) -> None:
     if not roots:
         return
     for path in paths:
+        # Resolved first: a link inside an allowed folder may lead out of it.
         target = Path(path).resolve()
         if not any(target.is_relative_to(root) for root in roots):
             subject = (

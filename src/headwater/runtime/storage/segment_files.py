@@ -241,6 +241,8 @@ def _widen_ranges(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData)
         if statistics is not None and statistics.has_min_max and type(statistics.min) is int:
             least, largest = spans.get(name, (statistics.min, statistics.max))
             spans[name] = (min(least, statistics.min), max(largest, statistics.max))
+        # A column of NULLs alone has no minimum but excludes nothing: no join key or time matches
+        # it.
         elif statistics is None or statistics.null_count != column.num_values:
             spans[name] = UNKNOWN_RANGE
 
@@ -301,6 +303,7 @@ def copy_file(
             shutil.copytree(source, temporary, copy_function=copy)
         else:
             copy(source, temporary)
+        # A reader, or a sweep for orphans, never sees a half-copied file under its final name.
         temporary.rename(target)
     return str(target)
 

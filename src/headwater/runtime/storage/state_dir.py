@@ -21,6 +21,8 @@ def ensure_state_dir(state_dir: Path) -> Path:
     if is_url(state_dir):
         raise RuntimeFailure(remote_state_message(state_dir))
     try:
+        # Folders above the state are the user's, with the usual permissions; only the state is
+        # private.
         make_folder(state_dir.absolute().parent, 0o777)
         make_folder(state_dir.absolute())
         make_private(state_dir)

@@ -138,7 +138,7 @@ def declared_name(statement: CreateStream | CreateTable | CreateQuery) -> str:
 def _is_new(
     statement: CreateStream | CreateTable | CreateQuery, definitions_by_name: dict[str, str]
 ) -> bool:
-    """Whether the name is new; raises HeadwaterError if it stands for something else."""
+    """Whether the name is new; raises HeadwaterError if it is declared as something else."""
     name, definition = declared_name(statement), unparse(statement)
     before = definitions_by_name.get(name.lower())
     definitions_by_name[name.lower()] = definition

@@ -192,7 +192,7 @@ def write_plan(
     where: Sequence[int],
     limited: bool = True,
 ) -> bool:
-    """Have a stream at a site in the way that was found; False, with a bar set, if it is too much.
+    """Make a stream available at a site as was found; False, with a bar set, if it does not fit.
 
     Sites are columns, `where` says which.
     """

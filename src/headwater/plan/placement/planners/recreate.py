@@ -29,9 +29,9 @@ def ruin_and_recreate(
     rng: random.Random,
     clock: BudgetClock,
 ) -> bool:
-    """Make room for a stream; whether it is served now. Nobody else loses anything.
+    """Make room for a stream; returns whether it is served now. No other stream is lost.
 
-    `place` is how streams are placed one by one.
+    `placer` places one stream.
     """
     problem = ledger.problem
     base = [s for s in problem.scope(stream).streams if problem.streams[s].sites]
