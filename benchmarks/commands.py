@@ -26,16 +26,16 @@ MADE = """
 import sys
 from pathlib import Path
 import headwater, pyarrow as pa
-from headwater.runtime import files
 from headwater.runtime.catalog import unit_log
-from headwater.runtime.ingest.client_push import segment
+from headwater.runtime.storage.append import build_segment
+from headwater.runtime.storage.segment_files import write_arrow
 state, queries = Path(sys.argv[1]), sys.argv[2]
 with headwater.open(state) as opened:
     opened.execute(queries)
     unit = opened.catalog.query("few").unit_id
     rows = pa.table({"c0": range(1000), "c1": range(1000), "_tau": range(1000)})
-    written = files.write_arrow(rows, state / "log" / "units" / unit, ("_tau", "_tau"))
-    opened.catalog.commit(None, segments=[segment(unit_log(unit), written, None)])
+    written = write_arrow(rows, state / "log" / "units" / unit, ("_tau", "_tau"))
+    opened.catalog.commit(None, segments=[build_segment(unit_log(unit), written, None)])
 """
 STATE = "--state {state}"
 COMMANDS = {
