@@ -1,7 +1,7 @@
 """Plots as PNG files.
 
 Matplotlib is imported when the first plot is drawn, so that commands which draw nothing do not
-wait for it; it draws into files alone and needs no display.
+wait for it; it only draws into files and needs no display.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ WRITTEN, MOVED, OPTIMISED = (
 @dataclass(frozen=True)
 class TimedPlan:
     """A way to run the three-stream query: the tuples a second of each stream, the seconds in all and
-    of the joins' own steps, without taking tuples in, and the results."""
+    of the joins' own steps, without ingestion, and the number of results."""
 
     name: str
     rate: float
@@ -77,6 +77,7 @@ def run_three_streams(
     The join by c is 100 times as selective as that by b, by which a tuple meets so many others; each
     selection lets one tuple of 100 pass.
     """
+    # A window holds 5 seconds of tuples, so with this many keys a tuple meets `meets` others.
     keys = max(1, 5 * rate // meets)
     values = {"a": 100, "b": keys, "c": 100 * keys, "d": 100}
     streams = {name: {c: values[c] for c in name} for name in ("ab", "bc", "cd")}
@@ -93,6 +94,7 @@ def run_three_streams(
     timed_plans: list[TimedPlan] = []
     expected: Counter[Any] | None = None
     for name, session, mode in sides:
+        # The first run warms up the JVM and is not counted: its time is overwritten by the second.
         for data in ("warm", "data"):
             statements = [stream_declaration(s, c, folder / data / s) for s, c in streams.items()]
             statements = [
@@ -158,6 +160,7 @@ def _cpu_load(problem: ThroughputProblem) -> float:
     """The seconds of cores that a second of streams takes, by the best plan."""
     best = run_search(SEARCHES["portfolio"], problem, seconds=1.0).configuration
     (cpu,) = [c.load for c in constraints(problem, best) if c.resource == "cpu"]
+    # At multiple 1 of the profile; the floor keeps a query without any cost from dividing by 0.
     return max(value(cpu, 1.0), 1e-12)
 
 
@@ -194,6 +197,8 @@ def compare_predictions(
             write_stream(spark, folder / str(size) / name, COLUMNS, size, RATE)
     compared = []
     for number, text in enumerate(texts):
+        # A short run first, so that code generation and JIT compilation of the query are not
+        # measured.
         measure_rate(spark, folder, text, rows // 10, 2 * number)
         rate = measure_rate(spark, folder, text, rows, 2 * number + 1)
         compared.append((text, predict_rate(text, costs, cores), rate))

@@ -17,6 +17,7 @@ Result = TypeVar("Result")
 def run_in_parallel(title: str, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
     """The results of the jobs in their order; the jobs are run by threads."""
     console = Console(file=sys.stderr)
+    # Threads, because the compiled simulators release the interpreter lock.
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         futures = [threads.submit(job) for job in jobs]
         bar = track(

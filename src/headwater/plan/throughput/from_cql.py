@@ -110,8 +110,9 @@ class OperatorGraph:
                 return step.key is not None
             case OperatorKind.AGGREGATE:
                 outputs = {query.output for query in self.queries}
-                # Copies have rows of their own instants; under ISTREAM or DSTREAM each would
-                # compare with its own rows before, which is not what the whole does.
+                # ISTREAM and DSTREAM compare the rows of groups by value, directly above the
+                # aggregate (`_is_aggregation`); a union of copies in between would hide the groups
+                # from them. RSTREAM compares nothing.
                 return bool(operator.keys) and outputs == {Output.RSTREAM}
         return False
 

@@ -1,7 +1,7 @@
 """How much flows: the rate of every operator's result, and the rows that are held of it.
 
 Both are polynomials of x, the multiple of the profile that comes in. The rules of the paper's Table 3
-for selection, projection and join are kept; a join of n inputs follows the product rule, of which the
+for selection, projection and join hold; a join of n inputs follows the product rule, of which the
 rule for two is a case, so that the order of joins does not change what comes out of them.
 """
 
@@ -23,7 +23,7 @@ from headwater.plan.throughput.polynomial import ZERO, Polynomial, add, multiply
 
 @dataclass(frozen=True)
 class OperatorFlow:
-    """What an operator gives: tuples a second, rows held at an instant, and bytes of a tuple."""
+    """The output of an operator: tuples per second, rows held at an instant, and bytes of a tuple."""
 
     rate: Polynomial
     held: Polynomial
@@ -60,7 +60,7 @@ def held_inputs(operator: ThroughputOperator, below: Sequence[OperatorFlow]) -> 
 
 
 def group_count(problem: ThroughputProblem, configuration: Configuration, position: int) -> float:
-    """The groups of an aggregate: a selection that moved below it takes its share of them."""
+    """The groups of an aggregate; a selection that was moved below it leaves its fraction of them."""
     return (
         problem.operators[position].rows
         * prod(
@@ -92,6 +92,8 @@ def _selections_below(
 
 def _emit_flow(operator: ThroughputOperator, rate: float) -> tuple[Polynomial, Polynomial]:
     window = operator.window or 0.0
+    # Coefficients of x^0 and x^1: a ROWS window holds as many rows at any rate, a time window a
+    # multiple of the rate.
     return (0.0, rate), (operator.rows, window * rate)
 
 
@@ -139,6 +141,8 @@ def _join_flow(
         )
     )
     rate = scale(operator.selectivity, rate)
+    # A join with a window of its own holds what came within it; otherwise results live as long as
+    # all of their tuples are held below.
     if operator.window is not None:
         return rate, scale(operator.window, rate)
     return rate, scale(operator.selectivity, multiply(*held))

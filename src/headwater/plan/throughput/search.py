@@ -1,9 +1,9 @@
 """Searches for the best configuration, all behind one interface.
 
-A search is a function of a problem, a configuration to start from and a seed. It gives an iterator
-over the best configuration met so far, a new one every few milliseconds: to take the next is to search
-on, to stop is to stop, and the last one taken is the answer. A search that has nothing left to do
-ends by itself.
+A search is a function of a problem, a configuration to start from and a seed. It returns an iterator
+over the best configuration so far, a new one every few milliseconds: the caller continues the search by
+asking for the next one and may stop at any time; the last one is the answer. A search that has nothing
+left to do ends by itself.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from headwater.plan.throughput.local_search import (
 from headwater.plan.throughput.model import Configuration, ThroughputProblem
 
 MIXED_MOVES = 0.5
-"""The share of physical moves if a walk makes moves of both kinds."""
+"""The fraction of physical moves if a walk makes moves of both kinds."""
 
 HEATS = (0.3, 0.1, 0.03, 0.01)
 """The temperatures of annealing."""
 
 ANY_TEMPERATURE = 1e9
-"""A temperature at which every move is taken."""
+"""A temperature at which every move is accepted."""
 
 MAX_PLANS = 400_000
 MAX_PLACEMENTS = 50_000_000
@@ -82,7 +82,7 @@ def run_search(
 ) -> SearchResult:
     """The best that a search finds until it ends, or its time is up, or so many were looked at.
 
-    Time counts from the first one found, when all that has to be compiled is.
+    Time counts from the first result, when Numba has compiled all that it has to.
     """
     started = math.nan
     best = None
@@ -111,6 +111,7 @@ def run_restarts(
     def one(seed: int) -> SearchResult:
         return run_search(search, problem, random_placement(problem, seed), seed, seconds=seconds)
 
+    # Threads are enough: the compiled walks release the interpreter lock.
     with ThreadPoolExecutor(workers) as pool:
         results = list(pool.map(one, seeds))
     best = max(results, key=lambda one: one.quality)
@@ -205,6 +206,8 @@ def _run_walks(
     state = arrays.configuration_arrays(problem, facts, start)
     best, rng = new_best(state), rng_state(seed)
     memory = new_memory(sum(steps for _, steps in walks) if length else 0, length)
+    # A chunk is what runs between two results: long enough that calling compiled code costs little,
+    # short enough that a caller can stop within milliseconds.
     chunk, draw = max(25, 5 * len(problem.operators)), random.Random(seed)
     for parameters, steps in walks:
         left = steps
@@ -243,7 +246,7 @@ def _search_result(
 def two_phases(
     first: Search, second: Search, problem: ThroughputProblem, start: Configuration, seed: int
 ) -> Iterator[SearchResult]:
-    """The plan first, as if all ran on one machine; then the places, with that plan."""
+    """The plan first, as if all ran on one machine; then the placement of that plan."""
     merged = merge_sites(problem)
     plan = run_search(
         first, merged, replace(start, hosts=merged.initial_configuration().hosts), seed
@@ -259,6 +262,7 @@ def merge_sites(problem: ThroughputProblem) -> ThroughputProblem:
     cpu, memory = sum(site.cpu for site in sites), sum(site.memory for site in sites)
     merged = Site("all", cpu=cpu, memory=memory)
     options = (((0,),),) * len(problem.operators)
+    # Without the bound on latency: a single site has no links to be slow.
     return replace(problem, network=Network((merged,), ()), options=options, latency=None)
 
 
@@ -286,7 +290,7 @@ def branch_and_bound(
     plans: int = MAX_PLANS,
     most: int = 2_000_000,
 ) -> Iterator[SearchResult]:
-    """All plans; of the places only those that may be better than the best found by annealing.
+    """All plans; of the placements only those that may be better than the best found by annealing.
 
     The last one found is proven to be the best, up to a billionth, if no plan took more than
     `most` steps to be decided. Raises PlanError if there are too many plans.
@@ -331,6 +335,7 @@ def _fix_placement(problem: ThroughputProblem, start: Configuration) -> Throughp
 
 def _enumerate_plans(facts: Any, state: Any, most: int) -> tuple[Any, int]:
     """All plans; raises PlanError if there are too many."""
+    # The number of plans is not known before they are enumerated: begin small, and grow by four.
     capacity = min(most, 4096)
     while True:
         plans = new_plan_store(state, capacity)
@@ -400,6 +405,7 @@ def portfolio(
                 if result.proven:
                     yield replace(result, seen=seen + last)
                     return
+        # Too large for this one, an exact search: the others still run.
         except PlanError:
             continue
         finally:

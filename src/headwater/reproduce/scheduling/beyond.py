@@ -91,6 +91,8 @@ def _response_claim(title: str, runs: BySeed) -> Claim:
 
 def head_start(settings: FigureSettings) -> Report:
     """BSD with a head start against BSD."""
+    # Seeds that tuning never saw: otherwise the head start would be judged on what it was fitted
+    # to.
     seeds = range(HELD_OUT + 1, HELD_OUT + 1 + settings.seeds)
     arrivals = on_off_arrivals(settings)
     loads = (0.8, HIGHEST)
