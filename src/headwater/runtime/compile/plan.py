@@ -62,6 +62,8 @@ class PartialJoin:
             if alias in self.times:
                 at = [c.name for c in self.columns if c.relation == alias].index(self.times[alias])
                 time = fields[at].split(" AS ")[0]
+                # The rows of another unit have the stream's own TIMESTAMP column; windows compare
+                # microseconds.
                 fields.append(f"unix_micros({time}) AS {TIME}")
             structs.append(f"struct({', '.join(fields)}) AS {alias}")
         return structs

@@ -82,6 +82,8 @@ class SharedJoin(JoinsByDelta):
         """SQL of the rows emitted, from the terms; it reads the view of constants."""
         rows = "\nUNION ALL\n".join(terms)
         shapes = self.subscribers.shapes
+        # The instant of a row depends on the slides alone: it is computed once for all shapes that
+        # slide alike.
         variants = list(dict.fromkeys(shape.slides for shape in shapes))
         entries = [f"{self._entry_sql(v)} AS _entry{at}" for at, v in enumerate(variants)]
         rows = f"SELECT *, {', '.join(entries)} FROM ({rows}) CROSS JOIN {CONSTANTS}"
@@ -153,6 +155,8 @@ def constants_table(tables: Iterable[tuple[int, ShapeTable[str]]]) -> pa.Table:
     """The constants of numbered tables as arrays, in one row."""
     import pyarrow as pa  # here, so that checking a query does not wait for the import
 
+    # A column in any case: a frame without columns would lose its one row, and the CROSS JOIN all
+    # rows.
     columns = {"_": pa.array([0], pa.int32())}
     for at, table in tables:
         for n, axis in enumerate(table.axes):
@@ -176,6 +180,8 @@ def cell_sql(at: int, values: Sequence[str], table: ShapeTable[str]) -> str:
     for n, (value, axis) in enumerate(zip(values, table.axes, strict=True)):
         cuts = f"cuts{at}_{n}"
         interval = f"IF({value} IS NULL, 0, 1 + {search_sql(cuts, value, len(axis.cuts))})"
+        # `size(cuts)` and not a literal, so that other constants leave the SQL, and its compiled
+        # code, as it is.
         number = f"({number} * (size({cuts}) + 2) + {interval})"
     return number
 

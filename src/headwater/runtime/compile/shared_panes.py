@@ -74,6 +74,8 @@ class SharedPanes(JoinsByDelta):
         sources = operator.sources
         if self._is_single_stream:
             sources = tuple(
+                # As long as the longest window with its slide: panes are kept until no query can
+                # see them.
                 replace(source, window=Range(self.subscribers.reach))
                 for source in sources
                 if isinstance(source, Scan)
@@ -144,6 +146,8 @@ class SharedPanes(JoinsByDelta):
 
     def compaction_sql(self, before: int) -> str:
         """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""
+        # Over one stream `_from` and `_to` encode the granule, from which each query computes its
+        # own span (`_visible_span`): clipping would falsify it.
         return self.panes.compaction_sql(before, clipped=not self._is_single_stream)
 
     # ---- results
@@ -238,6 +242,8 @@ class SharedPanes(JoinsByDelta):
         for n, bound in enumerate(family.first.filters):
             key = self._key_column(bound.term).name
             if all(evaluation.filters[n].domain.is_point for _, evaluation in family.evaluations):
+                # An equality alone, where all are points: Spark then joins by hash instead of
+                # comparing all pairs.
                 tests.append(f"{key} = low{n}")
                 continue
             within = f"(low{n} IS NULL OR {key} >= low{n}) AND (high{n} IS NULL OR {key} < high{n})"
@@ -256,6 +262,8 @@ class SharedPanes(JoinsByDelta):
         assert isinstance(window, Range) and window.size is not None
         ended = f"({TO} - {self.subscribers.reach}L + {window.size}L)"
         if window.slide is None:
+            # `_to` is exclusive, and a window that does not slide still holds a tuple that is
+            # exactly its size old.
             return FROM, f"({ended} + 1L)"
         ends = f"({last_multiple_sql(ended, window.slide)} + {window.slide}L)"
         return next_multiple_sql(FROM, window.slide), ends

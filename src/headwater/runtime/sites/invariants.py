@@ -97,5 +97,6 @@ def _components(deployment: Deployment, alive: Collection[str]) -> dict[str, int
         a, b = (network.sites[end].name for end in (link.a, link.b))
         if link.bandwidth > 0 and a in components and b in components:
             old, new = components[a], components[b]
+            # Quadratic in sites, of which a deployment has few; no union-find is needed.
             components = {site: new if n == old else n for site, n in components.items()}
     return components

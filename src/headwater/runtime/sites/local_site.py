@@ -133,6 +133,8 @@ class LocalSite:
             return False
         due = self.catalog.segments(source, ends[copy].seq)
         chosen = first_segments(due, size=self._bandwidth(origin) * LINK_BURST_SECONDS)
+        # The end of the log may be beyond its last segment, if later ones were removed: with
+        # everything copied, the copy is as far as the original.
         up_to = ends[source].seq if len(chosen) == len(due) else chosen[-1].seq
         copies, bytes_by_origin = self._copy_segments(
             chosen, {segment.id: origin for segment in chosen}
@@ -194,6 +196,8 @@ class LocalSite:
             for origin, size in bytes_by_origin.items():
                 started = max(time.monotonic(), self._link_free_at.get(origin, 0.0))
                 bandwidth = self._bandwidth(origin) if origin else inf
+                # The copy has been made by now; the link is blocked for as long as it should have
+                # taken, so the average rate stays within its bandwidth.
                 self._link_free_at[origin] = started + size / bandwidth
         return copies, bytes_by_origin
 

@@ -301,6 +301,8 @@ class SitePlanner:
         budget = Budget(UNIT_PLANNING_SECONDS)
         (decision,) = self._planner()(ledger, [system.number(unit.id)], budget)
         if not decision.admitted:
+            # Whether the query would fit on empty sites: the message then says if waiting for room
+            # can help.
             (alone,) = self._planner()(Ledger(system.problem), [decision.query], budget)
             raise QueryRefused(
                 refusal_message(name, unit.usage, system, ledger, decision, alone.admitted)
@@ -314,6 +316,8 @@ class SitePlanner:
         """Refuse a query for which a unit would move, and those that read it would not fit where they
         can reach it."""
         ledger = Ledger(system.problem, system.plan)
+        # Compared with a tolerance, as a system that is overloaded already must not refuse a query
+        # for that.
         if overload(ledger) > overload(planned) * (1 + MIN_GAIN) + MIN_GAIN:
             short = "; ".join(map(str, overfull_resources(ledger)))
             raise QueryRefused(
