@@ -110,9 +110,6 @@ class OperatorGraph:
                 return step.key is not None
             case OperatorKind.AGGREGATE:
                 outputs = {query.output for query in self.queries}
-                # ISTREAM and DSTREAM compare the rows of groups by value, directly above the
-                # aggregate (`_is_aggregation`); a union of copies in between would hide the groups
-                # from them. RSTREAM compares nothing.
                 return bool(operator.keys) and outputs == {Output.RSTREAM}
         return False
 

@@ -133,7 +133,7 @@ def _cluster_with_count(
 
 def _claim_within(what: str, ours: Sequence[float]) -> Claim:
     more = [100 * (value - 1) for value in ours]
-    # The paper's figure with a tolerance of a third: its workload is only known by its parameters.
+    # The paper's figure, with a tolerance of a third.
     return Claim(what, "+5 %", format_spread(more, 1, " %"), _mean(more) <= 5 * 4 / 3)
 
 

@@ -241,8 +241,8 @@ def _widen_ranges(spans: dict[str, tuple[int, int]], group: pq.RowGroupMetaData)
         if statistics is not None and statistics.has_min_max and type(statistics.min) is int:
             least, largest = spans.get(name, (statistics.min, statistics.max))
             spans[name] = (min(least, statistics.min), max(largest, statistics.max))
-        # A column of NULLs alone has no minimum but excludes nothing: no join key or time matches
-        # it.
+        # A group with only NULLs has no minimum. It leaves the range as it is, because a NULL
+        # matches no join key and no time.
         elif statistics is None or statistics.null_count != column.num_values:
             spans[name] = UNKNOWN_RANGE
 

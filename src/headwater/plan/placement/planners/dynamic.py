@@ -103,8 +103,7 @@ def resource_prices(free: Floats, capacity: Floats, weights: ObjectiveWeights) -
     steepness = STEEPNESS if weights.balance else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
         used = np.clip(1.0 - free / capacity, 0.0, 1.0)
-        # Exponential in the utilisation, as in online routing with a competitive ratio: a nearly
-        # full site is avoided long before it is full.
+        # Exponential in the utilisation: a nearly full site is avoided long before it is full.
         price = steepness**used / capacity
     price = np.where(np.isinf(capacity), UNLIMITED_PRICE, price)
     return np.where(capacity > 0, price, FORBIDDEN_PRICE)
