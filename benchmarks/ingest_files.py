@@ -23,6 +23,7 @@ from headwater.algebra.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Fiel
 from headwater.runtime.connectors.files import FileSource
 from headwater.runtime.connectors.options import FileOptions
 from headwater.runtime.ingest.batch import ingest_batch
+from headwater.runtime.ingest.time_bounds import EventTimeBounds
 from headwater.runtime.spark.session import open_session
 
 SCHEMA = Schema(
@@ -72,7 +73,7 @@ def seconds(do: Callable[[], object], times: int = 3) -> float:
 def by_headwater(spark: SparkSession, format_: str, path: Path, out: Path) -> int:
     batch = FileSource(FileOptions(str(path), format_), SCHEMA).poll(spark, {})
     assert batch is not None
-    written, refused = ingest_batch(batch, STREAM, None, out)
+    written, refused = ingest_batch(batch, STREAM, EventTimeBounds(None), out)
     assert written is not None and not refused.malformed
     return written.rows
 

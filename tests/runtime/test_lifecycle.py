@@ -17,7 +17,7 @@ from engine_helpers import Rows, Stop, as_csv_keeps, expected, feed, opened, set
 from engine_helpers import declare as declare_with_tables
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from test_engine import KINDS, QUIET, sample
+from sample_queries import KINDS, QUIET, sample
 
 from headwater.algebra.nodes import Query, Scan, walk_relations
 from headwater.cql import CreateQuery, CreateStream, parse_query, unparse

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import headwater
 from headwater.errors import InputError
+from headwater.runtime.results.reader import ResultRow
 from headwater.testing import (
     END,
     PAUSE,
@@ -19,6 +23,7 @@ from headwater.testing import (
     expected_results,
     temporary_state,
 )
+from headwater.testing.expected import row_differences
 
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=UTC)
 TEXT = """
@@ -143,3 +148,36 @@ def test_the_engine_emits_what_is_expected(spark: Any) -> None:
 
 def test_the_package_is_typed() -> None:
     assert (Path(headwater.__file__).parent / "py.typed").is_file()
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30), st.randoms())
+def test_sums_in_another_order_are_the_same_results(values: list[float], rng: Random) -> None:
+    mixed = rng.sample(values, len(values))
+    first: list[ResultRow] = [{"item": "lamp", "total": sum(values)}, {"item": "pen", "total": 1.5}]
+    other: list[ResultRow] = [{"item": "pen", "total": 1.5}, {"item": "lamp", "total": sum(mixed)}]
+    assert row_differences(first, other) == ([], [])
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "expected, emitted, missing, unexpected",
+    [
+        ([{"x": 1.0}], [{"x": 1.001}], [{"x": 1.0}], [{"x": 1.001}]),
+        ([{"x": 1.0}], [{"x": 1}], [{"x": 1.0}], [{"x": 1}]),
+        ([{"x": 1.0}], [{"x": None}], [{"x": 1.0}], [{"x": None}]),
+        ([{"x": 1.0}], [{"x": 1.0}] * 2, [], [{"x": 1.0}]),
+        ([{"x": 0.1 + 0.2}] * 2, [{"x": 0.3}], [{"x": 0.1 + 0.2}], []),
+        ([{"k": "a", "x": 1.0}], [{"k": "b", "x": 1.0}], [{"k": "a", "x": 1.0}], [{"k": "b", "x": 1.0}]),
+        ([{"x": NAN}], [{"x": NAN}], [], []),
+        ([{"x": NAN}], [{"x": 1.0}], [{"x": NAN}], [{"x": 1.0}]),
+    ],
+)  # fmt: skip
+def test_rows_that_differ_are_found(
+    expected: list[ResultRow],
+    emitted: list[ResultRow],
+    missing: list[ResultRow],
+    unexpected: list[ResultRow],
+) -> None:
+    assert repr(row_differences(expected, emitted)) == repr((missing, unexpected))

@@ -15,7 +15,8 @@ from headwater.errors import AlgebraError, suggest
 class Stream:
     """A stream as declared: its schema, event time, lateness bound and history (microseconds).
 
-    An event may be so far ahead of the clock when it arrives, and so far behind; None is no bound.
+    `ahead` and `behind` bound how far an event may be from the clock when it arrives; None: no
+    bound.
     """
 
     name: str
@@ -51,11 +52,13 @@ class Table:
         return TableScan(self.name, self.schema, alias or self.name)
 
 
+# Compared by identity: a namespace changes, and `cql.templates` keeps what it knows of each by weak
+# reference.
 @dataclass(eq=False)
 class Namespace:
-    """Streams and tables by name; case does not matter, and a name is one thing only.
+    """Streams and tables by name; case does not matter, and a name is used once.
 
-    `version` grows with every change, for those who remember what names meant.
+    `version` grows with every change, so that caches of bound queries can tell that they are stale.
     """
 
     _by_name: dict[str, Stream | Table] = field(default_factory=dict)

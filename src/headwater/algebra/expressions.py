@@ -1,8 +1,8 @@
 """Scalar expressions: columns, constants and calls of functions.
 
 An operator is a call too (`+`, `=`, `and`, `case`, `cast`, ...), so every walk over an expression
-has three cases. `call` is how calls are made: it finds the function, checks the arguments and knows
-the type of the result.
+has three cases. Calls are built with `functions.build_call`, which finds the function, checks the
+arguments and computes the type of the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headwater.algebra.types import (
 class Column:
     """A column of the relation called `relation` (its alias in the query).
 
-    Whether it may be NULL is known of it, but does not make it another column.
+    `nullable` does not take part in equality: the same column may be nullable in one place only.
     """
 
     relation: str
@@ -39,6 +39,7 @@ class Column:
     nullable: bool = field(default=True, compare=False)
 
     def __hash__(self) -> int:
+        # Without the type, which rarely differs where both names agree: hashing is frequent.
         return hash((self.relation, self.name))
 
     def __str__(self) -> str:
@@ -65,7 +66,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator applied to arguments; build it with `functions.call`."""
+    """A function or operator applied to arguments; build it with `functions.build_call`."""
 
     name: str
     args: tuple[Expr, ...]
@@ -84,10 +85,11 @@ FALSE = Literal(False, BOOLEAN)
 
 
 def literal(value: Value) -> Literal:
-    """A constant with the type Spark SQL gives it when it is written down."""
+    """A constant with the type that Spark SQL gives it when it is written in a query."""
     match value:
         case None:
             return Literal(None, NULL)
+        # Before int, because in Python a bool is one.
         case bool():
             return Literal(value, BOOLEAN)
         case int():
@@ -144,7 +146,7 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr | None:
-    """One flat AND of conditions; None where there is none to meet."""
+    """One flat AND of conditions; None if there are none."""
     flat = tuple(part for expr in parts for part in conjuncts(expr))
     if not flat:
         return None

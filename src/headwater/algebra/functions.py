@@ -1,8 +1,8 @@
-"""The scalar and aggregate functions of the language, and the types they take and give.
+"""The scalar and aggregate functions of the language, with their argument and result types.
 
 The table is the whole list: a function that is not here is refused when a query is submitted. An
 expression that has no value for its arguments (division by zero, overflow, a cast that fails) is
-NULL, so no row can stop a query, and none depends on the order in which conditions are tried.
+NULL, so no row can stop a query, and no result depends on the order in which conditions are tried.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """How many arguments a function takes, and the rule that gives its type or refuses them."""
+    """How many arguments a function takes, and the rule that computes its type or refuses them."""
 
     name: str
     min_args: int
@@ -97,7 +97,7 @@ def _arity_text(function: Function) -> str:
 
 
 def _read_time_constants(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Text constants beside a time are times: ts > '2026-01-31'."""
+    """Text constants that are compared with a time become times: ts > '2026-01-31'."""
     types = {arg.type for arg in args}
     target = TIMESTAMP if TIMESTAMP in types else DATE if DATE in types else None
     if target is None:
@@ -136,7 +136,7 @@ def _compare(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _takes(expected: str, fits: Callable[[Type], bool], result: Type | None = None) -> Rule:
-    """A rule for arguments of one sort; the result is the common type unless said."""
+    """A rule for arguments of one kind; the result is the common type unless one is given."""
 
     def rule(name: str, args: Sequence[Expr]) -> Type:
         if not all(fits(arg.type) or arg.type == NULL for arg in args):
@@ -155,7 +155,7 @@ def _one_of(*types: Type) -> Callable[[Type], bool]:
 
 
 def _signature(*types: Type, result: Type) -> Rule:
-    """A rule that names the type of each argument; integers fit wherever INT is wanted."""
+    """A rule that names the type of each argument; any integer type fits where INT is expected."""
     text = ", ".join(map(str, types))
 
     def rule(name: str, args: Sequence[Expr]) -> Type:
@@ -174,11 +174,11 @@ _SIZED_INTEGERS = (
     SMALLINT,
     INT,
     BIGINT,
-)  # beside a decimal, their constants are as wide as they look
+)  # beside a decimal, their constants have as many digits as written: Spark types them so
 
 
 def _as_decimal(arg: Expr, type_: Type) -> Type:
-    """The decimal that an operand counts as; `type_` is its own, or the other's beside a NULL."""
+    """The decimal type that an operand counts as; `type_` is its own, or beside a NULL the other's."""
     if isinstance(arg, Literal) and isinstance(arg.value, int) and arg.type in _SIZED_INTEGERS:
         return decimal(len(str(abs(arg.value))), 0)
     return as_decimal(type_)
@@ -266,6 +266,7 @@ def _round(name: str, args: Sequence[Expr]) -> Type:
             and isinstance(digits_arg.value, int)
             and 0 <= digits_arg.value <= 30
         ):
+            # A constant, because the type of the result depends on it.
             raise AlgebraError(f"{name}: the number of digits is a constant from 0 to 30")
         digits = digits_arg.value
     if type_.is_decimal:
@@ -298,7 +299,7 @@ def _date_trunc(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _constant_text(name: str, what: str, arg: Expr) -> str | None:
-    """The text of a pattern, None for NULL; a pattern that comes with the data could stop all."""
+    """The text of a pattern, None for NULL; one that comes with the data could stop every query."""
     if isinstance(arg, Literal) and (isinstance(arg.value, str) or arg.value is None):
         return arg.value
     raise AlgebraError(
@@ -308,7 +309,7 @@ def _constant_text(name: str, what: str, arg: Expr) -> str | None:
 
 
 def _pattern(read: Callable[[str], object]) -> Rule:
-    """A rule for a text and a pattern, which has to be readable."""
+    """A rule for a text and a constant pattern, which `read` must accept."""
 
     def rule(name: str, args: Sequence[Expr]) -> Type:
         _two_texts(name, args)
@@ -330,7 +331,7 @@ def _date_format(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _check_length(rule: Rule) -> Rule:
-    """The rule, and that the text is not known to become too long."""
+    """The rule, which also refuses a text that constants alone make too long."""
 
     def checked(name: str, args: Sequence[Expr]) -> Type:
         result = rule(name, args)
@@ -374,6 +375,7 @@ _TABLE: list[tuple[str, int, int | None, Rule]] = [
     ("greatest", 2, None, _common_rule),
     ("least", 2, None, _common_rule),
     ("coalesce", 1, None, _common_rule),
+    # The common type is computed only to refuse values that cannot be compared.
     ("nullif", 2, 2, lambda name, args: (_common_type_of(name, args), args[0].type)[1]),
     *(
         (name, 1, 1, _text)
@@ -496,8 +498,8 @@ def _avg_merges(argument: Type | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate as the language knows it: the rule that gives its type or refuses the argument, and
-    for which types of argument the aggregate of all rows follows from those of parts (only such
+    """An aggregate of the language: the rule that computes its type or refuses the argument, and
+    the argument types for which the aggregate of all rows follows from those of parts (only such
     queries keep panes, and share them). `ignores_distinct` if DISTINCT changes nothing."""
 
     name: str
@@ -532,12 +534,12 @@ _aggregates: dict[str, AggregateFunction] = {
 }
 
 AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(_aggregates)
-"""Every aggregate by its name. What it computes is said twice, on purpose, by code that shares nothing:
-in `headwater.reference.aggregates`, and as SQL in `headwater.runtime.spark.aggregates`."""
+"""Every aggregate by its name. What it computes is defined twice, on purpose, by code that shares
+nothing: in `headwater.reference.aggregates`, and as SQL in `headwater.runtime.spark.aggregates`."""
 
 
 def add_aggregate(function: AggregateFunction) -> None:
-    """Let queries call an aggregate; raises AlgebraError if its name is taken, or none."""
+    """Let queries call an aggregate; raises AlgebraError if its name is taken or invalid."""
     if function.name in FUNCTIONS or function.name in _aggregates:
         raise AlgebraError(f"there is a function {function.name} already")
     if not function.name.isidentifier() or function.name != function.name.lower():
@@ -546,7 +548,7 @@ def add_aggregate(function: AggregateFunction) -> None:
 
 
 def remove_aggregate(name: str) -> None:
-    """Let queries call an aggregate no longer; raises AlgebraError if there is none."""
+    """Remove an aggregate from the language; raises AlgebraError if there is none of that name."""
     if _aggregates.pop(name, None) is None:
         raise AlgebraError(f"unknown aggregate {name}; {suggest(name, AGGREGATES)}")
 

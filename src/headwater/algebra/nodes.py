@@ -1,7 +1,7 @@
 """Logical queries: trees of relations, as frozen data.
 
-Every relation has columns, qualified by the alias they are known by above it; an expression in a
-node speaks of the columns of that node's inputs and is checked when the node is built. A query is a
+Every relation has columns, qualified by the alias that is visible above it; an expression in a node
+is over the columns of that node's inputs and is checked when the node is built. A query is a
 relation that changes over time, and the operator that turns it into a stream.
 """
 
@@ -20,7 +20,7 @@ from headwater.errors import AlgebraError, suggest
 
 
 class Output(Enum):
-    """Relation to stream: what of a changing relation is told."""
+    """Relation to stream: which rows of a changing relation are emitted."""
 
     ISTREAM = "ISTREAM"
     DSTREAM = "DSTREAM"
@@ -46,6 +46,7 @@ class Scan:
     alias: str
 
     def __post_init__(self) -> None:
+        # Subscripts raise AlgebraError for a column that is not there.
         self.schema[self.time]
         if isinstance(self.window, Rows):
             for name in self.window.partition_by:
@@ -62,7 +63,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class TableScan:
-    """A stored table, as it is when it is read."""
+    """A stored table, with its content at the time when it is read."""
 
     table: str
     schema: Schema
@@ -98,7 +99,7 @@ class Select:
 
 @dataclass(frozen=True)
 class Project:
-    """Computed columns, known as `alias`.name above."""
+    """Computed columns, called `alias`.name above it."""
 
     input: Relation
     items: tuple[Item, ...]
@@ -169,7 +170,7 @@ class SemiJoin:
     """The rows of the left that have (anti: have not) a partner on the right: [NOT] EXISTS.
 
     `x IN (SELECT y ..)` is the same with x = y as condition. `x NOT IN (..)` is an anti join whose
-    condition is `x = y OR x IS NULL OR y IS NULL`, as SQL's three values demand.
+    condition is `x = y OR x IS NULL OR y IS NULL`, as SQL's three-valued logic requires.
     """
 
     left: Relation
@@ -244,7 +245,7 @@ class Distinct:
 
 @dataclass(frozen=True)
 class UnionAll:
-    """All rows of all inputs; columns go by position and take the names of the first."""
+    """All rows of all inputs; columns correspond by position and have the names of the first."""
 
     inputs: tuple[Relation, ...]
     alias: str = ""
@@ -255,7 +256,7 @@ class UnionAll:
         widths = {len(relation.columns) for relation in self.inputs}
         if len(widths) > 1:
             raise AlgebraError(f"UNION ALL of {' and '.join(map(str, sorted(widths)))} columns")
-        _ = self.columns
+        _ = self.columns  # refuses columns without a common type now, not when first read
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -290,7 +291,7 @@ Relation = (
 
 @dataclass(frozen=True)
 class Query:
-    """A continuous query: a relation and what of its changes is told."""
+    """A continuous query: a relation, and which rows of it are emitted as it changes."""
 
     output: Output
     root: Relation
@@ -301,7 +302,7 @@ class Query:
 
 
 def find_column(columns: Sequence[Column], name: str, relation: str | None = None) -> Column:
-    """The one column of that name (and alias); raises AlgebraError, naming what there is."""
+    """The only column of that name (and alias); raises AlgebraError that lists the candidates."""
     matches = [
         c
         for c in columns
@@ -338,7 +339,7 @@ def default_output(root: Relation) -> Output:
 
 
 def is_spj(root: Relation) -> bool:
-    """Rows are identified by the tuples they were joined from, through and through."""
+    """Whether all rows are identified by the tuples that they were joined from."""
     return not any(isinstance(n, Aggregate | Distinct) for n in walk_relations(root))
 
 

@@ -1,9 +1,10 @@
 """The patterns of LIKE, RLIKE and date_format: which are part of the language, and what they mean.
 
-A pattern is a constant and is read when a query is submitted. What Java's engine would refuse in the
-middle of a step, read in another way than the reference evaluator, or match in time that grows
-exponentially with a text, is refused then. Nothing here needs a JVM: the language has the part of
-regular expressions and formats that is the same everywhere, and tests compare it with Java.
+A pattern is a constant and is read when a query is submitted. It is refused then if Java's engine
+would fail on it in the middle of a step, interpret it differently from the reference evaluator, or
+need time that grows exponentially with a text. Nothing here needs a JVM: the language has the
+subset of regular expressions and formats that is the same everywhere, and tests compare it with
+Java.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MAX_REPEATS = 1_000
 """The largest number in {n,m} after a single character."""
 MAX_GROUP_REPEATS = 100
 """The largest number of times that a group is repeated: Java needs stack for each."""
+# Each unbounded quantifier adds a power of the length of the text, and the ways multiply that.
 MAX_WAYS = 10_000
 MAX_UNBOUNDED = 10
 
@@ -56,9 +58,10 @@ def like_parts(pattern: str) -> list[str]:
 def like_regex(pattern: str) -> str:
     """The LIKE pattern as a regular expression, for Python and Java alike; raises AlgebraError.
 
-    Every part is looked for behind the one before it, as early as possible and never again, so the
-    time does not grow with the number of %.
+    Every part is searched for after the one before it, as early as possible and without
+    backtracking, so the time does not grow with the number of %.
     """
+    # (?!.) is the end of the text in both languages; \Z allows a line feed behind it in Java.
     first, *rest = like_parts(pattern)
     if not rest:
         return rf"(?s)\A{first}(?!.)"
@@ -72,10 +75,10 @@ def like_regex(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a regular expression as Python writes it, and how it can be matched: `ways` without
-    the quantifiers that have no upper bound, and the number of these.
+    """A part of a regular expression in Python's syntax, and in how many `ways` it can match:
+    without the quantifiers that have no upper bound, which are counted in `unbounded`.
 
-    `single`: exactly one character; `repeatable`: not a place between characters.
+    `single`: exactly one character; `repeatable`: not a position between characters.
     """
 
     python: str
@@ -85,6 +88,7 @@ class _Part:
     repeatable: bool = True
 
 
+# Java's . stops at all of these, and its $ is also before the last line end; Python's know \n only.
 _LINE_ENDS = "\n\r\x85\u2028\u2029"
 _ANY = _Part(f"[^{_LINE_ENDS}]", single=True)
 _START = _Part(r"\A", repeatable=False)
@@ -100,6 +104,7 @@ def compile_regex(pattern: str) -> re.Pattern[str]:
     """The regular expression as Java means it; raises AlgebraError if it is not in the language."""
     if len(pattern) > MAX_REGEX_LENGTH:
         raise AlgebraError(f"RLIKE: a pattern has at most {MAX_REGEX_LENGTH:,} letters")
+    # Java's \d, \w, \s and (?i) know ASCII only, unless a flag says otherwise.
     flags = re.ASCII
     start = 0
     if pattern.startswith("(?i)"):
@@ -182,11 +187,12 @@ class _RegexReader:
             )
         ways = 0
         for times in range(least, most + 1):
+            # The power is cut at 20: 2**20 is beyond MAX_WAYS already, and larger ones take long.
             ways = min(ways + min(part.ways ** min(times, 20), MAX_WAYS + 1), MAX_WAYS + 1)
         return _Part(f"(?:{part.python}){python}", ways, part.unbounded * most)
 
     def quantifier(self) -> tuple[int, int | None, str] | None:
-        """The quantifier that stands here: least, most (None: no end), and how it is written."""
+        """The quantifier at this position: least, most (None: no end), and its text."""
         letter = self.peek()
         if letter in ("*", "+", "?") and letter:
             self.at += 1
@@ -245,7 +251,7 @@ class _RegexReader:
             )
 
     def escape(self) -> str:
-        """A backslash and what follows, as Python writes it; one character or a class of them."""
+        """A backslash and what follows, in Python's syntax: a character or a class."""
         letter = self.pattern[self.at + 1 : self.at + 2]
         if letter in _CONTROLS:
             written = re.escape(_CONTROLS[letter])
@@ -286,7 +292,7 @@ class _RegexReader:
         return f"{low}-{high}"
 
     def class_character(self, first: bool) -> tuple[str, bool]:
-        """A character as Python writes it, and whether it is one, not a class like \\d."""
+        """A character in Python's syntax, and whether it is a single one, not a class like \\d."""
         letter = self.peek()
         if letter == "":
             raise self.error("a [ that is not closed", r"write \[ for the character")
@@ -294,6 +300,7 @@ class _RegexReader:
             written = self.escape()
             return written, written[1:] not in tuple(_CLASSES) or len(written) == 1
         last = self.pattern[self.at + 1 : self.at + 2] == "]"
+        # In Java, [ nests classes and && intersects them; in Python they are characters.
         if letter in "[&^" or (letter == "-" and not (first or last)):
             raise self.error(f"a {letter} in a class", f"write \\{letter} for the character")
         self.at += 1

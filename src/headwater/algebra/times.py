@@ -1,7 +1,7 @@
 """Times as exact integers: microseconds since the epoch in UTC, and days for dates.
 
-The texts that stand for times are given by patterns that mean the same to Python, Java and Arrow, so
-that every reader takes the same texts. A number is a time only where its unit is declared.
+The texts of times are defined by patterns that mean the same to Python, Java and Arrow, so that
+every reader accepts the same texts. A number is a time only where its unit is declared.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ TIMESTAMP_UNITS: dict[str, int | Decimal] = {
     "us": 1,
     "ns": Decimal("0.001"),
 }
-"""Microseconds of each unit in which a number may count since the epoch."""
+"""Microseconds in each unit that a number since the epoch may be given in."""
 
 DATE_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# Zones reach to 18 hours, as far as Java's offsets do.
 TIMESTAMP_TEXT = (
     DATE_TEXT
     + "([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?"
@@ -35,7 +36,7 @@ TIMESTAMP_TEXT = (
 )
 NUMBER_TEXT = "[+-]?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?"
 BLANKS = " \t\r\n"
-"""What may stand before and behind a time in a text."""
+"""The characters that may surround a time in a text."""
 
 _DATE = re.compile(DATE_TEXT)
 _TIMESTAMP = re.compile(TIMESTAMP_TEXT)
@@ -56,8 +57,8 @@ def from_micros(micros: int) -> datetime:
 
 
 def parse_timestamp(text: str, unit: str | None = None) -> int:
-    """ISO 8601 (date alone, `T` or blank between, any zone) to microseconds; where a unit is given,
-    a number of such units since the epoch as well. Raises AlgebraError."""
+    """ISO 8601 (date alone, `T` or blank between, any zone) to microseconds; with a unit, also a
+    number of such units since the epoch. Raises AlgebraError."""
     word = text.strip(BLANKS)
     if _NUMBER.fullmatch(word):
         return timestamp_from_number(Decimal(word), unit)
@@ -73,8 +74,8 @@ def parse_timestamp(text: str, unit: str | None = None) -> int:
 
 
 def timestamp_from_number(number: int | Decimal, unit: str | None) -> int:
-    """Microseconds since the epoch, for so many units; what is less than one is cut off. Raises
-    AlgebraError if no unit is given, or there is none of that name."""
+    """The number of units as microseconds since the epoch, rounded down. Raises AlgebraError if no
+    unit is given, or there is none of that name."""
     if unit is None:
         raise AlgebraError(
             f"{number} is not a timestamp but a number; declare its timestamp_unit: "
@@ -97,6 +98,7 @@ def format_timestamp(micros: int) -> str:
     """ISO form with microseconds and Z; an instant outside the years 1 to 9999 as plain number."""
     if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         return f"{micros} us"
+    # strftime does not pad years before 1000.
     return from_micros(micros).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 

@@ -1,8 +1,8 @@
 """Column types and schemas.
 
-Types are Spark SQL's. In a tuple a value is the plain Python one: bool, int, float, Decimal, str,
-and for times an exact int: TIMESTAMP and INTERVAL in microseconds (since the epoch, UTC), DATE in
-days. NULL is None.
+Types are those of Spark SQL. In a tuple, a value is a plain Python value: bool, int, float,
+Decimal, str, and for times an exact int: TIMESTAMP and INTERVAL in microseconds (since the epoch,
+UTC), DATE in days. NULL is None.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Type:
 
     @property
     def is_exact(self) -> bool:
-        """Arithmetic on values of this type neither rounds nor meets NaN."""
+        """Arithmetic on values of this type neither rounds nor produces NaN."""
         return self.is_integer or self.is_decimal or self.name in ("TIMESTAMP", "DATE", "INTERVAL")
 
     @property
     def is_discrete(self) -> bool:
-        """Values are integers inside, so every interval has closed ends."""
+        """Values are integers internally, so every interval has closed ends."""
         return self.is_integer or self.name in ("BOOLEAN", "TIMESTAMP", "DATE", "INTERVAL")
 
     @property
@@ -91,13 +91,14 @@ def decimal(precision: int, scale: int) -> Type:
 
 
 def parse_type(text: str) -> Type:
-    """The type whose `str` it is."""
+    """The type that a text names: the inverse of `str`."""
     name, _, digits = text.rstrip(")").partition("(")
     return Type(name, *map(int, digits.split(","))) if digits else Type(name)
 
 
 def as_decimal(type_: Type) -> Type:
     """The decimal that holds every value of an integer type."""
+    # Spark's widths; for BIGINT it has 20, though 19 digits are enough.
     digits = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
     return type_ if type_.is_decimal else decimal(digits[type_.name], 0)
 
@@ -117,7 +118,7 @@ def clipped_decimal(precision: int, scale: int) -> Type:
 
 
 def common_type(a: Type, b: Type) -> Type | None:
-    """The type in which a value of `a` and one of `b` can stand side by side, or None."""
+    """The type to which values of `a` and `b` are converted to be compared or combined, or None."""
     if a == b or b == NULL:
         return a
     if a == NULL:
@@ -129,6 +130,7 @@ def common_type(a: Type, b: Type) -> Type | None:
             return a if _INTEGER_BITS[a.name] >= _INTEGER_BITS[b.name] else b
         x, y = as_decimal(a), as_decimal(b)
         integral = max(x.precision - x.scale, y.precision - y.scale)
+        # Where both do not fit, digits of the fraction are lost rather than whole ones.
         scale = min(max(x.scale, y.scale), MAX_DECIMAL - integral)
         return decimal(integral + scale, scale)
     if {a.name, b.name} == {"DATE", "TIMESTAMP"}:

@@ -23,7 +23,7 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The tuples of the last `size` microseconds, both ends in (None: since ever)."""
+    """The tuples of the last `size` microseconds, both ends included (None: all tuples so far)."""
 
     size: int | None
     slide: int | None = None

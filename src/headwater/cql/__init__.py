@@ -1,4 +1,4 @@
-"""CQL: the text that people write, and the algebra it stands for."""
+"""CQL: reads the text that people write into algebra, and writes algebra as text."""
 
 from headwater.cql.grammar import parse, parse_query
 from headwater.cql.statements import (

@@ -1,4 +1,4 @@
-"""The connector kinds that the language knows: `FROM kind(..)` and `TO kind(..)`.
+"""The connector kinds of the language: `FROM kind(..)` and `TO kind(..)`.
 
 The parser needs the names, and whether a kind's input ends, before anything of the runtime is loaded;
 so the kinds that come with Headwater are listed here. What a kind does is in
@@ -29,7 +29,7 @@ class ConnectorKind:
     finite: bool = False
 
     def __post_init__(self) -> None:
-        # The parser reads a kind as one word and compares it in small letters.
+        # The parser reads a kind as one word and compares it in lower case.
         if not self.name.isidentifier() or self.name != self.name.lower():
             raise HeadwaterError(f"a connector is named by one word in small letters: {self.name}")
         if not (self.is_source or self.is_sink):
@@ -75,6 +75,6 @@ def sink_kinds() -> tuple[str, ...]:
 
 
 def is_finite(name: str) -> bool:
-    """Whether the input of a kind ends; so does that of a kind that this process does not know,
-    which has no bounds then that nobody asked for."""
+    """Whether the input of a kind ends. A kind that is not registered in this process counts as
+    finite, so that its streams get no bounds on event times that nobody asked for."""
     return name not in _kinds or _kinds[name].finite

@@ -1,6 +1,6 @@
 """Constants and types as they are written: text to literal, and literal to text.
 
-`literal_text` writes what the reading functions read back as the same literal, type included.
+What `literal_text` writes is read back by the other functions as the same literal, type included.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def number_literal(written: str, negative: bool = False) -> Literal:
 
 def _integer(value: int, suffix: str) -> Literal:
     if not suffix:
+        # An integer beyond BIGINT is a DECIMAL, as in Spark.
         constant = literal(value)
         if not _fits(value, constant.type):
             return _decimal(str(value))
@@ -132,10 +133,12 @@ def _decimal(written: str) -> Literal:
     value = Decimal(written)
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
+    # Before int(value) below, which would write 1e999999999BD out.
     if abs(exponent) > MAX_DECIMAL or max(len(digits) + max(exponent, 0), -exponent) > MAX_DECIMAL:
         raise AlgebraError(f"a DECIMAL has at most {MAX_DECIMAL} digits")
     if exponent > 0:
         value = Decimal(int(value))
+    # A zero has no sign.
     return literal(value if value else abs(value))
 
 
@@ -143,6 +146,7 @@ def _floating(written: str, type_: Type) -> Literal:
     value = float(written)
     if type_ == FLOAT and math.isfinite(value):
         try:
+            # Python has no single precision; packing rounds to it.
             value = struct.unpack("f", struct.pack("f", value))[0]
         except OverflowError:
             value = math.inf
@@ -152,7 +156,7 @@ def _floating(written: str, type_: Type) -> Literal:
 
 
 def non_finite_literal(written: str, type_: Type) -> Literal | None:
-    """The constant that double('NaN') and its like stand for; None if it is not one of them."""
+    """The constant of double('NaN') and the like; None if the text is not one of them."""
     name = written.strip().lower()
     value = _NOT_FINITE.get(name.lstrip("+-"))
     if value is None:
@@ -171,6 +175,7 @@ def date_literal(written: str) -> Literal:
 def interval_literal(count: str, unit: str) -> Literal:
     """INTERVAL 'count' UNIT in microseconds; raises AlgebraError."""
     size = UNIT_SIZES.get(unit.upper())
+    # An interval is a number of microseconds, and these have no fixed length.
     if unit.upper().rstrip("S") in ("YEAR", "MONTH", "QUARTER"):
         raise AlgebraError(f"an interval of {unit.upper()} has no fixed length; write it in DAYS")
     if size is None:
@@ -197,7 +202,7 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0
 
 
 def literal_text(constant: Literal) -> str:
-    """The constant in CQL; one of a type that no constant is written with, as a CAST."""
+    """The constant in CQL; as a CAST if its type has no constants of its own."""
     value, type_ = constant.value, constant.type
     if value is None:
         return "NULL" if type_ == NULL else f"CAST(NULL AS {type_})"
@@ -221,6 +226,7 @@ def literal_text(constant: Literal) -> str:
 
 
 def _timestamp_text(micros: int) -> str:
+    # Arithmetic on constants can leave the years that a text can express.
     if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         return f"timestamp_micros({micros})"
     written = from_micros(micros).replace(tzinfo=None).isoformat(" ")
@@ -238,6 +244,7 @@ def _floating_text(value: float, type_: Type) -> str:
     if not math.isfinite(value):
         name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return f"{type_.name.lower()}('{name}')"
+    # repr is the shortest text that reads back as the same double.
     written = repr(value).replace("e+", "e")
     if type_ == FLOAT:
         return written + "F"
@@ -246,6 +253,7 @@ def _floating_text(value: float, type_: Type) -> str:
 
 def _decimal_text(value: Decimal, type_: Type) -> str:
     written = format(value, "f")
+    # The text alone implies precision and scale; any other needs a CAST.
     if literal(value).type != type_:
         return f"CAST({written} AS {type_})"
     return written if "." in written else written + "BD"

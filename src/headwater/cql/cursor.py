@@ -1,5 +1,5 @@
-"""A reader of words, one after the other, for what sqlglot's grammar does not know: statements,
-windows and lengths of time. Every refusal says what was expected at that place."""
+"""A cursor over the words of a statement, for what sqlglot's grammar does not have: statements,
+windows and lengths of time. Every error says what was expected at that position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d*)?)([A-Za-z]*)", re.A)
 
 
 class TokenCursor:
-    """A place in the words of one statement."""
+    """A position in the words of one statement."""
 
     __slots__ = ("index", "text", "tokens")
 
@@ -41,7 +41,7 @@ class TokenCursor:
         self.tokens = tokens
         self.index = index
 
-    # ---- where it stands
+    # ---- position
 
     @property
     def token(self) -> Token | None:
@@ -63,7 +63,7 @@ class TokenCursor:
     # ---- single words
 
     def at_word(self, *words: str) -> bool:
-        """The next words are these (or, one word given, it is the next)."""
+        """Whether the next words are these."""
         for offset, expected in enumerate(words):
             position = self.index + offset
             if position >= len(self.tokens) or keyword_of(self.tokens[position]) != expected:
@@ -131,6 +131,7 @@ class TokenCursor:
         self.index += 1
         following = self.token
         if following is not None and following.token_type == TokenType.DASH:
+            # check-ins is three words; anything said about the second one would mislead.
             raise self.error("a name with - in it goes in backquotes: `check-ins`")
         return token.text, token
 
@@ -158,6 +159,7 @@ class TokenCursor:
         written = (
             None
             if token is None
+            # From the text, because to the tokenizer 5S is a SMALLINT and 5MIN a name.
             else _NUMBER_AND_UNIT.fullmatch(self.text[token.start : token.end + 1])
         )
         if token is None or written is None or len(written[1]) > 40:
@@ -183,7 +185,7 @@ class TokenCursor:
     # ---- windows
 
     def window(self) -> tuple[Window, list[Token]]:
-        """The window behind a `[` that was taken already, and the columns it partitions by."""
+        """The window after a `[` that was read already, and the columns it partitions by."""
         start = self.token
         keys: list[Token] = []
         window: Window
@@ -194,6 +196,7 @@ class TokenCursor:
                 size = None if self.accept("UNBOUNDED") else self.duration("RANGE")
                 window = Range(size, self.duration("SLIDE") if self.accept("SLIDE") else None)
             else:
+                # One word to the tokenizer.
                 if self.accept("PARTITION BY"):
                     keys.append(self.name("a column")[1])
                     while self.accept_symbol(TokenType.COMMA):

@@ -1,4 +1,4 @@
-"""Statements: from the words of a text to what it says, every mistake of the text collected."""
+"""Parsing of statements: from text to `Statement` records, with all mistakes collected."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TokenType
 def parse(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
     """Every statement of a text, over the given streams and tables and those the text declares.
 
-    Raises CqlErrors with all the mistakes of the text. A statement that only fails because an
-    earlier one that declares its stream did is not counted among them.
+    Raises CqlErrors with all the mistakes of the text. A statement that fails only because an
+    earlier declaration of its stream failed is not counted among them.
     """
     namespace = Namespace() if names is None else names.copy()
     reader = _StatementReader(text, namespace)
@@ -79,6 +79,8 @@ class _StatementReader:
                 self.errors.append(problem)
         except CqlError as problem:
             self.errors.append(problem)
+            # The name that this CREATE would have declared; queries over it are no further
+            # mistakes.
             if len(tokens) > 2 and keyword_of(tokens[1]) in ("STREAM", "TABLE"):
                 self.failed.add(tokens[2].text.lower())
 
@@ -92,10 +94,12 @@ class _StatementReader:
         return statement
 
     def query(self, tokens: list[Token]) -> Query:
-        """The query that the tokens say, errors told by their place in the whole text."""
+        """The query of the tokens; the positions of errors are those in the whole text."""
         body = self.text[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
         def read(text: str) -> Query:
+            # The text itself, not a template of it: its tokens are at hand, with their true
+            # positions.
             if text is body:
                 return _bind_query(self.text, tokens, self.names)
             return _parse_single(text, self.names)

@@ -1,6 +1,6 @@
-"""Queries as CQL text, laid out to be read.
+"""Queries as CQL text, formatted for people.
 
-For a query that was parsed, the text reads back as the same. A relation that no text stands for
+For a query that was parsed, the text reads back as the same query. A relation that no text produces
 (another layer may have moved its operators) is written as the nearest query.
 """
 
@@ -82,7 +82,7 @@ def _indent(lines: Iterable[str]) -> list[str]:
 
 
 def _fill(prefix: str, parts: list[str]) -> list[str]:
-    """The parts behind the prefix with commas, as many to a line as fit."""
+    """The prefix and the parts, separated by commas, with as many on a line as fit."""
     lines = [prefix + parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + len(part) + 2 <= WIDTH:
@@ -102,7 +102,7 @@ def _conditions(word: str, tests: list[list[str]]) -> list[str]:
 
 
 class _Block:
-    """A relation taken apart into the clauses of one SELECT."""
+    """A relation split into the clauses of one SELECT."""
 
     def __init__(self, relation: Relation, named: bool = True) -> None:
         self.named = named
@@ -143,14 +143,14 @@ class _Block:
         lines += _conditions("WHERE", [*tests, *queries])
         if self.aggregate is not None and self.aggregate.keys:
             lines += _fill("GROUP BY ", [self.key(key) for key in self.aggregate.keys])
-        # In HAVING a bare name may be that of an output, so columns have their alias there.
+        # In HAVING a bare name may be that of an output, so columns are written with their alias.
         having = [condition_text(self.expand_keys(part), self.full_column) for part in self.having]
         if self.is_hidden_aggregate():
             having.append("count(*) >= 0")
         return lines + _conditions("HAVING", [[test] for test in having])
 
     def is_hidden_aggregate(self) -> bool:
-        """Whether this is one row for all, but nothing that was written so far says so."""
+        """Whether this is an aggregation without keys that neither SELECT nor HAVING shows."""
         if self.aggregate is None or self.aggregate.keys:
             return False
         written = (*(item.expr for item in self.items), *self.having)
@@ -167,7 +167,7 @@ class _Block:
 
     def key(self, key: Expr) -> str:
         text = expr_text(key, self.column)
-        # A bare number would be that of an output.
+        # A bare number would be the position of an output.
         return f"({text})" if isinstance(key, Literal) and key.type.is_numeric else text
 
     def expand_keys(self, expr: Expr) -> Expr:
@@ -231,8 +231,8 @@ def _inner_join(word: str, join: Join) -> list[str]:
 
 
 def _assign_conditions(join: Join) -> list[list[Expr]]:
-    """The conditions by the input behind which they are written: the first at which all their
-    columns are there if that keeps their order, else the last."""
+    """The conditions by the input after which they are written: the first at which all their
+    columns are available if that keeps their order, otherwise the last."""
     aliases = [{column.relation for column in relation.columns} for relation in join.inputs]
     conditions = conjuncts(join.condition)
     last = len(join.inputs) - 1
@@ -242,6 +242,7 @@ def _assign_conditions(join: Join) -> list[list[Expr]]:
         positions.append(
             max([1, *(i for i, available in enumerate(aliases) if available & needed)])
         )
+    # Reading collects the conditions of all ON clauses in order, so that order has to survive.
     if positions != sorted(positions):
         positions = [last] * len(conditions)
     return [
@@ -256,7 +257,7 @@ def _on(lines: list[str], conditions: Sequence[Expr]) -> list[str]:
 
 
 def _operand(word: str, relation: Relation) -> list[str]:
-    """One relation behind a word; a join is in parentheses, a query gets its alias."""
+    """One relation after a keyword; a join is in parentheses, a query gets its alias."""
     if isinstance(relation, Scan | TableScan):
         return _prefix(word, [_scan(relation)])
     if isinstance(relation, Join | OuterJoin):
@@ -279,13 +280,14 @@ def _scan(relation: Scan | TableScan) -> str:
 
 
 def _semi_join(semi: SemiJoin, column: ColumnText) -> list[str]:
-    """The semi-join as a condition: EXISTS, or IN where EXISTS would not say the same."""
+    """The semi-join as a condition: EXISTS, or IN where EXISTS would not mean the same."""
     no = "NOT " if semi.anti else ""
     membership = _membership(semi)
     block = _Block(semi.right, named=False)
     if block.is_plain:
         names = dict(zip(semi.right.columns, (item.expr for item in block.items), strict=True))
         conditions = [substitute(part, names) for part in conjuncts(semi.condition)]
+        # In EXISTS the operand would be written inside, where its alias means another relation.
         if membership is not None and _is_hidden(membership[0], block.source):
             block.items = (Item("c0", substitute(membership[1], names)),)
             block.where += conditions[1:]
@@ -306,7 +308,7 @@ def _semi_join(semi: SemiJoin, column: ColumnText) -> list[str]:
 
 
 def _membership(semi: SemiJoin) -> tuple[Expr, Expr] | None:
-    """The operand and the value of IN, if that is what the first condition asks."""
+    """The operand and the value of IN, if the first condition has that form."""
     first = next(iter(conjuncts(semi.condition)), None)
     match first:
         case Call("=", (operand, value)) if not semi.anti:

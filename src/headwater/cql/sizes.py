@@ -1,7 +1,7 @@
-"""How large the expressions of a query become once nested queries are merged into one.
+"""The size of the expressions of a query once nested queries are merged into one.
 
 `WITH b AS (SELECT a || a AS a FROM s), c AS (SELECT a || a AS a FROM b) ..` doubles with every name,
-so a short text can stand for an expression that no machine can hold.
+so a short text can expand to an expression that no machine can hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def largest_expression(relation: Relation) -> int:
 
 
 def _sizes(relation: Relation, all_sizes: list[int]) -> Sizes:
-    """How large each column is in terms of what streams and tables have; `found` gets all sizes."""
+    """The size of each column as an expression over streams and tables; all go to `all_sizes`."""
     parts = [_sizes(part, all_sizes) for part in relation.inputs]
     below = {column: size for part in parts for column, size in part.items()}
 
@@ -51,6 +51,7 @@ def _sizes(relation: Relation, all_sizes: list[int]) -> Sizes:
         case Aggregate():
             note(relation.keys)
             note(part for call in relation.calls for part in (call.arg, call.filter))
+            # Above an aggregation its columns are not replaced by what they aggregate.
             return {}
         case Project():
             sizes = note(item.expr for item in relation.items)

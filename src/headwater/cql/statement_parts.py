@@ -1,4 +1,4 @@
-"""What several statements have in common: columns, connectors, constants and times, read and written."""
+"""Parsing and writing of what statements share: columns, connectors, constants and times."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def parse_last_name(cursor: TokenCursor, what: str) -> str:
 
 
 def check_once(cursor: TokenCursor, clauses: dict[str, object], clause: str) -> None:
-    """Refuse a clause that was given before; the cursor stands behind its first word."""
+    """Refuse a clause that was given before; the cursor is just after its first word."""
     if clause in clauses:
-        raise cursor.error(f"{clause} is said twice", at=cursor.tokens[cursor.index - 1])
+        raise cursor.error(f"{clause} is given twice", at=cursor.tokens[cursor.index - 1])
 
 
 # ---- columns
@@ -91,7 +91,7 @@ def _parse_column_type(cursor: TokenCursor) -> Type:
 
 
 def write_field(field: Field, implied: bool = False) -> str:
-    """A column of a declaration; that an event time is not NULL goes without saying."""
+    """A column of a declaration; `implied`: it is NOT NULL anyway, as an event time is."""
     required = "" if field.nullable or implied else " NOT NULL"
     return f"{name_text(field.name)} {field.type}{required}"
 
@@ -114,7 +114,7 @@ def kinds_hint(kinds: tuple[str, ...], *words: str) -> str:
 
 
 def parse_connector(cursor: TokenCursor, kinds: tuple[str, ...], *words: str) -> Connector:
-    """A connector of one of the kinds, with its options; `words` could stand there as well."""
+    """A connector of one of the kinds, with its options; the hint also lists `words`."""
     token = cursor.token
     kind = "" if token is None else keyword_of(token).lower()
     if token is None or kind not in kinds:
@@ -135,7 +135,7 @@ def parse_connector(cursor: TokenCursor, kinds: tuple[str, ...], *words: str) ->
 
 
 def write_connector(connector: Connector) -> str:
-    """A connector as it is written behind FROM or TO."""
+    """A connector as it is written after FROM or TO."""
     if connector.kind == "none":
         return "NONE"
     options = ", ".join(
@@ -174,7 +174,7 @@ def write_value(value: Value) -> str:
 
 
 def parse_start(cursor: TokenCursor) -> Start:
-    """From where a query starts, behind STARTING."""
+    """The start of a query, after STARTING."""
     cursor.expect("AT")
     where = cursor.expect_choice(
         "EARLIEST, LATEST or TIMESTAMP '..'", "EARLIEST", "LATEST", "TIMESTAMP"
@@ -185,7 +185,7 @@ def parse_start(cursor: TokenCursor) -> Start:
 
 
 def write_start(start: Start) -> str:
-    """A start as it is written behind STARTING AT."""
+    """A start as it is written after STARTING AT."""
     if start.micros is None:
         return start.kind
     return literal_text(Literal(start.micros, TIMESTAMP))
@@ -202,5 +202,5 @@ def parse_time(cursor: TokenCursor) -> int:
 
 
 def write_bound(length: int | None) -> str:
-    """A length of time, or that there is no bound."""
+    """A length of time, or UNBOUNDED for None."""
     return "UNBOUNDED" if length is None else format_duration(length)

@@ -1,7 +1,7 @@
-"""How each statement is read and written: one record for each, which CONTRIBUTING.md says how to add.
+"""How each statement is read and written: one record for each; CONTRIBUTING.md says how to add one.
 
-A statement is found by the words that it begins with. What it does to a state is a record too, in
-`headwater.runtime.submit.actions`; `register_statement` there adds both.
+A statement is recognised by the words that it begins with. What it does to a state is a record too,
+in `headwater.runtime.submit.actions`; `register_statement` there adds both.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Script(Protocol):
     queries: set[str]
 
     def query(self, tokens: list[Token]) -> Query:
-        """The query that the tokens say; raises CqlError."""
+        """The query of these tokens; raises CqlError."""
 
 
 @dataclass(frozen=True)
 class StatementSyntax(Generic[S]):
     """How a statement is read and written.
 
-    It begins with `words`; `parse` gets the cursor behind them and raises CqlError. `write` returns
+    It begins with `words`; `parse` gets the cursor after them and raises CqlError. `write` returns
     lines that read back as the same statement.
     """
 
@@ -140,6 +140,7 @@ def _parse_create_stream(script: Script, cursor: TokenCursor) -> CreateStream:
         raise cursor.expected_error(
             "FROM and where the data comes from", kinds_hint(source_kinds(), "CLIENT")
         )
+    # A tuple without event time is rejected on arrival, so queries may count on one.
     fields = [Field(f.name, f.type, f.nullable and f.name != time) for f in schema]
     ahead = bounds.get("AHEAD", default_ahead(source))
     behind = bounds.get("BEHIND")
@@ -221,6 +222,7 @@ def _parse_create_query(script: Script, cursor: TokenCursor) -> CreateQuery:
                 NO_SINK if cursor.accept("NONE") else parse_connector(cursor, sink_kinds())
             )
     query = script.query(cursor.tokens[cursor.index :])
+    # Only now: a query that failed may be written again in the same text.
     script.queries.add(name.lower())
     start, lifetime, sink = clauses.get("STARTING"), clauses.get("LIFETIME"), clauses.get("TO")
     assert start is None or isinstance(start, Start)
@@ -405,12 +407,13 @@ STATEMENT_SYNTAX: Mapping[type[Statement], StatementSyntax[Any]] = MappingProxyT
 
 
 def add_syntax(syntax: StatementSyntax[Any]) -> None:
-    """Let the parser read a statement; raises HeadwaterError if it cannot be told from another one."""
+    """Register a statement; raises HeadwaterError if another one begins with the same words."""
     if syntax.type in _syntaxes:
         raise HeadwaterError(f"there is a statement {syntax.type.__name__} already")
     if not syntax.words or any(not word.isalpha() or not word.isupper() for word in syntax.words):
         raise HeadwaterError("a statement begins with words in capitals")
     for other in _syntaxes.values():
+        # A prefix is enough to clash: where the words of one end, `find_syntax` could not decide.
         length = min(len(syntax.words), len(other.words))
         if length and syntax.words[:length] == other.words[:length]:
             raise HeadwaterError(f"{' '.join(other.words)} begins another statement")
@@ -418,14 +421,14 @@ def add_syntax(syntax: StatementSyntax[Any]) -> None:
 
 
 def remove_syntax(type: type[Statement]) -> None:
-    """Let the parser refuse a statement again."""
+    """Unregister a statement; raises HeadwaterError if it is not registered."""
     if _syntaxes.pop(type, None) is None:
         raise HeadwaterError(f"there is no statement {type.__name__}")
 
 
 def find_syntax(cursor: TokenCursor, opening: str, others: Iterable[str]) -> StatementSyntax[Any]:
-    """The statement that begins where the cursor stands, with the word `opening`; the cursor is moved
-    behind its words. Raises CqlError that names the words it could begin with, `others` included."""
+    """The statement that begins at the cursor, with the word `opening`; the cursor is moved past
+    its words. Raises CqlError that lists the words it could begin with, `others` included."""
     matching = [s for s in _syntaxes.values() if s.words[:1] == (opening,)]
     if not matching:
         openings = {s.words[0] for s in _syntaxes.values() if s.words}

@@ -1,4 +1,4 @@
-"""What a CQL text says, statement by statement, as frozen data."""
+"""The statements of CQL as frozen data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOW_KINDS = ("STREAMS", "TABLES", "QUERIES", "UNITS", "SEGMENTS", "REJECTS")
 class Connector:
     """Where data comes from or goes: `files(path => 'in/x', format => 'json')`.
 
-    Option names are in small letters, in the order they were written.
+    Option names are in lower case, in the order they were written.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Start:
-    """From where a query counts: "EARLIEST", "LATEST" or "TIMESTAMP", then with the instant."""
+    """Where a query starts: "EARLIEST", "LATEST", or "TIMESTAMP" with the instant."""
 
     kind: str
     micros: int | None = None
@@ -57,8 +57,9 @@ class CreateStream(Statement):
 
 
 def default_ahead(source: Connector | None) -> int | None:
-    """How far ahead of the clock an event may be where the stream does not say it: no bound for what
-    was written down, which may be of any time. What clients push happens as it arrives."""
+    """How far ahead of the clock an event may be if the stream does not declare it: without bound
+    for finite sources, whose recorded events may be of any time. What clients push happens as it
+    arrives."""
     return UNITS["HOUR"] if source is None or not is_finite(source.kind) else None
 
 
@@ -71,7 +72,7 @@ class CreateTable(Statement):
 @dataclass(frozen=True)
 class CreateQuery(Statement):
     """A continuous query under a name; `lifetime` and for how long its results are kept (`keep`) in
-    microseconds, None if not said, as is `sink`."""
+    microseconds; None if not given, and likewise `sink`."""
 
     name: str
     query: Query
@@ -89,7 +90,7 @@ class Explain(Statement):
 
 @dataclass(frozen=True)
 class BareQuery(Statement):
-    """A query that stands alone, to be run and shown."""
+    """A query without CREATE QUERY, to be run and shown."""
 
     query: Query
 
@@ -135,8 +136,8 @@ class EndStream(Statement):
 
 @dataclass(frozen=True)
 class RewindStream(Statement):
-    """Take back what came to the stream after a time (microseconds); with `restart`, queries that have
-    read of it begin again at that time."""
+    """Discard what came to the stream after a time (microseconds); with `restart`, queries that
+    have read some of it begin again at that time."""
 
     name: str
     micros: int
@@ -145,14 +146,14 @@ class RewindStream(Statement):
 
 @dataclass(frozen=True)
 class RestartStream(Statement):
-    """A stream that stopped because its source was replaced reads on from what is there now."""
+    """Continue a stream that stopped because its source was replaced, with what is there now."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SetOption(Statement):
-    """An option of the session; its name is in small letters."""
+    """A setting and its value; the name is in lower case."""
 
     name: str
     value: Value

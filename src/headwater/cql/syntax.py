@@ -1,9 +1,9 @@
 """From the words of a query to sqlglot's syntax tree.
 
-sqlglot's compiled Spark parser cannot be extended, so what CQL adds is taken out of the words
-first: windows in brackets are read here and remembered by the place of the word before them, and
-ISTREAM, DSTREAM and RSTREAM by the query they go around. Function names get a mark that keeps
-sqlglot from rewriting calls into the dialect-neutral ones of its own: the binder sees every call as
+sqlglot's compiled Spark parser cannot be extended, so what CQL adds is removed from the words
+first: windows in brackets are read here and stored under the position of the word before them, and
+ISTREAM, DSTREAM and RSTREAM are stripped from around the query. Function names get a mark that
+keeps sqlglot from rewriting calls into its own dialect-neutral ones: the binder sees every call as
 it was written.
 """
 
@@ -36,7 +36,7 @@ from headwater.errors import CqlError, suggest
 
 T = TokenType
 
-FUNCTION_MARK = "$"
+FUNCTION_MARK = "$"  # no function that sqlglot knows begins with it
 OUTPUTS = {output.value: output for output in Output}
 WINDOW_WORDS = ("RANGE", "NOW", "ROWS", "PARTITION BY")
 
@@ -46,12 +46,14 @@ _WORD_CALLS = frozenset(name.upper() for name in (*FUNCTIONS, *AGGREGATES)) - fr
 )
 _NAME_TYPES = frozenset(SparkParser.TYPE_TOKENS) - {T.INTERVAL, T.NULL} | {T.VAR}
 _NESTED_TYPES = frozenset(SparkParser.NESTED_TYPE_TOKENS)
+# Operators between operands that are also functions: a call only where an operand may begin.
 _INFIX_CALLS = frozenset({"LIKE", "RLIKE", "REGEXP", "ISNULL", "ANY", "SOME"})
 _BEFORE_OPERAND = frozenset(
     {T.SELECT, T.DISTINCT, T.COMMA, T.L_PAREN, T.WHERE, T.AND, T.OR}
     | {T.ON, T.HAVING, T.GROUP_BY, T.CASE, T.WHEN, T.THEN, T.ELSE, T.ALL}
 )
 _STATEMENTS = frozenset(SparkParser.STATEMENT_PARSERS) | COMMANDS
+# Most words need no check; one lookup decides, as every query passes here.
 _CHECKED = _STATEMENTS | {T.L_PAREN, T.STAR, T.LT}
 _QUERY_STARTS = frozenset({T.SELECT, T.WITH, T.L_PAREN})
 _TYPE_FOLLOWS = frozenset({T.ALIAS, T.DCOLON, T.DOT})
@@ -64,7 +66,7 @@ _KEYWORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """A window in the text: what it says, the columns it names, and its opening bracket."""
+    """A window in the text: the window, the columns it names, and its opening bracket."""
 
     window: Window
     keys: list[Token]
@@ -73,11 +75,11 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A query as sqlglot sees it, with what was taken out of its words.
+    """A query as sqlglot sees it, with what was removed from its words.
 
-    `windows` is by the last offset of the word before the bracket: a stream's name or alias. Behind
-    a subquery it is that of the alias that follows. `stars` are the last offsets of the words before
-    each *, of which sqlglot overlooks one behind a table.
+    The key of `windows` is the last offset of the word before the bracket: a stream's name or
+    alias, or after a subquery the alias that follows. `stars` are the last offsets of the words
+    before each *, because sqlglot ignores a * after a table.
     """
 
     text: str
@@ -140,7 +142,7 @@ def _output_error(text: str, name: str, at: Token) -> CqlError:
 
 
 def _find_closing(tokens: list[Token], opening: int) -> int:
-    """Where the parenthesis closes; the words are balanced."""
+    """The index of the closing parenthesis; `tidy_tokens` has checked that they are balanced."""
     depth = 0
     for index in range(opening, len(tokens)):
         kind = tokens[index].token_type
@@ -151,7 +153,7 @@ def _find_closing(tokens: list[Token], opening: int) -> int:
 
 
 class _TokenScanner:
-    """Goes once over the words of a query; what sqlglot may see is `kept`."""
+    """Makes one pass over the words of a query; those for sqlglot are in `remaining`."""
 
     __slots__ = ("remaining", "stars", "text", "tokens", "windows")
 
@@ -187,14 +189,14 @@ class _TokenScanner:
                 message = "arrays, maps and structs are not part of the language"
                 raise cql_error(self.text, message, before)
         elif before.token_type == T.R_PAREN:
-            # sqlglot would read a statement of its own behind WITH x AS (..).
+            # sqlglot would read a statement of its own after WITH x AS (..).
             hint = "as a name it goes in backquotes"
             raise cql_error(
                 self.text, f"{token_text(token, self.text)} is not expected here", token, hint
             )
 
     def check_opening(self, opening: int) -> None:
-        """Where sqlglot would take anything: a query goes behind AS (, a WHERE behind FILTER (."""
+        """Check what sqlglot does not: AS ( is followed by a query, and FILTER ( by WHERE."""
         before, following = self.remaining[-1].token_type, self.tokens[opening + 1]
         if before == T.ALIAS and following.token_type not in _QUERY_STARTS:
             raise cql_error(self.text, "expected a query that begins with SELECT", following)
@@ -202,10 +204,11 @@ class _TokenScanner:
             raise cql_error(self.text, "expected WHERE after FILTER (", following)
 
     def mark(self, name: Token) -> None:
-        """A name before a parenthesis is a function's."""
+        """Mark a name before a parenthesis as that of a function."""
         remaining = self.remaining
         before = remaining[-2].token_type if len(remaining) > 1 else None
         written = keyword_of(name)
+        # In x AS DECIMAL(5, 2) the parenthesis belongs to a type, and CAST( .. AS ..) is no call.
         if not written or before in _TYPE_FOLLOWS or written in _SYNTAX_CALLS:
             return
         if written in _INFIX_CALLS:
@@ -241,14 +244,14 @@ class _TokenScanner:
         return cursor.index
 
     def window_anchor(self, start: int, stop: int) -> int:
-        """The word that the window belongs to: the one before, or behind `)` the alias after."""
+        """The word that the window belongs to: the one before it, or after `)` the next alias."""
         tokens = self.tokens
         if start and tokens[start - 1].token_type != T.R_PAREN:
             return tokens[start - 1].end
         if stop < len(tokens) and tokens[stop].token_type == T.ALIAS:
             stop += 1
         if not start or stop >= len(tokens):
-            raise cql_error(self.text, "a window stands after a stream in FROM", tokens[start])
+            raise cql_error(self.text, "a window goes after a stream in FROM", tokens[start])
         return tokens[stop].end
 
 
@@ -259,7 +262,7 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         raise cql_error(text, "this query is nested too deeply", tokens[0]) from None
     except ParseError as problem:
         raise _translate_error(text, tokens, problem) from None
-    except Exception:  # sqlglot stumbles in many ways over words in an order it did not foresee
+    except Exception:  # sqlglot fails in many ways over words in an order it did not foresee
         raise cql_error(text, "this query cannot be read", tokens[0]) from None
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
@@ -267,11 +270,12 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     return tree
 
 
+# The first that matches decides, so the special ones come before "Expecting" and "Expected".
 _COMPLAINTS = [
     (re.compile(r"Expected table name|Required .*\.(From|Table)'"), "expected a stream or table"),
     (re.compile(r"Expected CTE to have alias"), "expected a name after WITH"),
     (re.compile(r"Expected TYPE after CAST|Expected type"), "unknown type {word}"),
-    (re.compile(r"Found multiple '([^']+)'"), "{0} is said twice"),
+    (re.compile(r"Found multiple '([^']+)'"), "{0} is given twice"),
     (re.compile(r"Expecting (\S+)"), "expected {0}, found {word}"),
     (re.compile(r"Expected ([^<]+)"), "expected {0}"),
     (re.compile(r"Required keyword"), "expected an expression {side} {word}"),
@@ -279,7 +283,7 @@ _COMPLAINTS = [
 
 
 def _translate_error(text: str, tokens: list[Token], problem: ParseError) -> CqlError:
-    """sqlglot's complaint in plain words, at the word it is about."""
+    """sqlglot's error in the words of CQL, at the word it is about."""
     details = problem.errors[0] if problem.errors else {}
     position = (details.get("line"), details.get("col"))
     last = len(tokens) - 1
@@ -306,7 +310,7 @@ def _hint(tokens: list[Token], index: int, message: str) -> str:
 
 
 def _suggest_keyword(tokens: list[Token], index: int) -> str:
-    """A keyword that this word, or the one before it, may have been meant to be."""
+    """A hint if this word or the one before it looks like a misspelt keyword."""
     best, close = "", 0.7
     for token in tokens[max(0, index - 1) : index + 1]:
         written = keyword_of(token)

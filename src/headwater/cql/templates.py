@@ -1,9 +1,9 @@
-"""Queries that differ only in constants are read once.
+"""One parse for all queries that differ only in constants.
 
-A text with its constants taken out is its shape. When a shape is met again, it is read with stand-ins
-in place of the constants; if putting the real constants back gives the very query that reading the
-text gives, later texts of the shape need only that. A shape for which it does not (a constant that is
-a position, a length or a time) is always read in full.
+The shape of a text is the text without its constants. When a shape occurs again, it is parsed with
+stand-ins in place of the constants; if putting the real constants back gives exactly the query that
+parsing the text gives, later texts of the shape are only filled in. A shape for which it does not
+(a constant that is a position, a length or a time) is always parsed in full.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from headwater.errors import CqlError
 
 MAX_SHAPES = 2_000
 
+# `same` stays part of the shape: names, windows, and constants whose text is read as a time. A text
+# with `never` is not understood by a pattern as simple as this one (comments, escapes).
 _PARTS = re.compile(
     r"""(?P<same>`[^`]*` | \[[^\]]*\] | (?:INTERVAL|DATE|TIMESTAMP)\s*(?:'[^']*'|[\d.]+))
       | (?P<text>'[^'\\]*'(?!'))
@@ -59,13 +61,14 @@ class _Template:
         values: dict[Literal, Literal] = {}
         for stand_in, constant in zip(self.stand_ins, constants, strict=True):
             values[stand_in] = constant
+            # -5 is one constant to the parser, so a stand-in may appear with its sign changed.
             if isinstance(stand_in.value, int) and isinstance(constant.value, int):
                 values[Literal(-stand_in.value, INT)] = Literal(-constant.value, INT)
         return Query(self.query.output, _fill_relation(self.query.root, values))
 
 
 class _Shapes:
-    """What is known of the shapes met with one set of names, the latest kept."""
+    """The templates of one namespace, with the oldest dropped beyond MAX_SHAPES."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -78,21 +81,24 @@ class _Shapes:
 
 
 _shapes: WeakKeyDictionary[Namespace, _Shapes] = WeakKeyDictionary()
+# Most shapes occur once: parsing a template pays only from the second time on.
 _SEEN_ONCE = _Template.__new__(_Template)
 
 
 def parse_with_template(text: str, names: Namespace, read: Callable[[str], Query]) -> Query:
-    """What `read` makes of a text, from a text of the same shape if there was one."""
+    """The result of `read` for a text, from the template of its shape if there is one."""
     extracted = _extract_constants(text)
     if extracted is None:
         return read(text)
     shape, constants = extracted
     if len(set(constants)) < len(constants):
-        # Equal constants can make equal expressions, which are then kept once.
+        # Equal constants can make equal expressions, which are merged; different ones would not be.
         return read(text)
     shapes = _shapes.get(names)
+    # A declaration changes what a text means.
     if shapes is None or shapes.version != names.version:
         shapes = _shapes[names] = _Shapes(names.version)
+    # None says that the shape has no template, so the default is something else.
     template = shapes.templates.get(shape, shape)
     if template is shape:
         query = read(text)
@@ -108,7 +114,7 @@ def parse_with_template(text: str, names: Namespace, read: Callable[[str], Query
 
 
 def _extract_constants(text: str) -> tuple[str, Constants] | None:
-    """The shape of a text and its constants; None if it has none, or what is not understood."""
+    """The shape of a text and its constants; None if it has no constants, or cannot be analysed."""
     constants: list[Literal] = []
     pieces: list[str] = []
     at = 0
@@ -135,7 +141,8 @@ def _extract_constants(text: str) -> tuple[str, Constants] | None:
 def _build_template(
     shape: str, constants: Constants, query: Query, read: Callable[[str], Query]
 ) -> _Template | None:
-    """The template of a shape, proved on one text of it; None if there is none."""
+    """The template of a shape, verified on one text; None if it does not reproduce the query."""
+    # Unlikely as constants of the shape itself, and all different, so that each is found again.
     stand_ins = tuple(
         Literal(f"~{n}~", STRING) if constant.type == STRING else Literal(2_000_000_000 + n, INT)
         for n, constant in enumerate(constants)
@@ -177,7 +184,7 @@ def _fill_aggregate(call: AggregateCall, values: dict[Literal, Literal]) -> Aggr
 
 
 def _fill_relation(node: Relation, values: dict[Literal, Literal]) -> Relation:
-    """The relation with constants in place of stand-ins; the very same where there are none."""
+    """The relation with constants in place of stand-ins; parts without any are not copied."""
     if isinstance(node, Scan | TableScan):
         return node
     below = tuple(_fill_relation(part, values) for part in node.inputs)

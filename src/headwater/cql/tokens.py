@@ -1,9 +1,9 @@
 """Words of a CQL text: cut by sqlglot's Spark tokenizer, checked and tidied here.
 
-Everything that can be told from the words alone is settled before a parser sees them: signs that
-are not of the language, brackets that do not close, commas with nothing beside them, nesting that
-would exhaust a recursive parser. So the parser behind meets only text of a bounded shape, and the
-message points at the word itself.
+Everything that can be decided from the words alone is decided before a parser sees them: signs that
+are not part of the language, brackets that do not close, commas with nothing beside them, nesting
+that would exhaust a recursive parser. So the parser gets only text of bounded nesting, and the
+error points at the word itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ UNSUPPORTED_TOKENS = {
     T.CLUSTER_BY: "CLUSTER BY: how rows are spread is not said in a query; leave it out",
     T.DISTRIBUTE_BY: "DISTRIBUTE BY: how rows are spread is not said in a query; leave it out",
     T.GROUPING_SETS: "GROUPING SETS: write one query for each grouping",
-    T.PLACEHOLDER: "? stands for a value that is not given here; write the value",
+    T.PLACEHOLDER: "? is a placeholder, and no value is given for it; write the value",
     T.HINT: "hints are not part of the language; leave it out",
     T.ARROW: "lambdas and arrows are not part of the language",
     T.PIPE: "| is not part of the language; for OR write OR, to join texts write ||",
@@ -74,7 +74,7 @@ def cql_error(text: str, message: str, at: Token | int, hint: str = "") -> CqlEr
 
 
 def keyword_of(token: Token) -> str:
-    """The word in capitals; nothing for a quoted name, a constant or a sign."""
+    """The word in capitals; the empty text for a quoted name, a constant or a sign."""
     text = token.text
     if (text[:1].isalpha() or text[:1] == "_") and token.token_type not in TEXTUAL:
         return text.upper()
@@ -82,13 +82,13 @@ def keyword_of(token: Token) -> str:
 
 
 def token_text(token: Token, text: str) -> str:
-    """The word as it stands in the text, cut if it is long."""
+    """The word as written in the text, shortened if it is long."""
     written = text[token.start : token.end + 1]
     return written if len(written) <= 40 else written[:37] + "..."
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A question for the closest known word; nothing if none is close."""
+    """A hint with the closest candidate; the empty text if none is close."""
     hint = suggest(name, candidates) if len(name) > 1 else ""
     return hint.partition("?")[0] + "?" if hint.startswith("did you mean") else ""
 
@@ -116,6 +116,7 @@ def _tokenize(text: str) -> list[Token]:
     try:
         return DIALECT.tokenize(text)
     except TokenError as problem:
+        # The tokenizer reports where it gave up, which is often the end of the text.
         at, what = _find_unclosed(text)
         if at < 0:
             at, what = min(problem.start or 0, len(text)), "something here cannot be read"
@@ -136,7 +137,7 @@ _CLOSERS = {
 
 
 def _find_unclosed(text: str) -> tuple[int, str]:
-    """Where a quote or comment opens that never closes; -1 if none does."""
+    """Where a quote or comment opens that never closes, and the message; -1 if there is none."""
     position = 0
     while (opened := _QUOTED.search(text, position)) is not None:
         kind = opened.lastgroup
@@ -156,6 +157,7 @@ def _find_unclosed(text: str) -> tuple[int, str]:
 
 
 def _end_of_comment(text: str, position: int) -> int:
+    # Comments nest in Spark.
     depth = 1
     for sign in re.compile(r"/\*|\*/").finditer(text, position):
         depth += 1 if sign.group() == "/*" else -1
@@ -173,7 +175,7 @@ def _complete_statement(text: str, tokens: list[Token], end: int) -> list[Token]
         return tokens
     first = tokens[0]
     start = first.end + 1
-    # A dot in front, so that the next word is not at the start and is cut in its turn.
+    # A dot in front, so that the next word is not at the start, where it could be a command again.
     try:
         behind = DIALECT.tokenize("." + text[start:end])[1:]
     except TokenError:
@@ -188,7 +190,7 @@ Check = Callable[["_Tidier", Token], None]
 
 
 class _Tidier:
-    """Goes once over the words of a statement."""
+    """Checks the words of a statement in one pass, and joins constants that come in pieces."""
 
     __slots__ = ("cases", "opened", "run", "text", "tokens")
 
@@ -203,11 +205,11 @@ class _Tidier:
         return self.tokens[-1].token_type if self.tokens else None
 
     def follows_dot(self) -> bool:
-        """The word to come is behind a dot: a name, whatever it is."""
+        """Whether the next word follows a dot: it is a name then, even if it looks like a keyword."""
         return bool(self.tokens) and self.tokens[-1].token_type == T.DOT
 
     def last_follows_dot(self) -> bool:
-        """The last word was behind a dot."""
+        """Whether the last word follows a dot."""
         return len(self.tokens) > 1 and self.tokens[-2].token_type == T.DOT
 
     def open(self, token: Token) -> None:
@@ -238,7 +240,7 @@ class _Tidier:
         self.tokens.append(token)
 
     def branch(self, token: Token) -> None:
-        """WHEN .. THEN .. ELSE .. END: each in its turn."""
+        """Check the order of WHEN .. THEN .. ELSE .. END."""
         if self.opened and self.opened[-1].token_type == T.CASE and not self.follows_dot():
             follows = _AFTER_BRANCH[self.cases[-1]]
             if token.token_type not in follows:
@@ -254,7 +256,7 @@ class _Tidier:
         self.after_operand(token, token.text.upper())
 
     def after_operand(self, token: Token, written: str) -> None:
-        """Something must stand before AND, OR, AS and a comma."""
+        """Refuse AND, OR, AS and a comma without an operand before them."""
         last = self.last()
         if last is None or (last in _NO_OPERAND and not self.last_follows_dot()):
             raise cql_error(self.text, f"something is missing before {written}", token)
@@ -268,6 +270,7 @@ class _Tidier:
         self.tokens.append(token)
 
     def prefix(self, token: Token) -> None:
+        # NOT NOT NOT .. nests in a recursive parser as parentheses do.
         self.run = self.run + 1 if self.last() in _PREFIXES else 0
         if self.run > MAX_NESTING:
             raise cql_error(self.text, f"this is nested more than {MAX_NESTING} deep", token)
@@ -285,6 +288,8 @@ class _Tidier:
         if self.last() == T.STRING:
             before = self.tokens.pop()
             quote = self.text[token.start]
+            # The tokenizer makes two texts of it; only their positions show that nothing is
+            # between.
             doubled = before.end + 1 == token.start and quote == self.text[before.end]
             joined = before.text + (quote if doubled else "") + written
             token = _merge_tokens(T.STRING, joined, before, token)
@@ -293,7 +298,7 @@ class _Tidier:
         self.tokens.append(token)
 
     def double_colon(self, token: Token) -> None:
-        """5.5D comes as 5.5 :: DOUBLE, all three at one place: it is kept in one piece."""
+        """Join 5.5D, which the tokenizer splits into 5.5 :: DOUBLE, all three at one position."""
         if self.tokens and token.start == self.tokens[-1].start:
             whole = self.text[token.start : token.end + 1]
             token = _merge_tokens(T.NUMBER, whole, self.tokens.pop(), token)
@@ -330,6 +335,7 @@ def _unsupported_types() -> Iterable[TokenType]:
     yield from UNSUPPORTED_TOKENS
 
 
+# Later entries win: a sign that is refused in general may have a check of its own below.
 _CHECKS: dict[TokenType, Check] = {
     **dict.fromkeys(_unsupported_types(), _Tidier.refuse),
     **dict.fromkeys(_OPENING, _Tidier.open),

@@ -1,4 +1,4 @@
-"""Statements and queries as CQL text: for whatever `parse` returns, the text reads back as the same."""
+"""Statements and queries as CQL text: what `parse` returns reads back as the same."""
 
 from __future__ import annotations
 

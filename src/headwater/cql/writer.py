@@ -17,7 +17,7 @@ from headwater.cql.tokens import DIALECT
 ColumnText = Callable[[Column], str]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words that the grammar knows, but never takes for anything else than a name where one is written.
+# Words of the grammar that it never takes for anything else where a name is written.
 _HARMLESS = frozenset(
     {"COMMENT", "DATE", "FILE", "FORMAT", "INDEX", "NUMBER", "TEXT", "TIME", "TIMESTAMP", "UUID"}
 )
@@ -42,7 +42,7 @@ _LEVELS = {
 
 
 def name_text(name: str) -> str:
-    """The name, in backquotes where it is not a plain word or means something else."""
+    """The name, in backquotes if it is not a plain word or is a word of the language."""
     if _PLAIN.fullmatch(name) and name.upper() not in _KNOWN_WORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
@@ -56,7 +56,7 @@ def column_text(column: Column) -> str:
 
 
 def window_text(window: Window) -> str:
-    """The window in brackets; nothing for the one that is there if none is written."""
+    """The window in brackets; the empty text for the default window."""
     if isinstance(window, Rows):
         keys = ", ".join(map(name_text, window.partition_by))
         return f"[PARTITION BY {keys} ROWS {window.count}]" if keys else f"[ROWS {window.count}]"
@@ -97,7 +97,7 @@ def call_text(call: AggregateCall, column: ColumnText = column_text) -> str:
 
 
 class _Writer:
-    """Writes expressions, with columns the way `column` says."""
+    """Writes expressions; columns are written by `column`."""
 
     def __init__(self, column: ColumnText) -> None:
         self.column = column
@@ -129,8 +129,10 @@ class _Writer:
             return f"{self.write(args[0], _SUM)} {name.upper()} {self.write(args[1], _SUM)}"
         if name in _LEVELS and name != "neg":
             level = _LEVELS[name]
+            # Operators bind to the left, so an equal one on the right needs parentheses.
             return f"{self.write(args[0], level)} {name.upper()} {self.write(args[1], level + 1)}"
         if name == "neg":
+            # -(5) is not the constant -5, and -(-x) must not begin a comment.
             inner = self.write(args[0])
             return f"-{inner}" if isinstance(args[0], Column) else f"-({inner})"
         if name == "case":

@@ -1,7 +1,7 @@
 """The meaning of every aggregate, over the rows of a group.
 
 Sums are exact before they are rounded once, so they depend neither on the order of the rows nor on
-how these were divided.
+how the rows were split into parts.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def compile_aggregate(call: AggregateCall, columns: Sequence[Column]) -> Aggrega
     def aggregated(rows: Sequence[Row]) -> Value:
         chosen = rows if condition is None else [row for row in rows if condition(row)]
         values = [v for row in chosen if (v := argument(row)) is not None]
+        # DISTINCT by normalized value: in Python NaN is not equal to itself, and zero has a sign.
         return summary(
             list({normalize_value(v): v for v in values}.values()) if call.distinct else values
         )
@@ -54,27 +55,28 @@ def compile_aggregate(call: AggregateCall, columns: Sequence[Column]) -> Aggrega
 
 
 def supported_aggregates() -> frozenset[str]:
-    """The names of all aggregates that have a meaning here."""
+    """The names of all aggregates that are defined here."""
     return frozenset(_SUMMARIES)
 
 
 def add_summary(name: str, summary: Callable[[Type, Type], Summary]) -> None:
-    """Say what an aggregate means: for the types of its argument and of its result, a function of the
-    values of a group, none of them NULL."""
+    """Define an aggregate: from the types of its argument and its result, a function of the values
+    of a group, none of them NULL."""
     _SUMMARIES[name] = summary
 
 
 def remove_summary(name: str) -> None:
-    """Forget what an aggregate means."""
+    """Remove the definition of an aggregate."""
     del _SUMMARIES[name]
 
 
 def _total(values: Sequence[float]) -> float:
-    """The sum of doubles, rounded once; NaN and infinities as addition has them."""
+    """The sum of doubles, rounded once; NaN and infinities behave as in addition."""
     if all(map(math.isfinite, values)):
         try:
             return math.fsum(values)
         except OverflowError:
+            # fsum overflows on partial sums too; the whole sum may still be finite.
             return _to_float(sum(map(Fraction, values), Fraction(0)))
     return sum(value for value in values if not math.isfinite(value))
 
@@ -111,6 +113,7 @@ def _avg(argument: Type, result: Type) -> Summary:
 def _variance(sample: bool, root: bool) -> Callable[[Type, Type], Summary]:
     def spread(values: list[Any]) -> Value:
         numbers = [float(v) for v in values]
+        # The variance of a sample divides by n - 1; a single value has none, so NULL.
         count = len(numbers) - (1 if sample else 0)
         if not numbers or count == 0:
             return None

@@ -1,7 +1,7 @@
-"""Arithmetic and the functions of numbers.
+"""Arithmetic and numeric functions.
 
 Integers and decimals are exact and NULL where the result does not fit its type; FLOAT and DOUBLE are
-IEEE numbers, except that nothing is divided by zero.
+IEEE numbers, except that division by zero is NULL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headwater.reference.values import (
 
 
 def _remainder(a: int, b: int) -> int | None:
-    """With the sign of the dividend."""
+    """The remainder with the sign of the dividend; Python's % has that of the divisor."""
     if b == 0:
         return None
     rest = abs(a) % abs(b)
@@ -39,6 +39,7 @@ def _remainder(a: int, b: int) -> int | None:
 def _float_remainder(a: float, b: float) -> float | None:
     if b == 0:
         return None
+    # fmod raises for an infinite dividend, where IEEE has NaN.
     return math.nan if math.isinf(a) else math.fmod(a, b)
 
 
@@ -84,7 +85,7 @@ def _arithmetic(call: Call) -> Function:
     if call.type.is_floating:
         return _floating_arithmetic(call.name, call.type)
     operation, result = _INTEGER_ARITHMETIC[call.name], call.type
-    # two dates differ by an interval, so their days become microseconds
+    # Two dates differ by an interval, so their days become microseconds.
     a, b = (DAY if result == INTERVAL and arg.type == DATE else 1 for arg in call.args)
 
     def exact(x: int, y: int) -> Value:
@@ -98,6 +99,7 @@ def _floating_arithmetic(name: str, result: Type) -> Function:
     operation, convert = _FLOATING_ARITHMETIC[name], float_converter(result)
 
     def rounded(x: Any, y: Any) -> Value:
+        # Operands are rounded too: an integer beside a FLOAT is a FLOAT before it is added.
         value: Any = operation(convert(x), convert(y))
         return None if value is None else convert(value)
 
@@ -121,6 +123,7 @@ def _decimal_arithmetic(name: str, result: Type) -> Function:
 def _whole_division(a: int, b: int) -> Value:
     if b == 0:
         return None
+    # Towards zero; // alone rounds down. Only -2**63 div -1 does not fit.
     size = abs(a) // abs(b)
     return fit_integer(size if (a < 0) == (b < 0) else -size, BIGINT)
 
@@ -141,7 +144,7 @@ def _absolute(call: Call) -> Function:
 
 
 def _to_whole(up: bool) -> Callable[[Call], Function]:
-    """CEIL and FLOOR; NaN is 0, as Java converts it, and what is beyond BIGINT has no value."""
+    """CEIL and FLOOR; NaN becomes 0, as Java converts it, and a result beyond BIGINT is NULL."""
     rounding: Callable[[Any], int] = math.ceil if up else math.floor
 
     def whole(value: Any) -> Value:
@@ -169,6 +172,7 @@ def _round(call: Call) -> Function:
     def rounded(value: float, *_: Value) -> Value:
         if not math.isfinite(value):
             return value
+        # Rounded as written, half up: round(2.675, 2) is 2.68, though the double is a little less.
         return convert(double_to_decimal(value).quantize(step, context=DECIMAL_CONTEXT))
 
     return rounded
@@ -201,13 +205,14 @@ def _logarithm(log: Callable[[float], float]) -> Function:
 
 def _pow(base: Any, exponent: Any) -> Value:
     a, b = float(base), float(exponent)
+    # Java differs from C here: pow(1, NaN) and pow(1, inf) are NaN.
     if b != b or (abs(a) == 1 and math.isinf(b)):
         return math.nan
     try:
         return math.pow(a, b)
     except OverflowError:
         return -math.inf if a < 0 and b % 2 == 1 else math.inf
-    except ValueError:
+    except ValueError:  # a root of a negative number, or zero to a negative power
         if a != 0:
             return math.nan
         return -math.inf if math.copysign(1, a) < 0 and b % 2 == 1 else math.inf

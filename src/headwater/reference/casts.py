@@ -28,6 +28,7 @@ from headwater.reference.values import (
 
 ValueCast = Callable[[Any], Value]
 
+# Spark trims all of these, Python's strip() other ones.
 _BLANKS = "".join(map(chr, range(33)))
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,18})?")
@@ -42,8 +43,8 @@ _SPECIAL = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 
 
 def find_cast(source: Type, target: Type) -> ValueCast | None:
-    """What turns a value (not NULL) of `source` into one of `target`, or None if nothing need be
-    done; raises EvaluationError for a pair that has no cast."""
+    """The function from a value (not NULL) of `source` to one of `target`, or None if none is
+    needed; raises EvaluationError for a pair that has no cast."""
     if source in (target, NULL):
         return None
     if target == STRING:
@@ -76,7 +77,7 @@ def _to_integer(value: Any, target: Type) -> int | None:
         if not math.isfinite(value):
             return None
         if target.name == "BIGINT" and value == 2.0**63:
-            return LONG_BOUNDS[1]  # as Spark compares with the limit after it became a double
+            return LONG_BOUNDS[1]  # Spark compares with the limit as a double, which is 2**63
     return fit_integer(int(value), target)
 
 
@@ -104,12 +105,12 @@ def _decimal_text(value: Decimal | None) -> str | None:
 
 
 def double_text(value: float) -> str:
-    """As Java writes a double: 0.001, 1.0E-4, 1234567.0, 1.0E7."""
+    """The text of a double in Java: 0.001, 1.0E-4, 1234567.0, 1.0E7."""
     return _java_text(value, repr(value))
 
 
 def float_text(value: float) -> str:
-    """As Java writes a float: the fewest digits that tell it from its neighbours."""
+    """The text of a float in Java: the fewest digits that distinguish it from its neighbours."""
     texts = (f"{value:.{digits}e}" for digits in range(9))
     return _java_text(
         value, next((t for t in texts if round_to_single(float(t)) == value), repr(value))
@@ -175,6 +176,7 @@ def _read_double(text: str, convert: Callable[[Any], float]) -> float | None:
     if _NUMBER.fullmatch(word.rstrip("dDfF")) and len(word) - len(word.rstrip("dDfF")) <= 1:
         return convert(word.rstrip("dDfF"))
     sign = -1.0 if word.startswith("-") else 1.0
+    # An infinity may have a sign, NaN may not.
     special = _SPECIAL.get(word.lower().removeprefix("-" if sign < 0 else "+"))
     if special is None or (special != special and word.lower() != "nan"):
         return None
@@ -213,6 +215,7 @@ def _read_timestamp(text: str) -> int | None:
     h, m, s = (int(part or 0) for part in (hour, minute, second))
     if days is None or shift is None or h > 23 or m > 59 or s > 59:
         return None
+    # Digits beyond microseconds are cut off, not rounded.
     micros = int((fraction or "").ljust(6, "0")[:6])
     seconds = ((h * 60 + m) - shift) * 60 + s
     return fit_integer(days * DAY + seconds * 1_000_000 + micros, TIMESTAMP)
@@ -222,6 +225,7 @@ def _offset_minutes(offset: str) -> int | None:
     digits = offset[1:]
     hours, minutes = digits.split(":") if ":" in digits else (digits[:2], digits[2:] or "0")
     total = int(hours) * 60 + int(minutes)
+    # Java has no zone farther than 18 hours from UTC.
     if int(minutes) > 59 or total > 18 * 60:
         return None
     return -total if offset[0] == "-" else total

@@ -1,9 +1,9 @@
 """Rows from files.
 
-A stream or table `name` is read from DIR/name.csv, name.jsonl or name.parquet; the case of names
-does not matter, of files nor of columns. What a record of text means is said by `records`: a column
-that the schema does not have is passed over, and a value that does not fit its type exactly is
-refused with the place where it is.
+A stream or table `name` is read from DIR/name.csv, name.jsonl or name.parquet; the case of the
+names of files and columns does not matter. `records` defines what a record of text means: a column
+that the schema does not have is ignored, and a value that does not fit its type exactly is refused,
+with its location.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headwater.reference.records import (
 from headwater.reference.values import Row
 
 LocatedRow = tuple[str, Row | InvalidRecord]
-"""Where a record is, and its values or why they do not fit."""
+"""The location of a record, and its values or the reason why they do not fit."""
 
 
 def load_rows(
@@ -45,10 +45,10 @@ def load_rows(
     time: str | None = None,
     timestamp_unit: str | None = None,
 ) -> list[Row]:
-    """The rows of the file of that name in the order they stand there, with values in the order of
-    the schema; `time` names the event-time column, which is never NULL, and `timestamp_unit` is what
-    numbers that are times count (s, ms, us or ns). Raises InputError if there
-    is no such file or more than one, and for a value that does not fit, naming its place."""
+    """The rows of the file of that name, in its order, with values in the order of the schema;
+    `time` names the event-time column, which is never NULL, and `timestamp_unit` is the unit of
+    numbers that are times (s, ms, us or ns). Raises InputError if there is no such file or more
+    than one, and for a value that does not fit, with its location."""
     path = _find_file(Path(directory), name)
     required = {field.name.lower() for field in schema if not field.nullable}
     if time is not None:
@@ -150,8 +150,9 @@ def _parquet_columns(table: pa.Table, schema: Schema) -> list[tuple[Field, str]]
 
 
 def _from_arrow(values: Any, field: Field, unit: str | None) -> list[Any]:
-    """The values of a column, Unfit for each that does not fit; raises Unfit if the column is of
-    another sort. What a time has beyond microseconds is cut off."""
+    """The values of a column, with an InvalidRecord for each that does not fit; raises
+    InvalidRecord if the type of the column is not compatible. Digits of a time beyond microseconds
+    are cut off."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values = values.cast(kind.value_type)
@@ -160,6 +161,7 @@ def _from_arrow(values: Any, field: Field, unit: str | None) -> list[Any]:
         return [_timestamp_from_number(value, field, unit) for value in values.to_pylist()]
     if not is_compatible(kind, field.type):
         raise InvalidRecord(f"has {kind} for {field.type}", field.name)
+    # The whole column at once; one by one only to find which values fail.
     try:
         return _cast(values, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -167,7 +169,7 @@ def _from_arrow(values: Any, field: Field, unit: str | None) -> list[Any]:
 
 
 def _timestamp_from_number(value: Any, field: Field, unit: str | None) -> Any:
-    """A number that counts units of time."""
+    """A number of units of time as a timestamp; an InvalidRecord if it does not fit."""
     try:
         return None if value is None else value_from_text(str(value), field.type, unit)
     except InvalidRecord as error:
@@ -210,7 +212,7 @@ def check_years(micros: Any) -> None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a type of Arrow is one of numbers that may count units of time."""
+    """Whether a type of Arrow is a number type that may hold times in some unit."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
@@ -228,6 +230,7 @@ def _type_group(type_: Type) -> str:
 
 
 _ARROW_TYPE_CHECKS: dict[str, tuple[Callable[[Any], bool], ...]] = {
+    # A column of NULLs alone has the type null, which fits everywhere.
     "BOOLEAN": (pa.types.is_boolean, pa.types.is_null),
     "INTEGER": (pa.types.is_integer, pa.types.is_null),
     "FLOATING": (

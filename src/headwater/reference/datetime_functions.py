@@ -71,6 +71,7 @@ _DAY_TRUNCATION: dict[str, Callable[[int], int]] = {
     "year": lambda days: _first_of_month(days, 12),
     "quarter": lambda days: _first_of_month(days, 3),
     "month": lambda days: _first_of_month(days, 1),
+    # The epoch was a Thursday; weeks begin on Monday.
     "week": lambda days: days - (days + 3) % 7,
 }
 _CLOCK_TRUNCATION = {
@@ -83,13 +84,13 @@ _CLOCK_TRUNCATION = {
 
 
 def _as_time(type_: Type) -> Callable[[int], int | None]:
-    """From a DATE or TIMESTAMP to microseconds; None for a day that is too far for these."""
+    """From a DATE or TIMESTAMP to microseconds; None for a day beyond the range of TIMESTAMP."""
     convert: Any = find_cast(type_, TIMESTAMP)
     return convert or (lambda micros: micros)
 
 
 FIRST_TRUNCATED = integer_limits(TIMESTAMP)[0] + 367 * DAY
-"""Times before this, of the first year that there is, have no start of their year."""
+"""Earlier times are in the first year of TIMESTAMP, whose start is out of range."""
 
 
 def _date_trunc(call: Call) -> Function:
@@ -98,6 +99,7 @@ def _date_trunc(call: Call) -> Function:
 
     def truncated(_: str, time: int) -> Value:
         micros = to_time(time)
+        # One bound for all units, as on Spark, where an overflow of the same addition tests it.
         if micros is None or micros < FIRST_TRUNCATED:
             return None
         if unit in _CLOCK_TRUNCATION:

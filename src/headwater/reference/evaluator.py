@@ -1,8 +1,8 @@
 """The oracle: a continuous query computed by its definition, instant by instant.
 
-At every instant the windows are filled afresh and the whole query is answered over them; a result
-is the difference of two such answers. Nothing is kept from one instant to the next, so there is
-nothing to get wrong, and everything that is fast can be compared with it.
+At every instant the windows are computed from scratch and the whole query is evaluated over them; a
+result is the difference of two such evaluations. No state is kept from one instant to the next, so
+there is little to get wrong, and every faster implementation can be compared with it.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def evaluate(
 ) -> list[Result]:
     """The result of the query over streams that have ended, in order of time and then of values.
 
-    `streams` has the tuples of each stream in order of arrival, `tables` the rows of each table. With
-    a start, only tuples not older than `start - keep[stream]` are seen (all, for a stream without
-    `keep`) and only results with start < tau <= end are given. Raises EvaluationError if an input is
-    missing or does not have the width of its schema.
+    `streams` has the tuples of each stream in order of arrival, `tables` the rows of each table.
+    With a start, only tuples not older than `start - keep[stream]` are visible (all, for a stream
+    without `keep`) and only results with start < tau <= end are returned. Raises EvaluationError if
+    an input is missing or does not have the width of its schema.
     """
     inputs = _Inputs(streams, tables or {}, start, keep or {})
     content = _compile_relation(query.root, inputs)
@@ -95,7 +95,7 @@ def _emitted_rows(output: Output, before: list[Entry], now: list[Entry]) -> list
 
 
 def _difference(these: list[Entry], others: list[Entry]) -> list[Row]:
-    """The rows of these that the others have not; a row that is there n times counts n times."""
+    """The rows of `these` that `others` does not have; both are multisets of identities."""
     cancelled = Counter(identity for identity, _ in others)
     left = []
     for identity, row in these:
@@ -107,7 +107,8 @@ def _difference(these: list[Entry], others: list[Entry]) -> list[Row]:
 
 
 def _instants_from(instants: Iterator[int], start: int | None) -> Iterator[int]:
-    """The instants after the start, and the one before them."""
+    """The instants after the start, preceded by the last one before it."""
+    # The first result is a difference too: to the answer at the instant before.
     last = None
     for tau in instants:
         if start is None or tau > start:
@@ -130,7 +131,7 @@ class _Inputs:
     keep: Mapping[str, int]
 
     def tuples(self, scan: Scan) -> list[tuple[int, int, Row]]:
-        """Event time, place in order of arrival, and values, in order of both."""
+        """Event time, arrival number and values of each tuple, sorted by time and then arrival."""
         position = [name.lower() for name in scan.schema.names].index(scan.time.lower())
         earliest = self._earliest(scan.stream)
         tuples = []
@@ -149,8 +150,9 @@ class _Inputs:
         return _find_input(self.tables, scan.table, "table", scan.schema)
 
     def instants(self, root: Relation) -> Iterator[int]:
-        """When the query is evaluated: at every event, or where windows slide at the multiples of
-        the slides, from the first event until every slide has had a multiple that none follows."""
+        """When the query is evaluated: at every event or, where windows slide, at the multiples of
+        the slides, from the first event until every slide has had a multiple at or after the last
+        event."""
         scans = [node for node in walk_relations(root) if isinstance(node, Scan)]
         times = sorted({time for scan in scans for time, _, _ in self.tuples(scan)})
         steps = slides(root)
@@ -189,8 +191,8 @@ def _find_input(inputs: Inputs, name: str, what: str, schema: Schema) -> Sequenc
 
 
 def _compile_relation(node: Relation, inputs: _Inputs, leaf: str = "") -> Content:
-    """What a relation holds at an instant; `leaf` is the path from the root, which tells apart the
-    scans of one stream."""
+    """The content of a relation as a function of the instant; `leaf` is the path from the root,
+    which distinguishes several scans of one stream."""
     below = [f"{leaf}.{i}" for i in range(len(node.inputs))]
     match node:
         case Scan():
@@ -198,6 +200,7 @@ def _compile_relation(node: Relation, inputs: _Inputs, leaf: str = "") -> Conten
         case TableScan():
             entries: list[Entry] = [((leaf, i), row) for i, row in enumerate(inputs.table(node))]
             return lambda tau: entries
+        # WHERE takes part in the join below: without its equalities a comma would be a product.
         case Select(input=Join() as join):
             leaves = [f"{below[0]}.{i}" for i in range(len(join.inputs))]
             return joins.join(
@@ -240,6 +243,7 @@ def _range_window(window: Range, tuples: list[tuple[int, int, Row]], leaf: str) 
     entries: list[Entry] = [((leaf, arrival), row) for _, arrival, row in tuples]
 
     def content(tau: int) -> list[Entry]:
+        # With several slides, a window keeps its content between the multiples of its own.
         at = tau if window.slide is None else tau // window.slide * window.slide
         first = 0 if window.size is None else bisect_left(times, at - window.size)
         return entries[first : bisect_right(times, at)]
@@ -279,6 +283,8 @@ def _select(node: Select, content: Content) -> Content:
 
 def _project(node: Project, content: Content) -> Content:
     items = [compile_expr(item.expr, node.input.columns) for item in node.items]
+    # Aggregates that only HAVING reads do not make it another row
+    # (docs/design/2026-11-15-identity-of-rows.md).
     by_value = _is_aggregation(node.input)
 
     def projected(tau: int) -> list[Entry]:
@@ -300,6 +306,7 @@ def _aggregate(node: Aggregate, content: Content) -> Content:
     calls = [compile_aggregate(call, node.input.columns) for call in node.calls]
 
     def aggregated(tau: int) -> list[Entry]:
+        # Without keys there is one row even over no tuples.
         groups: dict[Row, list[Row]] = {} if keys else {(): []}
         for _, row in content(tau):
             groups.setdefault(tuple(normalize_value(key(row)) for key in keys), []).append(row)

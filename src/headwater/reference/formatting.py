@@ -1,4 +1,4 @@
-"""Values as text, JSON and CSV: what is printed for people, and what sinks write."""
+"""Values as text, JSON and CSV: the output for people and for sinks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.reference.values import date_text
 
 def to_text(value: Value, type_: Type, null: str = "NULL") -> str:
     """The value as a person reads it: times in ISO form, decimals exact, lengths of time with
-    their unit, NULL as `null`. All but those lengths are read back by `data.load`."""
+    their unit, NULL as `null`. `data.load_rows` reads all but lengths of time back."""
     if value is None:
         return null
     if isinstance(value, bool):
@@ -45,13 +45,15 @@ def _float_text(value: float) -> str:
 
 
 def to_json(value: Value, type_: Type) -> bool | int | float | str | None:
-    """What `json.dumps` writes for the value. A decimal is a number if the number written is exactly
-    it, else a text (as one of 20 digits is); NaN, infinities and times are the texts of `to_text`."""
+    """The value for `json.dumps`. A decimal is a number if that is written exactly, otherwise a
+    text (as one of 20 digits is); NaN, infinities and times are the texts of `to_text`."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Decimal):
         if value == value.to_integral_value():
             return int(value)
+        # Many JSON readers parse numbers as doubles, so a decimal is one only if a double is
+        # exactly it.
         number = float(value)
         return number if Decimal(repr(number)) == value else f"{value:f}"
     if isinstance(value, float):
@@ -65,6 +67,7 @@ def csv_line(fields: Iterable[str | None]) -> str:
 
 
 def _quote(text: str) -> str:
+    # An empty field is NULL, and readers may strip blanks; quotes keep both apart.
     if text and not set(text) & set(',"\r\n') and text == text.strip():
         return text
     return '"' + text.replace('"', '""') + '"'

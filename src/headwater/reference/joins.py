@@ -1,4 +1,4 @@
-"""Joins of what relations hold at an instant."""
+"""Joins of the contents of relations at an instant."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from headwater.reference.values import Content, Entry, Identity, Row, normalize_
 
 @dataclass(frozen=True)
 class JoinMatcher:
-    """Finds the rows of the right that meet a condition with a row of the left: by hashing the
-    sides of its equalities, then trying the rest."""
+    """Finds the rows of the right that satisfy a condition with a row of the left: by hashing the
+    sides of its equalities, then testing the remaining conditions."""
 
     left_key: list[RowFunction]
     right_key: list[RowFunction]
@@ -36,19 +36,21 @@ class JoinMatcher:
             if sides is None:
                 result.residual.append(compile_condition(condition, (*left, *right)))
                 continue
+            # 1 and 1.0 hash alike in Python, but DATE and TIMESTAMP are equal only in one unit.
             common = common_type([side.type for side in sides])
             result.left_key.append(compile_cast(sides[0], common, left))
             result.right_key.append(compile_cast(sides[1], common, right))
         return result
 
     def build_lookup(self, entries: list[Entry]) -> Callable[[Row], list[Entry]]:
-        """A function that gives the partners of a row among the entries."""
+        """A function that returns the partners of a row among the entries."""
         index: dict[Row, list[Entry]] = {}
         for entry in entries:
             index.setdefault(_key(self.right_key, entry[1]), []).append(entry)
 
         def find(row: Row) -> list[Entry]:
             key = _key(self.left_key, row)
+            # NULL = NULL is not true; keys with NULL in the index are thus never looked up.
             found = [] if None in key else index.get(key, [])
             for condition in self.residual:
                 found = [entry for entry in found if condition(row + entry[1])]
@@ -84,8 +86,8 @@ def _aliases(columns: Sequence[Column] | set[Column]) -> set[str]:
 
 
 def join(node: Join, extra_conditions: Sequence[Expr], contents: Sequence[Content]) -> Content:
-    """One input after the other, each condition (of the join, and `more` above it) as soon as all
-    its columns are there."""
+    """The inputs joined one after the other, with each condition (of the join, and the extra ones
+    above it) applied as soon as all its columns are available."""
     conditions = [*conjuncts(node.condition), *extra_conditions]
     order = _join_order(node, conditions)
     joined: tuple[Column, ...] = ()
@@ -122,7 +124,7 @@ def join(node: Join, extra_conditions: Sequence[Expr], contents: Sequence[Conten
 
 
 def _join_order(node: Join, conditions: Sequence[Expr]) -> list[int]:
-    """As written, but an input that an equality ties to those before it goes first."""
+    """The order as written, but an input with an equality to those before it comes first."""
     order, left = [0], list(range(1, len(node.inputs)))
     while left:
         joined = [c for i in order for c in node.inputs[i].columns]
@@ -135,7 +137,7 @@ def _join_order(node: Join, conditions: Sequence[Expr]) -> list[int]:
 
 
 def _order_restorer(node: Join, order: list[int]) -> Callable[[list[Entry]], list[Entry]]:
-    """Puts rows and identities that were joined in that order into the order of the inputs."""
+    """A function that puts rows and identities back into the order of the inputs."""
     if order == sorted(order):
         return lambda entries: entries
     places: dict[int, range] = {}

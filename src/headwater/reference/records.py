@@ -1,8 +1,8 @@
-"""Records of text: where each begins and ends, and which values it stands for.
+"""Records of text: where each begins and ends, and which values it has.
 
-This is the one definition of what a line of JSON or a record of CSV means, for the reference
+This is the single definition of what a line of JSON or a record of CSV means, for the reference
 evaluator and for every source of the runtime; docs/runtime.md states it for users. It is written to be
-read, not to be fast: the runtime reads most records with Arrow and comes here for all that is odd.
+read, not to be fast: the runtime reads most records with Arrow and uses this for unusual ones.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from headwater.reference.values import (
 )
 
 MAX_LINE_BYTES = 4 << 20
-"""The bytes that a record may have where nothing else is said; longer ones are refused unread."""
+"""The default limit for the bytes of a record; longer ones are refused unread."""
 
 MAX_JSON_DEPTH = 200
-"""The levels of objects and arrays within each other that a record of JSON may have."""
+"""How deep objects and arrays may be nested in a record of JSON."""
 
 BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r"
 _MAX_SHOWN = 60
+# Possessive quantifiers (*+) here and below: a long line without its closing quote must not make
+# the match backtrack.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -42,7 +44,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class InvalidRecord(AlgebraError):
-    """Why a record does not fit its schema, and the column to blame if it is one."""
+    """Why a record does not fit its schema, and the column with the fault if it is a single one."""
 
     def __init__(self, reason: str, column: str = "") -> None:
         super().__init__(f"column {column}: {reason}" if column else reason)
@@ -52,7 +54,7 @@ class InvalidRecord(AlgebraError):
 
 @dataclass(frozen=True)
 class Record:
-    """The bytes of a record and the line on which it begins; `fault` if they cannot be one."""
+    """The bytes of a record and the line on which it begins; `fault` if it is not valid."""
 
     line: int
     data: bytes
@@ -64,7 +66,7 @@ SplitRecords = tuple[list[Record], int]
 
 
 def too_long_message(max_bytes: int) -> str:
-    """What is said of a record with more bytes than allowed."""
+    """The reason given for a record with more bytes than allowed."""
     return f"longer than {max_bytes} bytes"
 
 
@@ -76,7 +78,7 @@ def split_json(
 ) -> SplitRecords:
     """The lines of a buffer that begins with line number `line`; blank ones are left out.
 
-    What stands behind the last line feed is left for later, unless the buffer is the final one.
+    What follows the last line feed is left for the next call, unless the buffer is the final one.
     """
     records = []
     end = len(data) if final else data.rfind(b"\n") + 1
@@ -101,9 +103,10 @@ def split_csv(
     max_bytes: int = MAX_LINE_BYTES,
     max_records: int | None = None,
 ) -> SplitRecords:
-    """The records of a buffer that begins with line number `line`, as RFC 4180 has them, or the first
-    of them; blank lines are left out. A line that cannot begin a record (a quote that is not closed,
-    or text behind one that is) is refused by itself, and the next line begins the next record.
+    """The records of a buffer that begins with line number `line`, by RFC 4180, at most
+    `max_records`; blank lines are left out. A line that cannot begin a record (a quote that is not
+    closed, or text after one that is) is refused by itself, and the next line begins the next
+    record.
     """
     records: list[Record] = []
     at = 0
@@ -132,6 +135,7 @@ _UNCLOSED = re.compile(rb"(?:" + _FIELD + rb',)*+"[^"]*+(?:""[^"]*+)*+"?\Z')
 
 def _may_continue(data: bytes, at: int, max_bytes: int) -> bool:
     """Whether a record reaches the end of the buffer, and may be completed by what follows."""
+    # Otherwise a stray quote would hold back all that follows, for ever.
     if len(data) - at > max_bytes:
         return False
     match = _RECORD.match(data, at) or _UNCLOSED.match(data, at)
@@ -147,6 +151,7 @@ def csv_cells(data: bytes) -> list[str | None]:
         match = _CELL.match(text, at)
         assert match is not None
         quoted, plain = match.groups()
+        # An empty cell is NULL; one in quotes is an empty text.
         cells.append(plain or None if quoted is None else quoted.replace('""', '"'))
         at = match.end() + 1
         if at > len(text):
@@ -164,8 +169,8 @@ def _decode(data: bytes) -> str:
 
 
 def csv_columns(names: Sequence[str | None], schema: Schema) -> list[str]:
-    """The names of a header in lower case; raises Unfit unless each column of the schema is there
-    once. Others may be there too."""
+    """The names of a header in lower case; raises InvalidRecord unless each column of the schema
+    occurs exactly once. Others may occur too."""
     header = [(name or "").strip().lower() for name in names]
     missing = [field.name for field in schema if field.name.lower() not in header]
     if missing:
@@ -178,8 +183,8 @@ def csv_columns(names: Sequence[str | None], schema: Schema) -> list[str]:
 
 
 def csv_values(data: bytes, columns: Sequence[str], schema: Schema, unit: str | None = None) -> Row:
-    """The values of a record by the names of its columns; raises Unfit. `unit` is what numbers that
-    are times count."""
+    """The values of a record by the names of its columns; raises InvalidRecord. `unit` is the unit
+    of numbers that are times."""
     cells = csv_cells(data)
     if len(cells) != len(columns):
         raise InvalidRecord(f"{len(cells)} cells for {len(columns)} columns")
@@ -187,11 +192,14 @@ def csv_values(data: bytes, columns: Sequence[str], schema: Schema, unit: str | 
 
 
 def json_values(data: bytes, schema: Schema, unit: str | None = None) -> Row:
-    """The values of a JSON object; raises Unfit."""
+    """The values of a JSON object; raises InvalidRecord."""
     text = _decode(data)
+    # Before json.loads, which is recursive.
     if _depth(text) > MAX_JSON_DEPTH:
         raise InvalidRecord(f"nested more than {MAX_JSON_DEPTH} levels deep")
     try:
+        # Numbers stay text, because a float would lose digits of a BIGINT or DECIMAL; objects stay
+        # lists of pairs, because a dict would hide a key that comes twice.
         pairs = json.loads(
             text,
             parse_float=_Number,
@@ -215,7 +223,7 @@ def json_values(data: bytes, schema: Schema, unit: str | None = None) -> Row:
 
 
 def _depth(text: str) -> int:
-    """How deep objects and arrays are nested, or some number that is large enough to look no further."""
+    """How deep objects and arrays are nested; 0 if there are too few brackets to be too deep."""
     if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return 0
     deepest = depth = 0
@@ -226,11 +234,11 @@ def _depth(text: str) -> int:
 
 
 class _Number(str):
-    """A number of JSON as it is written."""
+    """A number of JSON, as written."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of a JSON object, doubled keys and all."""
+    """The keys and values of a JSON object, duplicate keys included."""
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -260,7 +268,7 @@ def _value_from_cell(text: str, type_: Type, unit: str | None) -> Value:
 
 
 def value_from_json(value: Any, type_: Type, unit: str | None = None) -> Value:
-    """A number, text or truth value as a value of a type; raises Unfit."""
+    """A number, text or boolean as a value of a type; raises InvalidRecord."""
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         value = _Number(value)
     return _value_from_json(value, type_, unit)
@@ -295,7 +303,7 @@ def shorten(text: str) -> str:
 
 
 def value_from_text(text: str, type_: Type, unit: str | None = None) -> Value:
-    """The value of a type that a text stands for; raises Unfit."""
+    """The value of a type from its text; raises InvalidRecord."""
     if type_ == STRING:
         return _check_text(text)
     word = text.strip(" \t\r\n\v\f")
@@ -305,6 +313,7 @@ def value_from_text(text: str, type_: Type, unit: str | None = None) -> Value:
             raise unfit
         return word.lower() == "true"
     if type_.is_integer:
+        # Python refuses to convert integers of more than 4300 digits.
         if not _WHOLE.fullmatch(word) or len(word) > 4000:
             raise unfit
         return _integer(int(word), type_)
@@ -318,7 +327,7 @@ def value_from_text(text: str, type_: Type, unit: str | None = None) -> Value:
 
 
 def _check_text(text: str) -> str:
-    """Raises Unfit for half of a surrogate pair, which is no character."""
+    """The text; raises InvalidRecord for half of a surrogate pair, which is no character."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
 """The meaning of every scalar function, as closures over a row.
 
-An expression is compiled once, then called for each row. Functions are Spark SQL's in ANSI mode with
-one difference that the whole system shares: where Spark would stop with an error there is NULL.
-Integer positions and counts outside INT are such a case.
+An expression is compiled once, then called for each row. Functions are those of Spark SQL in ANSI
+mode with one difference that the whole system shares: where Spark would stop with an error, the
+value is NULL. Integer positions and counts outside INT are such a case.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RowFunction = Callable[[Row], Value]
 
 
 def compile_expr(expr: Expr, columns: Sequence[Column]) -> RowFunction:
-    """The expression as a function of a row of those columns; raises EvaluationError for a column
-    that is not there and for what the evaluator does not know."""
+    """The expression as a function of a row of those columns; raises EvaluationError for a missing
+    column and for an unknown function."""
     positions = {(c.relation.lower(), c.name.lower()): i for i, c in enumerate(columns)}
 
     def compiled(part: Expr) -> RowFunction:
@@ -51,7 +51,7 @@ def compile_expr(expr: Expr, columns: Sequence[Column]) -> RowFunction:
 
 
 def compile_condition(expr: Expr, columns: Sequence[Column]) -> Callable[[Row], bool]:
-    """Whether a row meets the condition: NULL does not."""
+    """A test whether a row satisfies the condition; NULL does not."""
     condition = compile_expr(expr, columns)
     return lambda row: condition(row) is True
 
@@ -73,12 +73,13 @@ def common_type(types: Sequence[Type]) -> Type:
 
 
 def supported_functions() -> frozenset[str]:
-    """The names of all functions that have a meaning here."""
+    """The names of all functions that are defined here."""
     return frozenset(_NULL_AWARE) | frozenset(_STRICT)
 
 
 def _strict(call: Call, args: list[RowFunction]) -> RowFunction:
-    """NULL if any argument is; else what the function makes of them."""
+    """NULL if any argument is NULL, otherwise the function of the arguments."""
+    # Before the function is built, because it would look for the rules of a type.
     if any(arg.type == NULL for arg in call.args):
         return lambda row: None
     function = _STRICT[call.name](call)
@@ -113,7 +114,7 @@ def _cast_all(call: Call, args: Sequence[RowFunction], target: Type) -> list[Row
     return [_with_cast(arg, expr.type, target) for arg, expr in zip(args, call.args, strict=True)]
 
 
-# ---- forms: functions that look at NULL themselves
+# ---- functions that handle NULL themselves
 
 
 def _and(call: Call, args: list[RowFunction]) -> RowFunction:
@@ -176,6 +177,7 @@ def _coalesce(call: Call, args: list[RowFunction]) -> RowFunction:
 
 def _nullif(call: Call, args: list[RowFunction]) -> RowFunction:
     common = common_type([arg.type for arg in call.args])
+    # Compared in the common type, but the result is the argument as it was.
     equal, shown = _COMPARE["="](common), args[0]
     a, b = _cast_all(call, args, common)
 
@@ -253,6 +255,7 @@ _NULL_AWARE: dict[str, Callable[[Call, list[RowFunction]], RowFunction]] = {
 # ---- comparison
 
 
+# Python's comparisons with NaN are all false; here NaN is the largest number and equal to itself.
 def _less(a: float, b: float) -> bool:
     return a == a and (b != b or a < b)
 

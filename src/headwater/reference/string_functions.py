@@ -1,4 +1,4 @@
-"""The functions of texts. Positions count characters from 1; what would be too long is NULL."""
+"""String functions. Positions count characters from 1; a result that would be too long is NULL."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def _title(text: str) -> str:
 
 
 def _substring(text: str, position: int, length: int = INT.bounds[1]) -> str:  # type: ignore[index]
+    # Position 0 counts as 1. The end is counted from a start before the text, not from its edge:
+    # substring('abc', -5, 3) is 'a'.
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     return text[max(start, 0) : max(start + length, 0)]
 
 
 def _pad(text: str, length: int, pad: str) -> str:
-    """What is missing to the length; the empty text if nothing is, or there is nothing to add."""
+    """The padding up to the length; the empty text if none is needed, or there is nothing to pad
+    with."""
     missing = length - len(text)
     if missing <= 0 or not pad:
         return ""
@@ -51,6 +54,7 @@ def _split_part(text: str, delimiter: str, part: int) -> str | None:
 
 
 def _translate(text: str, old: str, new: str) -> str:
+    # A letter that comes twice counts by its first place, so setdefault.
     table: dict[int, str | None] = {}
     for i, letter in enumerate(old):
         table.setdefault(ord(letter), new[i] if i < len(new) else None)
@@ -88,6 +92,7 @@ def _null_if_too_long(text: str) -> str | None:
 def _replace(text: str, old: str, new: str) -> str | None:
     if not old:
         return text
+    # Computed before replacing, so that a result that is too long is never built.
     length = len(text) + text.count(old) * (len(new) - len(old))
     return text.replace(old, new) if length <= MAX_TEXT else None
 

@@ -1,7 +1,7 @@
-"""What values are, beneath every function: order and equality, rounding, and the calendar.
+"""The basics of values below every function: order and equality, rounding, and the calendar.
 
 Spark's rules: NaN equals itself and is larger than any number, zero has no sign, FLOAT rounds to
-single precision, a decimal rounds half up and does not exist if it does not fit, and the calendar is
+single precision, a decimal rounds half up and is NULL if it does not fit, and the calendar is
 the Gregorian one in all years.
 """
 
@@ -23,25 +23,24 @@ Row = tuple[Value, ...]
 
 @dataclass(frozen=True)
 class Result:
-    """A result row and the instant at which it is told."""
+    """A result row and the instant at which it is emitted."""
 
     tau: int
     values: Row
 
 
 Function = Callable[..., Value]
-FunctionBuilder = Callable[
-    [Call], Function
-]  # the function that a call stands for; it never sees NULL
+FunctionBuilder = Callable[[Call], Function]  # builds the function of a call, which never gets NULL
 
-# A row of a relation is known by the tuples it was made of, or by its values where an aggregate or
-# DISTINCT made it: two rows with one identity are the same row, at whatever instant.
+# A row of a relation is identified by the tuples it was made of, or by its values where an
+# aggregate or DISTINCT made it: two rows with one identity are the same row, at whatever instant.
 Identity = tuple[Hashable, ...]
 Entry = tuple[Identity, Row]
-Content = Callable[[int], list[Entry]]  # what a relation holds at an instant
+Content = Callable[[int], list[Entry]]  # the rows of a relation at an instant
 
 DAY = 86_400_000_000
 LONG_BOUNDS = (-(2**63), 2**63 - 1)
+# Wide enough that + - * on operands of 38 digits never round before they are fitted to their type.
 DECIMAL_CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _ERA_DAYS = 146_097  # 400 years
@@ -53,11 +52,11 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def normalize_value(value: Value) -> Value:
-    """The value that stands for all that equal it, so that it can be a key: one NaN, one zero."""
+    """One representative of all equal values, for use as a key: one NaN, one zero."""
     if isinstance(value, float):
         if value != value:
-            return math.nan
-        return value + 0.0
+            return math.nan  # one object: as a key, NaN is found by identity
+        return value + 0.0  # -0.0 + 0.0 is 0.0
     return value
 
 
@@ -94,7 +93,7 @@ def float_converter(type_: Type) -> Callable[[Any], float]:
 
 
 def integer_limits(type_: Type) -> tuple[int, int]:
-    """Least and largest integer that stands for a value of the type."""
+    """The least and the largest integer that represent a value of the type."""
     if type_.name == "DATE":
         return (-(2**31), 2**31 - 1)
     return type_.bounds or LONG_BOUNDS
@@ -107,9 +106,11 @@ def fit_integer(value: int, type_: Type) -> int | None:
 
 def fit_decimal(value: Decimal, type_: Type) -> Decimal | None:
     """The decimal rounded half up to the scale of the type; None if it has too many digits."""
+    # Far beyond 38 digits: refused before it is written out to be rounded.
     if not value.is_finite() or value.adjusted() > 60:
         return None
     rounded = value.quantize(Decimal((0, (1,), -type_.scale)), context=DECIMAL_CONTEXT)
+    # After rounding, because 9.99 rounds to 10.0, which has a digit more.
     if rounded and rounded.adjusted() >= type_.precision - type_.scale:
         return None
     return rounded if rounded else abs(rounded)
@@ -117,6 +118,7 @@ def fit_decimal(value: Decimal, type_: Type) -> Decimal | None:
 
 def quotient(a: Decimal, b: Decimal, scale: int) -> Decimal:
     """a / b, rounded half up once, at that scale."""
+    # In integers, because dividing decimals would round once and fitting the scale again.
     (an, ad), (bn, bd) = a.as_integer_ratio(), b.as_integer_ratio()
     over, under = an * bd * 10**scale, ad * bn
     whole = (2 * abs(over) + abs(under)) // (2 * abs(under))
@@ -125,7 +127,7 @@ def quotient(a: Decimal, b: Decimal, scale: int) -> Decimal:
 
 
 def double_to_decimal(value: float) -> Decimal:
-    """A finite double as the decimal that is written for it: 0.1 is 0.1."""
+    """A finite double as the decimal of its shortest text: 0.1 is 0.1."""
     return Decimal(repr(value))
 
 
@@ -134,6 +136,7 @@ def double_to_decimal(value: float) -> Decimal:
 
 def civil_date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a day since the epoch, in any year."""
+    # Python has the years 1 to 9999 only; the calendar repeats every 400 years.
     era, rest = divmod(days + _EPOCH - _ERA_START, _ERA_DAYS)
     day = date.fromordinal(_ERA_START + rest)
     return day.year + 400 * era, day.month, day.day

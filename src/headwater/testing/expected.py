@@ -6,8 +6,10 @@ two can be compared.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pyarrow as pa
 
@@ -25,6 +27,8 @@ from headwater.runtime.storage.segment_files import read_arrow
 
 Tables = Mapping[str, Sequence[Row]]
 
+ROUNDING = 1e-9
+"""By how much, relative to its size, a floating-point value may differ from the expected one."""
 SHOWN_ROWS = 5
 """How many of the rows that differ an error shows."""
 
@@ -58,13 +62,17 @@ def expected_results(
 
 
 def check_results(headwater: Headwater, name: str, tables: Tables | None = None) -> None:
-    """Raise AssertionError, showing rows, unless a query has emitted exactly the expected rows."""
-    expected = _count(expected_results(headwater, name, tables))
-    emitted = _count(headwater.query(name).results())
-    if expected != emitted:
-        missing, unexpected = expected - emitted, emitted - expected
+    """Raise AssertionError, showing rows, unless a query has emitted exactly the expected rows.
+
+    Floating-point values may differ in their last digits (a relative `ROUNDING`), because a sum of
+    them depends on the order in which rows are added.
+    """
+    expected = expected_results(headwater, name, tables)
+    emitted = list(headwater.query(name).results())
+    missing, unexpected = row_differences(expected, emitted)
+    if missing or unexpected:
         raise AssertionError(
-            f"query {name} emitted {emitted.total():,} rows, {expected.total():,} were expected"
+            f"query {name} emitted {len(emitted):,} rows, {len(expected):,} were expected"
             f"{_shown('missing', missing)}{_shown('unexpected', unexpected)}"
         )
 
@@ -91,13 +99,53 @@ def _results_table(query: Query, results: Sequence[Result]) -> pa.Table:
     return pa.table({**columns, "_tau": tau})
 
 
-def _count(results: Iterable[ResultRow]) -> Counter[str]:
+def row_differences(
+    expected: Sequence[ResultRow], emitted: Sequence[ResultRow]
+) -> tuple[list[ResultRow], list[ResultRow]]:
+    """The expected rows that were not emitted, and the emitted ones that were not expected."""
+    missing, unexpected = _without(expected, emitted), _without(emitted, expected)
+    candidates: dict[str, list[ResultRow]] = {}
+    for row in unexpected:
+        candidates.setdefault(_exact_part(row), []).append(row)
+    unmatched = []
+    for row in missing:
+        group = candidates.get(_exact_part(row), [])
+        near = next((at for at, other in enumerate(group) if _nearly_equal(row, other)), None)
+        if near is None:
+            unmatched.append(row)
+        else:
+            del group[near]
+    return unmatched, [row for group in candidates.values() for row in group]
+
+
+def _without(results: Sequence[ResultRow], others: Sequence[ResultRow]) -> list[ResultRow]:
+    """The rows that the others do not have, or have less often."""
     # By their texts, so that NaN equals NaN; the same row may be emitted more than once.
-    return Counter(repr(row) for row in results)
+    left = Counter(map(repr, others))
+    found = []
+    for row in results:
+        text = repr(row)
+        left[text] -= 1
+        if left[text] < 0:
+            found.append(row)
+    return found
 
 
-def _shown(title: str, counts: Counter[str]) -> str:
-    lines = list(counts.elements())
-    more = f"\n  and {len(lines) - SHOWN_ROWS:,} more" if len(lines) > SHOWN_ROWS else ""
-    shown = "".join(f"\n  {line}" for line in lines[:SHOWN_ROWS])
-    return f"\n{title}:{shown}{more}" if lines else ""
+def _exact_part(row: ResultRow) -> str:
+    return repr({name: v for name, v in row.items() if not isinstance(v, float)})
+
+
+def _nearly_equal(row: ResultRow, other: ResultRow) -> bool:
+    """Whether two rows with the same exact part differ in the last digits of floats at most."""
+    return all(
+        repr(v) == repr(other[name])
+        or math.isclose(v, cast(float, other[name]), rel_tol=ROUNDING, abs_tol=ROUNDING)
+        for name, v in row.items()
+        if isinstance(v, float)
+    )
+
+
+def _shown(title: str, differing: Sequence[ResultRow]) -> str:
+    more = f"\n  and {len(differing) - SHOWN_ROWS:,} more" if len(differing) > SHOWN_ROWS else ""
+    shown = "".join(f"\n  {row}" for row in differing[:SHOWN_ROWS])
+    return f"\n{title}:{shown}{more}" if differing else ""

@@ -37,14 +37,16 @@ __all__ = [
     "canonicalize",
 ]
 
+# A limit of work. If it were reached, equal queries might get different digests, which costs
+# sharing but no correctness: every round keeps the meaning of the query.
 MAX_ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class CanonicalQuery:
-    """A query's content, and apart from it what the user calls its columns and in which order.
+    """The content of a query, kept apart from the names and the order of its output columns.
 
-    `columns` pairs each output name with its place among the items of the body.
+    `columns` pairs each output name with its position among the items of the body.
     """
 
     output: Output
@@ -70,7 +72,7 @@ class CanonicalQuery:
 def canonicalize(query: Query) -> CanonicalQuery:
     """The canonical form of a query.
 
-    Merging a nested query can show that more of it merges, so that is done until nothing changes.
+    Merging a nested query can make further merges possible, so this repeats until nothing changes.
     """
     canonical = _canonicalize_once(query)
     for _ in range(MAX_ROUNDS):
@@ -79,6 +81,8 @@ def canonicalize(query: Query) -> CanonicalQuery:
         again = _canonicalize_once(canonical.query)
         if again.text == canonical.text:
             break
+        # The second round read the canonical query, whose columns are c0, c1, ..: its positions are
+        # composed with those that lead there from the names of the user.
         positions = [at for _, at in again.columns]
         canonical = replace(
             again, columns=tuple((name, positions[at]) for name, at in canonical.columns)

@@ -1,8 +1,8 @@
 """The canonical form of a query: blocks of select-project-join-group with nothing left to choice.
 
-A block says what its sources are, which combinations of their tuples are wanted, how they are
-grouped and what is told of them. Sources are called s0, s1, .. in canonical order; names that the
-user gave to outputs are kept outside. Two queries with the same body are the same query.
+A block holds its sources, the condition on combinations of their tuples, the grouping and the
+output expressions. Sources are called s0, s1, .. in canonical order; names that the user gave to
+outputs are kept elsewhere. Two queries with the same body are the same query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.types import Type
 
 GROUP = "$agg"
-"""The alias under which HAVING and outputs of a grouped block know keys and aggregates."""
+"""The alias of keys and aggregates in the HAVING and the outputs of a grouped block."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Semi:
-    """EXISTS (anti: NOT EXISTS) over sources e0, e1, ..; `where` may speak of the block's own."""
+    """EXISTS (anti: NOT EXISTS) over sources e0, e1, ..; `where` may name the block's own."""
 
     sources: tuple[Source, ...]
     where: Box
@@ -50,7 +50,7 @@ class Semi:
 
 @dataclass(frozen=True)
 class Group:
-    """Keys and aggregates, known above as $agg.k0, .. and $agg.a0, .., and what groups must meet."""
+    """Keys and aggregates, called $agg.k0, .. and $agg.a0, .. above, and the HAVING condition."""
 
     keys: tuple[Expr, ...]
     calls: tuple[AggregateCall, ...]
@@ -90,9 +90,11 @@ def body_text(body: Body) -> str:
 
 
 def source_text(source: Source) -> str:
-    """The text of a source without its alias, which is its place in the block."""
+    """The text of a source without its alias, which follows from its position in the block."""
     match source:
         case Scan():
+            # Names are quoted: one with a blank or a parenthesis in it must not look like other
+            # text.
             return f"stream({source.stream.lower()!r} {str(source.window).lower()})"
         case TableScan():
             return f"table({source.table.lower()!r})"

@@ -1,9 +1,10 @@
 """Merging nested queries: a tree of relations becomes as few blocks as its meaning allows.
 
-A draft is a block in the making. Selections, projections and joins of plain drafts flow together;
-a grouped or distinct draft takes what still commutes with it (a condition above a group is HAVING)
-and otherwise becomes a source of the draft above it. Every leaf gets an alias of its own, so that
-nothing clashes when scopes are merged, and every visible column an expression over the leaves.
+A draft is a block under construction. Selections, projections and joins of plain drafts are merged;
+a grouped or distinct draft absorbs what commutes with it (a condition above a group is HAVING) and
+otherwise becomes a source of the draft above it. Every leaf gets an alias of its own, so that
+nothing clashes when scopes are merged, and every visible column becomes an expression over the
+leaves.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headwater.algebra.types import Type
 
 @dataclass
 class OuterDraft:
-    """An outer join whose sides are drafts; `condition` speaks of l0, .. and r0, .. of `alias`."""
+    """An outer join whose sides are drafts; `condition` is over l0, .. and r0, .. of `alias`."""
 
     alias: str
     left: Draft
@@ -62,7 +63,7 @@ class SemiDraft:
 
 @dataclass
 class GroupDraft:
-    """Grouping by keys; conditions and outputs above speak of $agg.k0, .. and $agg.a0, .."""
+    """Grouping by keys; conditions and outputs above it are over $agg.k0, .. and $agg.a0, .."""
 
     keys: list[Expr]
     calls: list[AggregateCall]
@@ -71,7 +72,7 @@ class GroupDraft:
 
 @dataclass
 class Draft:
-    """A block in the making: `outputs` are its visible columns, over the leaves or the group."""
+    """A block under construction: `outputs` are its columns, over the leaves or the group."""
 
     sources: dict[str, SourceDraft]
     outputs: dict[Column, Expr]
@@ -80,7 +81,7 @@ class Draft:
     group: GroupDraft | None = None
     distinct: bool = False
     by_value: bool = False
-    """Rows are told apart by the outputs, so none of them may be left out."""
+    """Rows are identified by the values of the outputs, so no output may be dropped."""
 
     @property
     def is_plain(self) -> bool:
@@ -91,10 +92,10 @@ SourceDraft = Scan | TableScan | Draft | OuterDraft | UnionDraft
 
 
 class Drafter:
-    """Turns relations into drafts, numbering leaves as it meets them.
+    """Turns relations into drafts and numbers the leaves in the order of the tree.
 
-    Where changes are told (ISTREAM, DSTREAM), rows of a group that are equal in all its outputs are
-    the same row, so the outputs of a grouped query are part of what it means.
+    Where changes are emitted (ISTREAM, DSTREAM), rows of a group that are equal in all its outputs
+    are the same row, so the outputs of a grouped query are part of its meaning.
     """
 
     def __init__(self, emits_changes: bool) -> None:
@@ -143,6 +144,8 @@ class Drafter:
             column: substitute(item.expr, below.outputs)
             for column, item in zip(node.columns, node.items, strict=True)
         }
+        # Dropping a column above DISTINCT can leave equal rows that are still several, so it cannot
+        # be merged into the block below.
         if below.distinct or (below.by_value and _drops_output(below, outputs)):
             return self._project_from(self._nest(below), node)
         below.outputs = outputs
@@ -180,6 +183,9 @@ class Drafter:
 
     def _draft_semi_join(self, node: SemiJoin) -> Draft:
         left, right = self.draft(node.left), self.draft(node.right)
+        # A block tests its EXISTS before it groups, so one above a group needs a block of its own.
+        # DISTINCT may stay, on the left because the test reads outputs only, on the right because
+        # EXISTS does not count partners.
         if left.group is not None:
             left = self._nest(left)
         if right.group is not None or right.semis:
@@ -195,6 +201,8 @@ class Drafter:
         left, right = self.draft(node.left), self.draft(node.right)
         outputs: dict[Column, Expr] = {}
         inside: dict[Column, Expr] = {}
+        # One iterator for both sides: zip asks `part.outputs` first, so the end of the left side
+        # consumes nothing of it.
         visible = iter(node.columns)
         for side, part in (("l", left), ("r", right)):
             for i, (column, shown) in enumerate(zip(part.outputs, visible, strict=False)):
@@ -216,15 +224,16 @@ class Drafter:
         return draft if draft.is_plain else self._nest(draft)
 
     def _nest(self, draft: Draft) -> Draft:
-        """The draft as the one source of another."""
+        """A draft whose only source is the given one."""
         alias = next(self._aliases)
         return Draft({alias: draft}, _number_columns(tuple(draft.outputs), alias))
 
 
 def _outputs_all_keys(draft: Draft) -> bool:
-    """Rows of a group differ in a key, so DISTINCT says nothing where all keys are told."""
+    """Rows of a group differ in a key, so DISTINCT has no effect where all keys are outputs."""
     if draft.group is None:
         return False
+    # Without keys this is true as well: there is a single row.
     names = {e.name for e in draft.outputs.values() if isinstance(e, Column)}
     return all(f"k{n}" in names for n in range(len(draft.group.keys)))
 
@@ -235,7 +244,7 @@ def _drops_output(draft: Draft, outputs: Mapping[Column, Expr]) -> bool:
 
 
 def trivial_union(draft: Draft) -> UnionDraft | None:
-    """The union that a draft only passes on, if that is all it does."""
+    """The union below a draft that does nothing but pass its columns on; None for other drafts."""
     if len(draft.sources) != 1 or not draft.is_plain or draft.conditions or draft.semis:
         return None
     (source,) = draft.sources.values()
@@ -253,6 +262,7 @@ def _reorder_branches(union: UnionDraft, draft: Draft) -> list[Draft]:
     result = []
     for branch in union.branches:
         columns = list(branch.outputs.items())
+        # Other outputs would change by what the rows of this branch are identified.
         if branch.by_value and positions != list(range(len(columns))):
             return [draft]
         outputs = {

@@ -1,12 +1,13 @@
 """From a draft to a block: conditions in normal form, everything in canonical order.
 
-Sources are ordered by what they are, by the conditions on each alone and by what they are equated
-with; where that leaves ties (self-joins), every order of the tied ones is tried and the one with the
-least text wins, so that it does not matter how a query was written. Several orders may give the same
-least text (two scans of one stream that nothing tells apart): the block is then the same, but not
-which of its items is which output. All these `Placings` are handed to the block around it, which
-tries each of them as it tries orders. Beyond `MOST_ORDERS` trials the written order stands: equal
-queries may then have different digests, but different ones never the same.
+Sources are ordered by their text, by the conditions on each alone and by the columns they are
+equated with; where that leaves ties (self-joins), every order of the tied sources is tried and the
+one with the least text wins, so that it does not matter how a query was written. Several orders may
+give the same least text (two scans of one stream that no condition distinguishes): the block is
+then the same, but outputs correspond to its items in several ways. All these `PositionChoices` are
+passed to the enclosing block, which tries each of them as it tries orders. Beyond `MAX_ORDERS`
+trials the written order is kept: equal queries may then have different digests, but different ones
+never the same.
 """
 
 from __future__ import annotations
@@ -59,20 +60,20 @@ from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan, is_nullable
 from headwater.algebra.types import BIGINT
 
-MAX_ORDERS = 720
+MAX_ORDERS = 720  # 6!: up to six sources that nothing distinguishes, in every order
 COUNT_ALL = AggregateCall("count", None, BIGINT)
 
 Positions = list[int]
 PositionChoices = list[Positions]
-"""All the ways, at least one, in which outputs are items of one and the same body."""
+"""Every way (at least one) in which the outputs correspond to the items of one body."""
 Moves = dict[Column, Column]
-"""Where the columns of a source went when it was pruned and sorted."""
+"""New names for the columns of a source after it was pruned and sorted."""
 _Canonicalizer = Callable[[Expr], Expr]
 _T = TypeVar("_T")
 
 
 def finish_body(draft: Draft) -> tuple[Body, Positions]:
-    """The canonical body of a draft, and for each of its outputs its place in the body's items."""
+    """The canonical body of a draft, and the position of each output among the body's items."""
     union = trivial_union(draft)
     if union is not None:
         body, placings = _finish_union(union, sorted(set(union_positions(draft))))
@@ -84,10 +85,11 @@ def finish_body(draft: Draft) -> tuple[Body, Positions]:
 def _finish_block(
     draft: Draft, outputs: Sequence[Expr], sort: bool = True
 ) -> tuple[Block, PositionChoices]:
-    """The block with the items `wanted`; they are in that very order unless sorted."""
+    """The block with these outputs as items; they keep their order unless `sort` is set."""
     if draft.group is not None:
         outputs = [simplify(item) for item in outputs]
         draft = _without_unused_calls(_having_on_keys_to_where(draft), outputs)
+    # Only the columns of nested sources are pruned, so a flat block is simplified once, later.
     if not all(isinstance(source, Scan | TableScan) for source in draft.sources.values()):
         draft, outputs = _simplify_draft(draft, outputs)
     sources, choices = _finish_sources(draft, outputs)
@@ -95,6 +97,7 @@ def _finish_block(
     candidates = [
         _name_block(draft, sources, columns, outputs, order, sort)
         for columns in moves
+        # Both choices multiply, so they share one budget.
         for order in _orders(draft, sources, columns, MAX_ORDERS // len(moves))
     ]
     best = _with_least_text(candidates, [named.text for named in candidates])
@@ -112,7 +115,7 @@ def _with_least_text(candidates: Sequence[_T], texts: Sequence[str]) -> list[_T]
 
 
 def _deduplicate(placings: Iterable[_T]) -> list[_T]:
-    """Each once, in the order in which they came."""
+    """The distinct ones, in their first order; they are lists or dicts, so not hashable."""
     result: list[_T] = []
     for placing in placings:
         if placing not in result:
@@ -121,7 +124,7 @@ def _deduplicate(placings: Iterable[_T]) -> list[_T]:
 
 
 def _combine_moves(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
-    """One move for every source, in all combinations; the first of each if these are too many."""
+    """All combinations of one choice per source; only the first choices if there are too many."""
     if prod(map(len, choices)) > MAX_ORDERS:
         choices = [alternatives[:1] for alternatives in choices]
     return [
@@ -133,7 +136,7 @@ def _combine_moves(choices: Sequence[Sequence[Moves]]) -> list[Moves]:
 
 
 def _simplify_draft(draft: Draft, outputs: Sequence[Expr]) -> tuple[Draft, Sequence[Expr]]:
-    """The draft without what reads a column of a source for nothing, before sources are pruned."""
+    """The draft simplified before its sources are pruned, so that no dead term keeps a column."""
     group = draft.group
     if group is not None:
         calls = [_canonical_call(call, simplify) for call in group.calls]
@@ -172,6 +175,7 @@ def _columns_used(draft: Draft, outputs: Sequence[Expr]) -> set[Column]:
 
 
 def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, list[Moves]]:
+    # A source of which no column is read still has to have one: its rows count.
     numbers = sorted(int(c.name[1:]) for c in used if c.name[1:].isdecimal()) or [0]
     match source:
         case Scan() | TableScan():
@@ -183,7 +187,7 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, lis
             return union, _deduplicate(_moves(union, way, used) for way in ways)
         case Draft():
             outputs = list(source.outputs.values())
-            if source.by_value:
+            if source.by_value:  # unread outputs identify its rows too, so they stay
                 numbers = list(range(len(outputs)))
             block, placings = _finish_block(source, [outputs[n] for n in numbers])
             places = (dict(zip(numbers, positions, strict=True)) for positions in placings)
@@ -195,7 +199,7 @@ def _moves(body: Body, place: Mapping[int, int], used: Iterable[Column]) -> Move
 
 
 def _item_column(body: Body, letter: str, at: int, column: Column) -> Column:
-    """A column of a source as its finished body has it."""
+    """A column of a source, renamed to its position in the finished body."""
     blocks = body.branches if isinstance(body, Union) else (body,)
     may_be_null = column.nullable and any(is_nullable(block.items[at]) for block in blocks)
     return Column(column.relation, f"{letter}{at}", column.type, may_be_null)
@@ -231,10 +235,10 @@ def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, list[M
 
 
 def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[dict[int, int]]]:
-    """The union of the columns `numbers`, and the ways in which they are its items.
+    """The union of the columns `numbers`, and the ways in which they correspond to its items.
 
-    Branches and columns have an order of their own. Columns are ordered by what the branches put
-    there; every order of those that this leaves tied is tried.
+    Branches and columns are put in canonical order. Columns are ordered by what the branches put
+    there; where that leaves ties, every order of the tied columns is tried.
     """
     if any(branch.by_value for branch in union.branches):
         numbers = list(range(len(union.types)))
@@ -257,6 +261,7 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
     candidates: list[tuple[Union, list[int]]] = []
     for order in _tied_orders({at: column_key(at) for at in range(len(numbers))}, MAX_ORDERS):
         kept = [numbers[at] for at in order]
+        # Items correspond by position in all branches, so no branch may sort its own.
         branches = [_finish_block(b, wanted(b, kept), sort=False)[0] for b in union.branches]
         branches.sort(key=body_text)
         types = tuple(union.types[n] for n in kept)
@@ -269,7 +274,7 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
 
 
 def _tied_orders(key: Mapping[_T, Any], most: int) -> Iterator[tuple[_T, ...]]:
-    """All orders by the key, each order of those of one key; the written one if there are more."""
+    """All orders that sort by the key; only one, ties as written, if there are more than `most`."""
     ranked = sorted(key, key=lambda one: key[one])
     ties = [list(group) for _, group in groupby(ranked, key=lambda one: key[one])]
     if prod(factorial(len(tie)) for tie in ties) > most:
@@ -292,16 +297,18 @@ def _orders(
 def _distinguish_sources(
     key: Mapping[str, str], draft: Draft, columns: Mapping[Column, Column]
 ) -> dict[str, int]:
-    """The sources by what they are and, again and again, by the columns they are equated with.
+    """Ranks of the sources by text, refined repeatedly by the columns they are equated with.
 
-    A key says nothing of how aliases are spelt or in which order anything was written, so that
-    sources that play the same role in two ways to write a query have the same key in both.
+    A rank depends neither on the spelling of aliases nor on the order in which anything was
+    written, so that sources with the same role in two texts of a query have the same rank in both.
     """
     where = conjunction(substitute(condition, columns) for condition in draft.conditions)
     equated = [
         (str(constraint.domain), [c for c in constraint.terms if isinstance(c, Column)])
         for constraint in normalize(where).constraints
     ]
+    # Colour refinement: a source is distinguished by the colours of those it is equated with, until
+    # a round changes nothing. Every order of the remaining ties is then tried.
     colour = _rank(key)
     while len(set(colour.values())) < len(colour):
         finer = _rank({alias: (colour[alias], roles) for alias, roles in _roles(colour, equated)})
@@ -320,7 +327,7 @@ def _rank(key: Mapping[str, Any]) -> dict[str, int]:
 def _roles(
     colour: Mapping[str, int], equated: Sequence[tuple[str, Sequence[Column]]]
 ) -> list[tuple[str, list[str]]]:
-    """For every source, in which classes of equal columns its own are, and beside which others."""
+    """For every source, the classes of equal columns that its columns belong to."""
     roles: dict[str, list[str]] = {alias: [] for alias in colour}
     for domain, columns in equated:
         beside = sorted((colour[c.relation], c.name) for c in columns)
@@ -347,7 +354,7 @@ def _name_block(
     order: Sequence[str],
     sort: bool,
 ) -> _NamedBlock:
-    """The block with its sources in that order."""
+    """The block with its sources in the given order."""
     alias = {old: f"s{i}" for i, old in enumerate(order)}
     rename = _Renamer(alias, columns)
     where = normalize(conjunction(rename(c) for c in draft.conditions))
@@ -377,7 +384,7 @@ def _name_block(
 
 
 class _Renamer:
-    """Leaf columns to their canonical names, each worked out once."""
+    """Renames leaf columns to their canonical names; each is computed once."""
 
     def __init__(self, alias: Mapping[str, str], columns: Mapping[Column, Column]) -> None:
         self.alias = alias
@@ -403,7 +410,7 @@ class _Renamer:
 
 
 def representatives(box: Box) -> dict[Expr, Expr]:
-    """Columns that a condition makes equal, each to the first of its class.
+    """Columns that a condition makes equal, each mapped to the first of its class.
 
     Only between columns of one type, so that an output keeps its own.
     """
@@ -431,7 +438,7 @@ def _sort_items(items: Sequence[Expr]) -> tuple[list[Expr], Positions]:
 
 
 def _is_keyed(group: Group | None, items: Sequence[Expr]) -> bool:
-    """Rows of a group differ in a key, so DISTINCT says nothing where all keys are told."""
+    """Rows of a group differ in a key, so DISTINCT has no effect where all keys are outputs."""
     if group is None:
         return False
     return all(any(_is_group_column(i, f"k{n}") for i in items) for n in range(len(group.keys)))
@@ -462,7 +469,7 @@ def _finish_semi(
 
 
 def _having_on_keys_to_where(draft: Draft) -> Draft:
-    """A condition on keys alone picks groups as a condition on tuples does."""
+    """A condition on keys alone selects groups as one on tuples does, so it becomes WHERE."""
     if draft.group is None or not draft.group.having:
         return draft
     keys: dict[Expr, Expr] = {
@@ -472,8 +479,12 @@ def _having_on_keys_to_where(draft: Draft) -> Draft:
     moved: list[Expr] = []
     for part in conjuncts(to_expr(normalize(conjunction(draft.group.having)))):
         read = columns_of(part)
+        # A constant stays in HAVING: without keys there is a row even over no tuples, so HAVING
+        # FALSE is not WHERE FALSE.
         if read and all(c.name.startswith("k") for c in read):
             moved.append(substitute(part, keys))
+        # `count(*) >= 0` is always true; `query_text` writes it where nothing else shows that a
+        # query aggregates.
         elif not _is_a_count_at_least_zero(part, draft.group):
             remaining.append(part)
     group = replace(draft.group, having=remaining)
@@ -494,6 +505,7 @@ def _without_unused_calls(draft: Draft, outputs: Sequence[Expr]) -> Draft:
     if draft.group is None:
         return draft
     read = {c.name for e in (*outputs, *draft.group.having) for c in columns_of(e)}
+    # Replaced, not removed: the names a0, a1, .. count positions in this list.
     calls = [call if f"a{n}" in read else COUNT_ALL for n, call in enumerate(draft.group.calls)]
     return replace(draft, group=replace(draft.group, calls=calls))
 
@@ -508,6 +520,7 @@ def _finish_group(
     used = {column for expr in (*outputs, *group.having) for column in columns_of(expr)}
     names = {column.name for column in used}
     used_calls = {call_text(c) for n, c in enumerate(calls) if f"a{n}" in names}
+    # SELECT 1 .. GROUP BY nothing is still one row, and an aggregation has to have a key or a call.
     if not keys and not used_calls:
         calls, used_calls = [COUNT_ALL], {call_text(COUNT_ALL)}
     call_order = {c: n for n, c in enumerate(sorted(used_calls))}
@@ -535,6 +548,7 @@ def _finish_group(
 def _canonical_call(call: AggregateCall, canonical: _Canonicalizer) -> AggregateCall:
     arg = None if call.arg is None else canonical(call.arg)
     condition = None if call.filter is None else to_expr(normalize(canonical(call.filter)))
+    # COUNT(x) is COUNT(*) where x cannot be NULL.
     counts_all = call.name == "count" and not call.distinct
     if counts_all and isinstance(arg, Column) and not arg.nullable:
         arg = None

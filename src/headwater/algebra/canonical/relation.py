@@ -57,7 +57,7 @@ class RelationBuilder:
         return Distinct(result) if block.distinct else result
 
     def _from(self, sources: Sequence[Source], prefix: str, names: dict[Expr, Expr]) -> Relation:
-        """The sources joined; `names` learns what their columns are called in the tree."""
+        """The sources joined; the names of their columns in the tree are added to `names`."""
         inputs = [self._source(source, f"{prefix}{i}", names) for i, source in enumerate(sources)]
         return inputs[0] if len(inputs) == 1 else Join(tuple(inputs))
 
@@ -71,7 +71,7 @@ class RelationBuilder:
                 return self.build(source, alias)
 
     def _outer(self, outer: Outer, alias: str, names: dict[Expr, Expr]) -> Relation:
-        """The sides are `alias`l and `alias`r; columns l0, .. and r0, .. are theirs."""
+        """The join; its sides are called `alias`l and `alias`r, with columns l0, .. and r0, .."""
         left = self.build(outer.left, f"{alias}l")
         right = self.build(outer.right, f"{alias}r")
         inside: dict[Expr, Expr] = {}
@@ -104,7 +104,8 @@ class RelationBuilder:
         return _select(grouped, block.group.having, above), above
 
     def _semi(self, left: Relation, semi: Semi, names: dict[Expr, Expr]) -> Relation:
-        """Conditions on the inner sources alone stay inside; the others need inner columns."""
+        """The semi-join; conditions on the inner sources alone stay inside, the others join."""
+        # Every EXISTS of a block calls its sources e0, e1, ..; in one tree they have to differ.
         number = next(self._exists)
         inner: dict[Expr, Expr] = {}
         base = self._from(semi.sources, f"e{number}_", inner)
@@ -124,6 +125,7 @@ class RelationBuilder:
             (inside if read and read <= own else across).append(renamed)
         if (condition := conjunction(inside)) is not None:
             base = Select(base, condition)
+        # Sorted, because the order of a set differs between processes and the tree is shown.
         needed = sorted({c for e in across for c in columns_of(e) if c in own}, key=str)
         items = tuple(Item(f"c{i}", c) for i, c in enumerate(needed)) or (Item("c0", literal(1)),)
         right = Project(base, items, f"$exists{number}")

@@ -1,7 +1,7 @@
-"""Boxes: conjunctions in normal form, and what they say about single terms.
+"""Boxes: conjunctions in normal form, and what they imply about single terms.
 
-Each constraint bounds a term, or several columns known to be equal, by a domain; what is no such
-bound stays as an opaque term. As in WHERE, only true counts.
+Each constraint bounds a term, or several columns that are equal, by a domain; a condition that is
+no such bound stays as an opaque term. As in WHERE, only true counts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Box:
-    """Constraints and opaque terms, both sorted by text; `predicate.normalize` makes it."""
+    """Constraints and opaque terms, both sorted by text; built by `predicate.normalize`."""
 
     constraints: tuple[Constraint, ...]
     terms: tuple[Expr, ...]
@@ -61,7 +61,7 @@ NOTHING = Box((), (), empty=True)
 
 
 class BoxIndex:
-    """A box made ready for questions about single terms."""
+    """A box indexed by term, to look up what it implies about single terms."""
 
     def __init__(self, box: Box) -> None:
         self.domains: dict[Expr, Domain] = {c.terms[0]: c.domain for c in box.constraints}
@@ -78,12 +78,12 @@ class BoxIndex:
 
     @property
     def subjects(self) -> tuple[Expr, ...]:
-        """The terms of which more is known than their type."""
+        """The terms that the box restricts beyond their type."""
         columns = (term for term in self.not_null if isinstance(term, Column))
         return (*self.domains, *self.heads, *columns)
 
     def head(self, term: Expr) -> Expr:
-        """The column that stands for all that are equal to it."""
+        """The representative of the columns that are equal to this one."""
         return self.heads.get(term, term)
 
     def domain(self, term: Expr) -> Domain:
@@ -106,6 +106,7 @@ class BoxIndex:
             return difference_domain(term, x, "=", 0)
         assert isinstance(a, Column) and isinstance(b, Column)
         of_a, of_b = self.domain(a), self.domain(b)
+        # A difference is stored once, with its columns in order of text; the other is its negative.
         is_turned = canonical_text(b) < canonical_text(a)
         stored = self.domains.get(_difference(b, a) if is_turned else _difference(a, b))
         domain = full_domain(term.type, of_a.null or of_b.null)
@@ -116,12 +117,14 @@ class BoxIndex:
     def outcomes(self, a: Expr, b: Expr) -> int | None:
         """How two terms can compare (see `simplify.OUTCOMES`); None if one may be NULL."""
         a, b = substitute_heads_in_term(a, self.heads), substitute_heads_in_term(b, self.heads)
+        # 7 is less, equal or greater: nothing is known.
         outcomes = self.pairs.get((a, b), 7)
         turned = self.pairs.get((b, a), 7)
         outcomes &= turned if turned == 7 else OUTCOMES[MIRRORED[COMPARISON_OF[turned]]]
         if outcomes < 7:
             return outcomes
         of_a, of_b = self.domain(a), self.domain(b)
+        # Only here, because a stored comparison holds and so neither side of it is NULL.
         if of_a.null or of_b.null:
             return None
         if a == b:
@@ -136,11 +139,11 @@ def _difference(x: Column, y: Column) -> Expr:
 
 
 _NULL_TOLERANT = frozenset(("and", "or", "is_null", "<=>", "coalesce", "case", "greatest", "least"))
-"""Functions that can have a value though an argument is NULL."""
+"""Functions that can have a value even if an argument is NULL."""
 
 
 def terms_not_null(domains: Mapping[Expr, Domain], terms: Iterable[Expr]) -> frozenset[Expr]:
-    """What cannot be NULL because of other facts: x, where upper(x) = 'A' or x < y."""
+    """Terms that other facts show not to be NULL: x, where upper(x) = 'A' or x < y."""
     result: set[Expr] = set()
     for term, domain in domains.items():
         if isinstance(term, Call) and not domain.null:
@@ -163,6 +166,7 @@ def _strict_parts(expr: Expr) -> Iterator[Expr]:
 def _strict_args(call: Call) -> tuple[Expr, ...]:
     if call.name in _NULL_TOLERANT:
         return ()
+    # 1 IN (1, y) is true and nullif(1, y) is 1 where y is NULL.
     return call.args[:1] if call.name in ("in", "nullif") else call.args
 
 
@@ -203,7 +207,7 @@ def _is_newly_linear(new: Expr, old: Expr) -> bool:
 
 
 def to_expr(box: Box) -> Expr | None:
-    """The condition that a box stands for: `normalize(to_expr(box)) == box`.
+    """The condition of a box: `normalize(to_expr(box)) == box`.
 
     None for ANYTHING, FALSE for NOTHING.
     """
@@ -214,11 +218,12 @@ def to_expr(box: Box) -> Expr | None:
 
 
 def constraint_conjuncts(constraint: Constraint) -> list[Expr]:
-    """The conjuncts that a constraint stands for."""
+    """The conjuncts of a constraint."""
     first, *others = constraint.terms
     domain = constraint.domain
     if (xy := columns_of_difference(first)) is not None:
         return [_difference_condition(first, *xy, domain)]
+    # Columns of one single value are written x = 5 AND y = 5: that implies x = y.
     if others and not domain.is_point:
         equalities: list[Expr] = [Call("=", (first, other), BOOLEAN) for other in others]
         rest = None if domain.has_all_values else domain.as_expr(first)

@@ -1,9 +1,9 @@
-"""Sets of values of one type: what a condition on a single term leaves possible.
+"""Sets of values of one type: the values of a single term for which a condition is true.
 
-Every type is a line of values that have a next one: integers and times count in steps of one,
-decimals in units of their last digit, floats go from neighbour to neighbour up to NaN, which is the
-largest, and the next string after `s` is `s` with a zero character behind it. So a set is the
-sorted places at which one enters or leaves it on the way up, and equal sets are equal objects.
+In every type each value has a successor: integers and times count in steps of one, decimals in
+units of their last digit, floats go from neighbour to neighbour up to NaN, which is the largest,
+and the next string after `s` is `s` followed by a zero character. So a set is the sorted list of
+cuts at which membership changes on the way up, and equal sets are equal objects.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from headwater.errors import AlgebraError
 
 Constant = bool | int | float | Decimal | Fraction | str
 Cut = Any
-"""A place between two neighbours, named by the upper one: an int or, for STRING, a str."""
+"""A position between two neighbours, named by the upper one: an int or, for STRING, a str."""
 
-BOTTOM = -math.inf
+BOTTOM = -math.inf  # a cut below all values; in STRING the empty text is the least already
 DAY = 86_400_000_000
 
 _INTEGER_TYPES = frozenset(
@@ -36,7 +36,7 @@ _INTEGER_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of values; None where it has no end."""
+    """An interval of values; None where it has no end."""
 
     low: Value
     high: Value
@@ -53,8 +53,9 @@ class Interval:
 class Domain:
     """A set of values of `type`, and whether NULL is in it. Build it with the functions below.
 
-    Going up, every cut switches between outside and inside: (3, 6, 8) holds 3, 4, 5 and all from
-    8 on. A first cut at the bottom stands for all below; cuts at limits of the type are left out.
+    Going up, every cut switches between outside and inside: (3, 6, 8) holds 3, 4, 5 and all from 8
+    on. A first cut at the bottom includes all values below; cuts at limits of the type are left
+    out.
     """
 
     type: Type
@@ -87,29 +88,30 @@ class Domain:
         if self.null or not 0 < len(self.cuts) <= 2:
             return False
         low, high = self.cuts[0], self.cuts[-1]
+        # The common case; the general one also knows that a set may end at a limit of its type.
         if isinstance(low, int) and isinstance(high, int) and low < high:
             return high == low + 1
         return self._is_points()
 
     @property
     def point(self) -> Literal | None:
-        """The value that is alone in it, NULL or not."""
+        """Its only value, which may be NULL; None if it has several or none."""
         if not self.cuts:
             return Literal(None, self.type) if self.null else None
         return value_at(self.type, next(self._pairs())[0]) if self.is_point else None
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
-        """Its values as disjoint stretches, from low to high."""
+        """Its values as disjoint intervals, from low to high."""
         return tuple(_interval(self.type, low, high) for low, high in self._open_pairs())
 
     @property
     def inner_cuts(self) -> tuple[Cut, ...]:
-        """Its cuts but for one below all values."""
+        """Its cuts, without one below all values."""
         return self.cuts[1:] if self.cuts and self.cuts[0] == _bottom(self.type) else self.cuts
 
     def numeric_ranges(self) -> list[tuple[Fraction | None, Fraction | None]]:
-        """Least and largest number of each stretch, for exact types; None where it has no end."""
+        """Least and largest number of each interval, for exact types; None where it has no end."""
         unit = 10**self.type.scale
         return [
             (
@@ -126,6 +128,7 @@ class Domain:
             while low != high:
                 if len(literals) == limit or high is None or low == BOTTOM:
                     return None
+                # Between two different texts there are infinitely many, unless they are neighbours.
                 if isinstance(low, str) and high != _next(low):
                     return None
                 literals.append(value_at(self.type, low))
@@ -137,13 +140,16 @@ class Domain:
         if value is None:
             return self.null
         cut = cut_before(self.type, value)
+        # 1.5 is no INT, though the cut before it lies inside of 1..2.
         return _has_value(self.type, value) and bisect_right(self.cuts, cut) % 2 == 1
 
     def outcomes(self, other: Domain) -> int:
-        """How a value of it can compare with one of the other: less 1, equal 2, greater 4, added."""
+        """How a value of it can compare with one of the other: sum of less 1, equal 2, greater 4."""
         if not self.cuts or not other.cuts:
             return 0
         mine, others = list(self._pairs()), list(other._pairs())
+        # Less is possible if the least of one set is below the largest of the other, which is the
+        # value before its last cut.
         less = others[-1][1] is None or _next(mine[0][0]) < others[-1][1]
         greater = mine[-1][1] is None or _next(others[0][0]) < mine[-1][1]
         equal = bool(_intersect_cuts(self.cuts, other.cuts))
@@ -195,10 +201,10 @@ class Domain:
         return self if self.null == null else Domain(self.type, self.cuts, null)
 
     def simplify_within(self, context: Domain) -> Domain:
-        """The plainest set that leaves the same of `known`: `known & result == known & self`.
+        """The simplest set with `context & result == context & self`.
 
-        Ends and gaps that `known` has too are left out: [3..9] within [1..9] is [3..], and within
-        itself is everything. Single values stay: {5} within {5, 7} is {5}.
+        Ends and gaps that the context has too are left out: [3..9] within [1..9] is [3..], and
+        within itself is everything. Single values stay: {5} within {5, 7} is {5}.
         """
         common = self.intersect(context)
         if common == context:
@@ -211,6 +217,7 @@ class Domain:
                 gap = (low,) if high is None else (low, high)
                 cuts = _combine_cuts(cuts, gap, 1)
         result = Domain(self.type, cuts, common.null)
+        # Where the context has no NULL, nothing has to be checked if all values pass.
         return result.with_null(True) if result.has_all_values and not context.null else result
 
     # ---- as a condition
@@ -231,6 +238,7 @@ class Domain:
 
     def _condition(self, term: Expr) -> Expr:
         pieces = len(self._open_pairs())
+        # A list of values is shorter than ranges only while it has few values for each of them.
         points = self.values(4 * pieces)
         if points is not None and (pieces > 1 or len(points) <= 2):
             return _membership(term, points)
@@ -245,7 +253,7 @@ class Domain:
     # ---- inside
 
     def _open_pairs(self) -> list[tuple[Cut, Cut | None]]:
-        """Where each stretch begins and where it has ended; None if it does not end."""
+        """The first cut of each interval and the one behind it; None if it does not end."""
         ends: list[Cut | None] = [*self.cuts, None] if len(self.cuts) % 2 else list(self.cuts)
         return list(zip(ends[::2], ends[1::2], strict=True))
 
@@ -281,7 +289,7 @@ def null_domain(type_: Type) -> Domain:
 def comparison_domain(type_: Type, op: str, value: Constant | None) -> Domain:
     """The values x for which `x op value` is true, compared as numbers are, or as NULLs are.
 
-    compare(INT, "<", Fraction(9, 2)) holds all up to 4; compare(INT, "=", Fraction(9, 2)) nothing.
+    For INT, `< Fraction(9, 2)` gives all values up to 4, and `= Fraction(9, 2)` none.
     """
     if value is None:
         return empty_domain(type_)
@@ -324,6 +332,7 @@ def comparable_value(type_: Type, constant: Literal) -> Constant | None:
     if value is None or other == type_:
         return value
     if isinstance(value, float):
+        # An integer beside a DOUBLE is compared as a DOUBLE, which is exact below 2**53 only.
         whole = type_.is_integer and (not math.isfinite(value) or abs(value) < 2**53)
         return value if whole or type_.is_floating else None
     if type_.is_numeric and other.is_numeric and isinstance(value, int | Decimal):
@@ -356,6 +365,7 @@ def _cut(type_: Type, value: Constant, above: int) -> Cut:
     if type_.is_floating:
         return _float_ordinal(float(value)) + above
     if isinstance(value, float) and not math.isfinite(value):
+        # NaN is above all numbers, as infinity is.
         limits = _limits(type_)
         assert limits is not None
         return BOTTOM if value == -math.inf else limits[1] + 1
@@ -382,7 +392,7 @@ def _bottom(type_: Type) -> Cut:
 
 @lru_cache(maxsize=256)
 def _limits(type_: Type) -> tuple[int, int] | None:
-    """Least and largest place on the line, where there are such."""
+    """Least and largest ordinal of the type; None if it has none."""
     if type_.is_floating:
         return (_float_ordinal(-math.inf), _float_ordinal(math.nan))
     if type_.is_decimal:
@@ -395,6 +405,7 @@ def _clamp(type_: Type, cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
     if limits is not None:
         low, high = limits
         cuts = tuple(BOTTOM if cut <= low else cut for cut in cuts if cut <= high)
+    # Nothing between them: the type does not have the value (4.5, in INT), or only beyond a limit.
     if len(cuts) >= 2 and cuts[0] >= cuts[1]:
         cuts = cuts[2:]
     return cuts
@@ -404,9 +415,11 @@ _INFINITE: int = struct.unpack("<q", struct.pack("<d", math.inf))[0]
 
 
 def _float_ordinal(value: float) -> int:
-    """The place of a float among all floats: zero is 0, its neighbours 1 and -1, NaN the last."""
+    """The position of a float among all floats: zero is 0, its neighbours 1 and -1, NaN last."""
     if value != value:
         return _INFINITE + 1
+    # The bits of doubles that are not negative rise with their value; the sign bit mirrors them,
+    # and -0.0 falls on 0.
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF)
 
@@ -419,10 +432,11 @@ def _float_at(ordinal: int) -> float:
 
 
 def value_at(type_: Type, cut: Cut) -> Literal:
-    """The value at a place; one of a FLOAT column is written as DOUBLE, which compares exactly."""
+    """The value at a position; one of a FLOAT column as DOUBLE, which compares exactly."""
     if type_.is_floating:
         return Literal(_float_at(cut), DOUBLE)
     if type_.is_decimal:
+        # From digits, because arithmetic would round to the 28 digits of the default context.
         digits = tuple(map(int, str(abs(cut))))
         return Literal(Decimal((int(cut < 0), digits, -type_.scale)), type_)
     return Literal(bool(cut) if type_ == BOOLEAN else cut, type_)
@@ -432,6 +446,7 @@ def _intersect_cuts(a: Sequence[Cut], b: Sequence[Cut]) -> tuple[Cut, ...]:
     """The cuts of what is inside both."""
     if not a or not b:
         return ()
+    # Single intervals are nearly all that is intersected: no loop for them.
     if len(a) > 2 or len(b) > 2:
         return _combine_cuts(a, b, 2)
     low = max(a[0], b[0])
@@ -455,7 +470,7 @@ def _combine_cuts(a: Sequence[Cut], b: Sequence[Cut], needed: int) -> tuple[Cut,
 
 
 def _covers_range(cuts: Sequence[Cut], low: Cut, high: Cut | None) -> bool:
-    """Whether one stretch between cuts holds all from low on and before high."""
+    """Whether one interval of the cuts holds everything from low to before high."""
     at = bisect_right(cuts, low)
     if at % 2 == 0:
         return False
@@ -488,6 +503,7 @@ def _lower_bound(type_: Type, cut: Cut) -> tuple[str, Literal]:
         return (
             (">", value_at(type_, cut[:-1])) if cut.endswith("\0") else (">=", Literal(cut, type_))
         )
+    # > 0.1 rather than >= 0.10000000000000002, which is the same.
     if type_.is_floating and _is_shorter(cut - 1, cut):
         return (">", value_at(type_, cut - 1))
     return (">=", value_at(type_, cut))
@@ -541,7 +557,7 @@ def _conjunction(parts: tuple[Expr, ...]) -> Expr:
 
 
 def _ranges_condition(term: Expr, domain: Domain) -> Expr:
-    """An OR of stretches, single values together in one IN."""
+    """An OR of intervals, with the single values together in one IN."""
     single: list[Literal] = []
     stretches: list[Expr] = []
     for ends in domain._open_pairs():

@@ -1,8 +1,8 @@
 """Collecting the conjuncts of a condition until they are a box.
 
 Every conjunct becomes a fact: a domain of a term, an equality of columns, a comparison of two terms,
-a disjunction, or something opaque. Closing brings facts together until nothing follows that is not
-said: equal columns share one domain and stand for each other in all other facts.
+a disjunction, or an opaque term. Closing combines facts until they imply nothing new: equal columns
+share one domain, and one of them represents all in every other fact.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NO = comparison_domain(BOOLEAN, "=", False)
 
 
 class Facts:
-    """Conjuncts in the making; disjunctions are kept apart, in `ors`."""
+    """The facts collected so far; disjunctions are kept apart, in `ors`."""
 
     __slots__ = ("domains", "empty", "ors", "pairs", "parents", "terms")
 
@@ -72,21 +72,22 @@ class Facts:
         for box in boxes:
             self.add_box(box)
 
-    # ---- taking in
+    # ---- adding
 
     def add_condition(self, expr: Expr) -> None:
-        """Any condition is true."""
+        """Add any condition."""
         if isinstance(expr, Call):
             if expr.name == "and":
                 for part in expr.args:
                     self.add_condition(part)
                 return
+            # Most conjuncts are plain comparisons, which need none of the work of `simplify`.
             if self._add_plain(expr):
                 return
         self.add_simplified(simplify(expr))
 
     def _add_plain(self, call: Call) -> bool:
-        """Take in a comparison of a column with constants or with a column, if it is plain."""
+        """Add a comparison of a column with constants or a column; False if it is not that."""
         name, first, second = call.name, call.args[0], call.args[-1]
         if not isinstance(first, Column):
             return False
@@ -103,7 +104,7 @@ class Facts:
         return False
 
     def add_simplified(self, expr: Expr) -> None:
-        """A simplified condition is true."""
+        """Add a condition that is simplified already."""
         if isinstance(expr, Literal):
             self.empty |= expr.value is not True
         elif isinstance(expr, Column):
@@ -112,7 +113,7 @@ class Facts:
             _COLLECT.get(expr.name, Facts._add_opaque)(self, expr)
 
     def add_box(self, box: Box) -> None:
-        """All that a box says."""
+        """Add all constraints and terms of a box."""
         self.empty |= box.empty
         for c in box.constraints:
             self.add_equal_terms(c.terms, c.domain)
@@ -120,7 +121,7 @@ class Facts:
             self.add_simplified(term)
 
     def add_domain(self, term: Expr, domain: Domain) -> None:
-        """The term is in the domain."""
+        """Add that the term is in the domain."""
         if isinstance(term, Literal):
             self.empty |= not domain.contains(term.value)
         elif isinstance(term, Call) and term.type == BOOLEAN:
@@ -129,7 +130,7 @@ class Facts:
             self.restrict_domain(term, domain)
 
     def restrict_domain(self, term: Expr, domain: Domain) -> None:
-        """The same for a term that is neither a constant nor a condition."""
+        """The same as `add_domain`, for a term that is neither a constant nor a condition."""
         current = self.domains.get(term)
         if current is not None:
             domain = current.intersect(domain)
@@ -139,13 +140,13 @@ class Facts:
         self.empty |= domain.is_empty
 
     def add_equal_terms(self, terms: Sequence[Expr], domain: Domain) -> None:
-        """The terms are equal, and in the domain."""
+        """Add that the terms are equal, and in the domain."""
         self.restrict_domain(terms[0], domain)
         for term in terms[1:]:
             self.add_equality(terms[0], term)
 
     def add_difference(self, x: Expr, y: Expr, domain: Domain) -> None:
-        """The difference of two columns is in the domain."""
+        """Add that the difference of two columns is in the domain."""
         assert isinstance(x, Column) and isinstance(y, Column)
         if x == y:
             self._differ_not(x, domain)
@@ -157,13 +158,14 @@ class Facts:
         self.restrict_domain(term, domain)
 
     def _differ_not(self, x: Column, domain: Domain) -> None:
+        # x - x is 0, or NULL where x is.
         if not domain.contains(0):
             self.restrict_domain(x, null_domain(x.type).with_null(domain.null))
         elif not domain.null:
             self.restrict_domain(x, full_domain(x.type, null=False))
 
     def add_equality(self, x: Expr, y: Expr) -> None:
-        """Two columns of one type are equal."""
+        """Add that two columns of one type are equal."""
         a, b = self._root(x), self._root(y)
         self.parents.setdefault(a, a)
         self.parents[b] = a
@@ -178,6 +180,7 @@ class Facts:
         if condition is None:
             return
         simple, is_null = simplify(condition), Call("is_null", (term,), BOOLEAN)
+        # Added as a condition it would come back here, without end.
         if simple in (is_null, negate(is_null)):
             self.restrict_domain(term, domain)
         else:
@@ -220,6 +223,7 @@ class Facts:
     def _not_in(self, call: Call) -> None:
         term, *members = call.args
         if (domain := _values_domain(term, members)) is not None:
+            # x NOT IN (.., NULL) is false or NULL, never true.
             self.empty |= domain.null
             self.add_domain(term, domain.complement())
         else:
@@ -227,6 +231,7 @@ class Facts:
                 self.add_simplified(simplify(Call("<>", (term, member), BOOLEAN)))
 
     def _same(self, call: Call) -> None:
+        # `simplify` wrote x <=> NULL as x IS NULL, so this constant has a value.
         if isinstance(call.args[1], Literal):
             self.add_simplified(simplify(Call("=", call.args, BOOLEAN)))
         else:
@@ -237,10 +242,12 @@ class Facts:
         if domain is None:
             self._add_opaque(Call("not", (call,), BOOLEAN))
         else:
+            # With NULL: NOT (x <=> 5) is true where x is NULL.
             self.add_domain(term, domain.outside())
 
     def _comparison(self, call: Call) -> None:
         op, (a, b) = call.name, call.args
+        # Linear first: `v + 1 > 6` must bound v exactly, not the term v + 1, which may overflow.
         if a == b:
             self._with_itself(op, a)
         elif (form := linear_difference(a, b)) is not None and is_bounding(form):
@@ -261,9 +268,10 @@ class Facts:
             self.empty = True
 
     def _linear(self, form: LinearForm, op: str) -> None:
-        """form op 0, for a form that bounds one column or a difference."""
+        """Add form op 0, for a form that bounds one column or a difference."""
         used = [part for part in form.parts.items() if part[1]]
         for column, factor in form.parts.items():
+            # The column cancels out, but the comparison is NULL where it is.
             if not factor:
                 self.restrict_domain(column, full_domain(column.type, null=False))
         if not used:
@@ -277,7 +285,7 @@ class Facts:
             self._difference(x, y, op if factor > 0 else MIRRORED[op], bound)
 
     def _difference(self, x: Column, y: Column, op: str, bound: Fraction) -> None:
-        """x - y op bound, for x before y."""
+        """Add x - y op bound, for x before y."""
         if op == "=" and not bound and x.type == y.type:
             self.add_equality(x, y)
         else:
@@ -290,13 +298,14 @@ class Facts:
     def close(self) -> Box:
         """The box of all facts but the disjunctions."""
         while not self.empty:
+            # Before every pass, because the last one may have found more columns equal.
             heads = self._merge()
             if not self._rewrite(heads) and not self._settle():
                 return self._box(heads)
         return NOTHING
 
     def _merge(self) -> dict[Expr, Expr]:
-        """Give every class of equal columns one domain; return the head of each other member."""
+        """Give every class of equal columns one domain; return the representative of the others."""
         heads = self._merge_classes()
         while self._join_points():
             heads = self._merge_classes()
@@ -309,6 +318,7 @@ class Facts:
         heads: dict[Expr, Expr] = {}
         for members in classes.values():
             head, *others = sorted(members, key=canonical_text)
+            # x = y is true only where both have a value.
             self.restrict_domain(head, full_domain(head.type, null=False))
             for other in others:
                 heads[other] = head
@@ -329,7 +339,7 @@ class Facts:
         return joined
 
     def _rewrite(self, heads: dict[Expr, Expr]) -> bool:
-        """Say all else of heads; whether anything has changed."""
+        """Rewrite all other facts in terms of representatives; whether anything has changed."""
         if not heads:
             return False
         changed = self._rewrite_domains(heads)
@@ -360,7 +370,7 @@ class Facts:
         return changed
 
     def _settle(self) -> bool:
-        """Leave out comparisons of two terms that their domains decide; whether more follows."""
+        """Drop comparisons of two terms that their domains decide; whether anything has changed."""
         differences = [
             (term, xy) for term in self.domains if (xy := columns_of_difference(term)) is not None
         ]
@@ -389,7 +399,7 @@ class Facts:
         return domain.has_all_values or sign_comparison(term, x, domain) == "="
 
     def _number(self, column: Expr) -> Fraction | None:
-        """The single value that a column can have."""
+        """The only value that a column can have; None if there are more."""
         domain = self.domains.get(column)
         if domain is None or not domain.is_point or domain.point is None:
             return None
@@ -397,7 +407,7 @@ class Facts:
         return Fraction(value) if isinstance(value, int | Decimal) else None
 
     def _narrow(self, term: Expr, x: Column, y: Column) -> None:
-        """Say of a difference what the domains of its columns do not say."""
+        """Reduce the domain of a difference to what the domains of its columns do not imply."""
         domain = self.domains.pop(term)
         implied = difference_range(term, x, self._domain(x), self._domain(y)).with_null(domain.null)
         left, remaining = domain.intersect(implied), domain.simplify_within(implied)
@@ -407,6 +417,7 @@ class Facts:
         elif not remaining.has_all_values:
             self.domains[term] = remaining
         elif not domain.null:
+            # The domains imply the comparison, but not that both sides have a value.
             self.restrict_domain(x, full_domain(x.type, null=False))
             self.restrict_domain(y, full_domain(y.type, null=False))
 
@@ -438,6 +449,7 @@ class Facts:
         terms = dict(self.terms)
         for pair, outcomes in self.pairs.items():
             terms[Call(COMPARISON_OF[outcomes], pair, BOOLEAN)] = None
+        # An opaque condition and its negation are never both true.
         if any(isinstance(t, Call) and t.name == "not" and t.args[0] in terms for t in terms):
             return NOTHING
         present = terms_not_null(self.domains, terms)
@@ -458,7 +470,7 @@ class Facts:
 
 
 def _equal_terms(heads: dict[Expr, Expr]) -> dict[Expr, tuple[Expr, ...]]:
-    """All columns that a head stands for, in order."""
+    """All columns of the class of each representative, in order."""
     members: dict[Expr, list[Expr]] = {head: [head] for head in heads.values()}
     for member, head in heads.items():
         members[head].append(member)
@@ -466,7 +478,7 @@ def _equal_terms(heads: dict[Expr, Expr]) -> dict[Expr, tuple[Expr, ...]]:
 
 
 def alternatives(condition: Expr) -> tuple[Expr, ...]:
-    """The conditions of which one must be true: the parts of an OR, and of a list that is no set."""
+    """The conditions of which one must be true: parts of an OR, or of IN with expressions."""
     if not isinstance(condition, Call):
         return (condition,)
     if condition.name == "or":
@@ -478,29 +490,30 @@ def alternatives(condition: Expr) -> tuple[Expr, ...]:
 
 
 def _is_trivial(term: Expr, domain: Domain, is_present: bool) -> bool:
-    """Whether a domain says nothing."""
+    """Whether a domain restricts nothing."""
     return domain.has_all_values and (domain.null or is_present or not may_be_null(term))
 
 
 def _is_directly_comparable(a: Column, b: Literal) -> bool:
-    """Whether a constant compares with a column just by its value."""
+    """Whether a constant can be compared with a column by its value, without conversion."""
     return a.type == b.type or (a.type.is_integer and b.type.is_integer)
 
 
 def _can_be_equal(a: Expr, b: Expr) -> bool:
-    """Whether two terms are columns of which an equality makes a class."""
+    """Whether two terms are columns that can replace each other once they are equal."""
     if not (isinstance(a, Column) and isinstance(b, Column)):
         return False
+    # 0.0 equals -0.0 but is written differently, so equal floats cannot replace each other.
     return a.type == b.type and not a.type.is_floating
 
 
 def _is_linear(term: Expr) -> bool:
-    """Whether comparing a term with a constant says something about its columns instead."""
+    """Whether a comparison of the term with a constant bounds its columns instead of the term."""
     return isinstance(term, Call) and linear_form(term) is not None
 
 
 def _values_domain(term: Expr, members: Sequence[Expr]) -> Domain | None:
-    """The values that the members are, NULL if one is; None if that cannot be said."""
+    """The set of the members, NULL if one is; None if a member is no constant of exact value."""
     if isinstance(term, Literal) or _is_linear(term):
         return None
     values = []

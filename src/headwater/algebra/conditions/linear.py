@@ -1,8 +1,8 @@
 """Linear forms: sums of columns times constants, on types whose arithmetic is exact.
 
-A comparison of linear expressions means what it means in mathematics, so `v + 1 > 6` is `v > 5`
-and `a.ts <= b.ts + INTERVAL 5 MINUTES` bounds the difference of two columns. A part that overflows
-inside such a comparison does not matter.
+A comparison of linear expressions is decided as in mathematics, so `v + 1 > 6` is `v > 5` and `a.ts
+<= b.ts + INTERVAL 5 MINUTES` bounds the difference of two columns. An intermediate result that
+would overflow does not make such a comparison NULL.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from headwater.algebra.types import (
 Number = int | Fraction
 
 MAX_RANGE_PAIRS = 16
-"""How many pairs of stretches of two columns are looked at for their difference."""
+"""How many pairs of intervals of two columns are combined to bound their difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class LinearForm:
     def plus(self, other: LinearForm, sign: int = 1) -> LinearForm:
         parts = dict(self.parts)
         for column, factor in other.parts.items():
+            # A column that cancels out stays, with factor 0: x - x is NULL where x is.
             parts[column] = parts.get(column, 0) + sign * factor
         return LinearForm(parts, self.constant + sign * other.constant)
 
@@ -94,6 +95,7 @@ def _number(constant: Literal) -> Number:
 
 def _sum(call: Call) -> LinearForm | None:
     a, b = linear_form(call.args[0]), linear_form(call.args[1])
+    # Constants alone are left to `simplify`, where arithmetic that overflows is NULL.
     if a is None or b is None or not (a.parts or b.parts):
         return None
     if call.name == "-" and call.type == INTERVAL:
@@ -178,12 +180,13 @@ def column_domain(column: Column, factor: Number, op: str, constant: Number) -> 
 def difference_term(x: Column, y: Column) -> Expr | None:
     """x - y, in a type that holds every result; None if there is none.
 
-    Both are numbers, or both times of one type; x stands before y by text.
+    Both are numbers, or both times of one type; x comes before y in order of text.
     """
     if x.type == y.type and x.type in (TIMESTAMP, DATE, INTERVAL):
         return Call("-", (x, y), INTERVAL)
     if x.type.is_integer and y.type.is_integer and BIGINT not in (x.type, y.type):
         return Call("-", (cast(x, BIGINT), cast(y, BIGINT)), BIGINT)
+    # Two BIGINTs can differ by more than a BIGINT holds, so their difference is a DECIMAL.
     exact = all(t.is_integer or t.is_decimal for t in (x.type, y.type))
     if not exact:  # a difference of floating numbers is rounded
         return None
@@ -198,7 +201,7 @@ def difference_term(x: Column, y: Column) -> Expr | None:
 def difference_domain(term: Expr, x: Column, op: str, bound: Number) -> Domain:
     """The values of `difference_term(x, ..)` for which x - y `op bound`, in units of x.
 
-    Dates differ by whole days, so a cut between two days stands just above the lower one.
+    Dates differ by whole days, so a cut between two days is put just above the lower one.
     """
     if x.type != DATE:
         return comparison_domain(term.type, op, Fraction(bound))
@@ -209,7 +212,7 @@ def difference_domain(term: Expr, x: Column, op: str, bound: Number) -> Domain:
 
 
 def sign_comparison(term: Expr, x: Column, domain: Domain) -> str | None:
-    """The comparison of x with y that a domain of `difference_term(x, y)` stands for, if any."""
+    """The comparison of x with y that a domain of `difference_term(x, y)` is equal to, if any."""
     return _sign_domains(term.type, x.type).get(domain) if len(domain.cuts) < 4 else None
 
 
@@ -222,6 +225,8 @@ def _sign_domains(type_: Type, of_x: Type) -> dict[Domain, str]:
 def negate_domain(domain: Domain, x: Column) -> Domain:
     """The values -v for those v of a `difference_term(x, ..)` that are in the domain."""
     step = DAY if x.type == DATE else 1
+    # "From c on" becomes "up to -c", whose cut is the next one: 1 - c, or for dates the next that
+    # `difference_domain` can make. A set without upper end becomes one without lower end.
     cuts = [2 - step - cut for cut in reversed(domain.cuts) if cut != BOTTOM]
     if len(domain.cuts) % 2:
         cuts.insert(0, BOTTOM)
@@ -229,7 +234,7 @@ def negate_domain(domain: Domain, x: Column) -> Domain:
 
 
 def difference_range(term: Expr, x: Column, of_x: Domain, of_y: Domain) -> Domain:
-    """What x - y can be for values of these domains; of many stretches only the hull counts."""
+    """The possible values of x - y over these domains; with many intervals, over their hulls."""
     if len(of_x.cuts) * len(of_y.cuts) > 4 * MAX_RANGE_PAIRS:
         of_x, of_y = of_x.hull(), of_y.hull()
     result = empty_domain(term.type)
@@ -258,7 +263,7 @@ def solve_difference(value: Fraction, x: Column, y: Column, domain: Domain) -> D
 
 
 def _ranges_in_units(domain: Domain, x: Column) -> list[tuple[Fraction | None, Fraction | None]]:
-    """Least and largest of each stretch of a `difference_term(x, ..)`, in units of x."""
+    """Least and largest of each interval of a `difference_term(x, ..)`, in units of x."""
     if x.type != DATE:
         return domain.numeric_ranges()
     cuts = tuple(cut if cut == BOTTOM else (cut - 1) // DAY + 1 for cut in domain.cuts)
@@ -266,7 +271,7 @@ def _ranges_in_units(domain: Domain, x: Column) -> list[tuple[Fraction | None, F
 
 
 def columns_of_difference(term: Expr) -> tuple[Column, Column] | None:
-    """The two columns of a term that `difference_term` made."""
+    """The two columns of a term that `difference_term` built; None for any other term."""
     if not isinstance(term, Call) or term.name != "-":
         return None
     x, y = (

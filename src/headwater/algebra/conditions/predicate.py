@@ -1,6 +1,6 @@
-"""Conditions in normal form, and the calculus that sharing rests on.
+"""Conditions in normal form, and the calculus that sharing is based on.
 
-A condition becomes a box, and boxes are compared, cut, relaxed and taken apart. Every function is
+A condition becomes a box; boxes are compared, intersected, relaxed and split. Every function is
 sound for all boxes; implication is complete for conjunctions of comparisons of a column with
 constants, IN lists, IS [NOT] NULL and equalities of columns.
 """
@@ -56,7 +56,7 @@ __all__ = [
 Mode = typing.Literal["hull", "set"]
 
 MAX_BRANCHES = 32
-"""An OR of more branches is put in order, but not compared with what stands beside it."""
+"""An OR of more branches is put in order, but not combined with the other conditions."""
 
 MAX_BOXES = 256
 """Among more boxes, `union` does not look for those inside others."""
@@ -68,7 +68,7 @@ MAX_STEPS = 5000
 """How many pairs of boxes `covers` compares before it gives up."""
 
 MAX_CASES = 3
-"""With more disjunctions in a box, `implies` does not try their branches one by one."""
+"""With more disjunctions in a box, `implies` does not examine their branches one by one."""
 
 
 # ---- making boxes
@@ -117,11 +117,15 @@ def _close_facts(facts: Facts) -> Box:
     base, ors = facts.close(), set(facts.ors)
     done: set[Call] = set()
     while ors and not base.empty:
+        # In an order of its own, so that the result does not depend on how the condition was
+        # written.
         call = min(ors, key=canonical_text)
         ors.remove(call)
         box, rest = _resolve_or(base, call)
         if box != base:
             facts = Facts(box)
+            # A stronger base may resolve disjunctions that were left before, so all are tried
+            # again.
             base, ors, done = facts.close(), ors | done | set(facts.ors), set()
         if rest is not None:
             done.add(rest)
@@ -129,7 +133,7 @@ def _close_facts(facts: Facts) -> Box:
 
 
 def _resolve_or(base: Box, call: Call) -> tuple[Box, Call | None]:
-    """What a box and an OR say together: a box, and the OR of what the branches add to it."""
+    """A box and an OR combined: a stronger box, and the OR of what each branch adds to it."""
     branches = _branches(call)
     if len(branches) > MAX_BRANCHES:
         rest = substitute_heads(_disjunction(branches), base.index.heads)
@@ -137,6 +141,7 @@ def _resolve_or(base: Box, call: Call) -> tuple[Box, Call | None]:
     cut = union(intersect(base, branch) for branch in branches)
     if len(cut) < 2:
         return cut[0] if cut else NOTHING, None
+    # What all branches imply moves into the box: (v = 1 AND a) OR (v = 2 AND b) bounds v.
     around = intersect(base, reduce(lambda a, b: cover(a, b, "set"), cut))
     left = [residue(branch, around) or branch for branch in cut]
     return around, None if ANYTHING in left else _disjunction(left)
@@ -162,7 +167,7 @@ def _branches(call: Call) -> tuple[Box, ...]:
 
 @lru_cache(maxsize=1024)
 def _boxes_of(call: Call, nullable: tuple[bool, ...]) -> tuple[Box, ...]:
-    """Remembered with what may be NULL, which does not tell columns apart."""
+    """The boxes of an OR; `nullable` is in the cache key because equal columns may differ in it."""
     boxes = []
     for part in alternatives(call):
         facts = Facts()
@@ -188,7 +193,7 @@ def _is_or(term: Expr) -> typing.TypeGuard[Call]:
 
 
 def implies(a: Box, b: Box) -> bool:
-    """Whether every row of `a` is one of `b`. No may also mean that it could not be shown.
+    """Whether every row of `a` is one of `b`. False may also mean that it could not be shown.
 
     v = 3 AND w = 3   implies  v = w
     v > 3             implies  v >= 2
@@ -198,6 +203,7 @@ def implies(a: Box, b: Box) -> bool:
         return True
     if b.empty:
         return False
+    # One conjunct after the other first: cases multiply the work by the branches of an OR.
     if all(_implies_constraint(a, c) for c in b.constraints) and all(
         _implies_term(a, t) for t in b.terms
     ):
@@ -299,18 +305,21 @@ def _relax_term(term: Expr, a: Box, b: Box) -> Expr | None:
 
 
 def union(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """Boxes that have the same rows together: none inside another, no two that could be one.
+    """Boxes with the same rows in total: none inside another, no two that could be merged.
 
     v = 1 AND w = 2, v = 1 AND w = 3, v = 1 AND w = 2 AND s = 'a'  ->  v = 1 AND w IN (2, 3)
     v < 5, v >= 5                                                  ->  v IS NOT NULL
 
-    Among more than MOST_BOXES boxes some may stay inside others.
+    Among more than MAX_BOXES boxes, some may remain that are inside others.
     """
     result = _sort_boxes(boxes)
     while len(result) > 1:
         merged = _join_pair(
             _merge_by_constraint(
-                _merge_by_constraint(_drop_absorbed(result), _split_points), _constraints
+                # First with equal single values apart: x = 1 AND y = 1, x = 1 AND y = 2 differ in y
+                # alone, though the first is the class x = y.
+                _merge_by_constraint(_drop_absorbed(result), _split_points),
+                _constraints,
             )
         )
         if merged == result:
@@ -361,7 +370,7 @@ def _merge_by_constraint(
 def _merge_group(
     subject: tuple[Expr, ...], group: list[Box], view: Callable[[Box], Sequence[Constraint]]
 ) -> Box:
-    """The box of the rows of all, which differ in the domain of the subject alone."""
+    """The box of all rows of the group, whose boxes differ in the domain of the subject only."""
     if len(group) == 1:
         return group[0]
     domains = [c.domain for box in group for c in view(box) if c.terms == subject]
@@ -416,6 +425,7 @@ def covers(boxes: Iterable[Box], box: Box) -> bool:
 def _is_covered(box: Box, boxes: Sequence[Box], steps: Iterator[int]) -> bool:
     if box.empty:
         return True
+    # Once the steps are used up every box counts as near, and nothing is split any more.
     near = [other for other in boxes if next(steps, None) is None or not _are_apart(box, other)]
     if any(implies(box, other) for other in near):
         return True
@@ -432,7 +442,7 @@ def _are_apart(a: Box, b: Box) -> bool:
 
 
 def _entanglement(box: Box) -> int:
-    """How much a box says that is not a domain of a column; such boxes are cut off last."""
+    """How many conditions of a box are no domain of a column; such boxes are subtracted last."""
     calls = sum(isinstance(c.terms[0], Call) for c in box.constraints)
     return len(box.terms) + calls + sum(len(c.terms) - 1 for c in box.constraints)
 
@@ -446,7 +456,7 @@ def _subtract(box: Box, other: Box) -> Iterator[Box]:
 
 
 def _parts(box: Box) -> Iterator[list[Box]]:
-    """For each thing that a box says, the box that says it, and boxes that say it is not so."""
+    """For each conjunct of a box, the box of that conjunct, and boxes in which it is not true."""
     for c in box.constraints:
         first, *others = c.terms
         for other in others:
@@ -458,6 +468,7 @@ def _parts(box: Box) -> Iterator[list[Box]]:
 
 
 def _with_contraries(condition: Expr) -> list[Box]:
+    # Not true is false or NULL, so the negation alone would lose the rows with NULL.
     missing = simplify(Call("is_null", (condition,), BOOLEAN))
     nulls = missing.args if _is_or(missing) else (missing,)
     return [normalize(expr) for expr in (condition, negate(condition), *nulls)]
@@ -467,7 +478,7 @@ def _with_contraries(condition: Expr) -> list[Box]:
 
 
 def residue(member: Box, cover: Box) -> Box | None:
-    """What is left to check on rows of `cover` to have those of `member`; None if some are missing.
+    """The check that selects the rows of `member` from those of `cover`; None if some are missing.
 
     member == intersect(cover, residue), and residue is as weak as possible:
         v = 3 AND w = 1,       v >= 1 AND w = 1            ->  v = 3
@@ -505,7 +516,8 @@ def _add_residue(facts: Facts, constraint: Constraint, cover: Box) -> None:
 
 
 def _weaken(box: Box, cover: Box) -> Box:
-    """The box without what follows from the cover and all else in it."""
+    """The box without the conjuncts that follow from the cover and the others."""
+    # Between domains of columns nothing follows that `simplify_within` has not left out.
     if not (box.terms or cover.terms or _has_calls(box) or _has_calls(cover)):
         return box
     parts = [Box((c,), ()) for c in box.constraints] + [Box((), (t,)) for t in box.terms]

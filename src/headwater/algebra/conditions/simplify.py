@@ -86,7 +86,7 @@ def may_be_null(expr: Expr) -> bool:
 
 
 def canonical_text(expr: Expr) -> str:
-    """A text that tells any two expressions apart: the order of operands, and part of digests."""
+    """A text that differs for different expressions: it orders operands, and is part of digests."""
     if isinstance(expr, Column):
         relation, name, type_ = expr.relation, expr.name, expr.type
         if not (relation.isidentifier() and name.isidentifier()):
@@ -121,7 +121,7 @@ def _literal_text(constant: Literal) -> str:
 
 
 def sort_key(expr: Expr) -> tuple[bool, str]:
-    """Constants come last, all else by its text."""
+    """Constants come last, everything else is ordered by text."""
     return (isinstance(expr, Literal), canonical_text(expr))
 
 
@@ -136,6 +136,7 @@ def simplify_logic(name: str, parts: Iterable[Expr]) -> Expr:
         if isinstance(part, Call) and part.name == name:
             flat.update(dict.fromkeys(part.args))
         elif part != unit:
+            # A NULL written without type is the same condition as one of type BOOLEAN.
             flat[UNKNOWN if isinstance(part, Literal) and part.value is None else part] = None
     if zero in flat:
         return zero
@@ -146,7 +147,7 @@ def simplify_logic(name: str, parts: Iterable[Expr]) -> Expr:
 
 
 def _merge_parts(name: str, parts: list[Expr]) -> list[Expr]:
-    """The parts with those about one term (x = 1 OR x IN (2, 3)), or two (x < y OR x = y), as one."""
+    """The parts, merged where they share a term (x = 1 OR x IN (2, 3)) or pair (x < y OR x = y)."""
     groups: dict[object, list[Call]] = {}
     for part in parts:
         key = _subject(name, part)
@@ -166,7 +167,7 @@ def _merge_parts(name: str, parts: list[Expr]) -> list[Expr]:
 
 
 def _subject(name: str, part: Expr) -> object:
-    """What a condition is about, if it can be joined with others about the same."""
+    """The term or pair that a condition is about, if it can be merged with others."""
     if not isinstance(part, Call):
         return None
     if name == "and" and part.name == "not" and isinstance(part.args[0], Call):
@@ -205,6 +206,7 @@ def _merge_comparisons(name: str, group: Sequence[Call]) -> Expr | None:
     for part in group:
         outcome = OUTCOMES[part.name]
         outcomes = outcomes | outcome if name == "or" else outcomes & outcome
+    # x < y AND x > y is false, or NULL where one of them is; no single comparison says that.
     if outcomes not in COMPARISON_OF:
         return None
     return _comparison(Call(COMPARISON_OF[outcomes], group[0].args, BOOLEAN))
@@ -251,7 +253,7 @@ def _compare_constants(name: str, a: Literal, b: Literal) -> Literal | None:
 
 
 def _with_itself(call: Call, a: Expr) -> Expr:
-    """x = x is true unless x is NULL; <= and >= say the same, and <>, < and > the contrary."""
+    """x = x is true unless x is NULL; <= and >= mean the same, and <>, < and > the opposite."""
     name = "=" if OUTCOMES.get(call.name, 2) & 2 else "<>"
     if call.name == "<=>" or not may_be_null(a):
         return _truth(name == "=")
@@ -285,6 +287,7 @@ def _in(call: Call) -> Expr:
 
 def _member_key(member: Expr) -> tuple[int, str, Any, str]:
     """Constants of one type by value, then all else by its text."""
+    # NULL and NaN (which is not equal to itself in Python) have no order by value.
     if isinstance(member, Literal) and member.value is not None and member.value == member.value:
         return (0, str(member.type), member.value, "")
     return (1, "", 0, canonical_text(member))
@@ -319,6 +322,7 @@ def _is_null(call: Call) -> Expr:
 
 def _commutative(call: Call) -> Expr:
     a, b = call.args
+    # A day plus a number is a date; a number plus a day is not in the language.
     if DATE not in (a.type, b.type) and sort_key(b) < sort_key(a):
         call = Call(call.name, (b, a), call.type)
     return _arithmetic(call)
@@ -330,6 +334,7 @@ def _arithmetic(call: Call) -> Expr:
     if all(isinstance(arg, Literal) for arg in call.args) and call.type.is_exact:
         return _fold_constants(call)
     last = call.args[-1]
+    # Only in exact types (-0.0 + 0 is 0.0), and only if the call has the type of what is left.
     neutral = {"+": 0, "-": 0, "*": 1}.get(call.name)
     is_neutral = isinstance(last, Literal) and last.type.is_exact and last.value == neutral
     if len(call.args) == 2 and is_neutral and call.args[0].type == call.type and call.type.is_exact:
@@ -362,7 +367,7 @@ _OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
 
 
 def _truncate(number: Fraction) -> Fraction:
-    """Cut off towards zero."""
+    """Round towards zero."""
     return Fraction(int(number))
 
 
@@ -375,6 +380,7 @@ def exact_literal(number: Fraction, type_: Type) -> Literal | None:
     """A number as a constant: NULL beyond the limits of the type, None if it would be rounded."""
     point = comparison_domain(type_, "=", number).point
     if point is not None:
+        # Times have no `bounds`; the evaluator holds them in 64 bits, and dates in 32.
         in_reach = type_.bounds is not None or type_.is_decimal or abs(number) < 2**63
         return point if in_reach and (type_ != DATE or abs(number) < 2**31) else None
     is_whole = number.denominator == 1 and not type_.is_decimal
@@ -410,6 +416,7 @@ def _cast_constant(value: Value, source: Type, target: Type) -> Literal | None:
         return exact_literal(Fraction(value), target)
     if isinstance(value, Decimal):
         return None
+    # From 2**53 on a DOUBLE would round the integer.
     if target == DOUBLE and abs(value) < 2**53:
         return Literal(float(value), target)
     return Literal(str(value), STRING) if target == STRING else None
@@ -421,7 +428,7 @@ _TIMESTAMP = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]
 
 
 def _parse_constant(value: str, target: Type) -> Literal | None:
-    """A text as a constant, if it is written plainly."""
+    """A text as a constant, if it has the plain form that every reader accepts; otherwise None."""
     try:
         if target.is_integer and _INTEGER.fullmatch(value):
             return exact_literal(Fraction(int(value)), target)
@@ -446,6 +453,7 @@ def _case(call: Call) -> Expr:
             break
         if not isinstance(condition, Literal):
             branches += (condition, value)
+    # From the end only: an earlier branch with the value of ELSE keeps rows from the later ones.
     while branches and branches[-1] == otherwise:
         del branches[-2:]
     if not branches:
@@ -456,6 +464,7 @@ def _case(call: Call) -> Expr:
 def _coalesce(call: Call) -> Expr:
     values: dict[Expr, None] = {}
     for arg in call.args:
+        # Of another type it would cast its own arguments first, perhaps to NULL.
         same = isinstance(arg, Call) and arg.name == "coalesce" and arg.type == call.type
         for part in arg.args if same and isinstance(arg, Call) else (arg,):
             if isinstance(part, Literal) and part.value is None:

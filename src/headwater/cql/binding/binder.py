@@ -1,9 +1,9 @@
 """Queries: from sqlglot's syntax tree to relations of the algebra.
 
 A SELECT block becomes, from the top: [Distinct] Project [Select, for HAVING] [Aggregate]
-[SemiJoin, for each EXISTS or IN] [Select, for WHERE] and what FROM says. WITH names are put in where
-they are used. The conditions that the inside of an EXISTS shares with the query around it become
-the condition of its semi-join.
+[SemiJoin, for each EXISTS or IN] [Select, for WHERE] and the relations of FROM. WITH queries are
+inlined where their names are used. Conditions inside an EXISTS that name columns of the enclosing
+query become the condition of its semi-join.
 """
 
 from __future__ import annotations
@@ -62,11 +62,13 @@ from headwater.cql.sizes import largest_expression
 from headwater.cql.syntax import Bracket, Syntax
 from headwater.errors import CqlError, suggest
 
+# The binder is recursive and inlines WITH names wherever they are used, so a short text can stand
+# for very many blocks; the limits keep time and stack bounded whatever is submitted.
 MAX_BLOCKS = 300
 MAX_BLOCK_DEPTH = 30
 MAX_RELATIONS = 64
 MAX_PARTS = 25_000
-"""More than a text can have in one expression, so that only what merging makes of it is refused."""
+"""More than one text can contain in an expression, so that only merged expressions are refused."""
 
 
 class UnknownName(CqlError):
@@ -81,9 +83,10 @@ class UnknownName(CqlError):
 
 
 def bind(syntax: Syntax, names: Namespace) -> Query:
-    """The query that the syntax tree says over these streams and tables; raises CqlError."""
+    """The query of the syntax tree over these streams and tables; raises CqlError."""
     queries = _QueryBinder(syntax, names)
     root = queries.query(syntax.tree, _Context())
+    # After the query: only then is it known which WITH names and windows it has used.
     queries.check_unused()
     queries.check_size(root)
     return Query(syntax.output or default_output(root), root)
@@ -91,7 +94,7 @@ def bind(syntax: Syntax, names: Namespace) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class _WithQuery:
-    """A WITH name: its query, and the names that were known where it was written."""
+    """A WITH name: its query, and the WITH names that were visible where it was written."""
 
     name: str
     node: Any
@@ -100,11 +103,12 @@ class _WithQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a query is told from outside: the alias of its columns (`counted`: they are called c0,
-    c1, ..), the WITH names, the scope of the query around, a window to put on its one stream.
+    """What a query gets from outside: the alias of its columns (`number_columns`: they are called
+    c0, c1, ..), the WITH names, the scope of the enclosing query, a window to put on its only
+    stream.
 
-    `apart`: relations of its FROM that are called as one of the query around get another name in
-    the algebra, which knows columns by the name of their relation alone."""
+    `rename_clashes`: relations of its FROM that have the name of one of the enclosing query get
+    another name in the algebra, which identifies columns by the name of their relation alone."""
 
     alias: str = ""
     with_queries: dict[str, _WithQuery] = field(default_factory=dict)
@@ -115,7 +119,7 @@ class _Context:
     depth: int = 0
 
     def nested(self, alias: str, with_queries: dict[str, _WithQuery] | None = None) -> _Context:
-        """What a query in it is told."""
+        """The context of a query nested in this one."""
         with_queries = self.with_queries if with_queries is None else with_queries
         return _Context(alias, with_queries, depth=self.depth + 1)
 
@@ -139,24 +143,24 @@ class _QueryBinder:
         return CqlError(message, self.locator.text, token.start, token.end - token.start + 1, hint)
 
     def check_unused(self) -> None:
-        """WITH names and windows that no query used are bound or refused all the same."""
+        """Bind WITH queries that were not used, to find their mistakes; refuse windows not used."""
         for entry in self.with_names:
             if id(entry.node) not in self.used_names:
                 self.used_names.add(id(entry.node))
                 self.query(entry.node, _Context(entry.name, entry.visible))
         for end, bracket in self.windows.items():
             if end not in self.used_windows:
-                raise self.error_at(bracket.token, "a window stands after a stream in FROM")
+                raise self.error_at(bracket.token, "a window goes after a stream in FROM")
 
     def check_size(self, root: Relation) -> None:
         size = largest_expression(root)
         if size > MAX_PARTS:
             raise CqlError(
-                f"an expression of {size:,} parts, once the queries inside are put in",
+                f"an expression of {size:,} parts, once nested queries are merged",
                 self.locator.text,
                 self.locator.start,
                 1,
-                f"at most {MAX_PARTS:,} parts; name a column of an inner query less often",
+                f"at most {MAX_PARTS:,} parts; use a column of an inner query less often",
             )
 
     # ---- queries
@@ -196,6 +200,7 @@ class _QueryBinder:
             around = self.with_clause(node, around)
             sides.append(last)
             node = node.args.get("this")
+        # A loop, not recursion: sqlglot nests UNION ALL to the left, one level for each SELECT.
         inside = replace(around, alias="")
         inputs = tuple([self.query(side, inside) for side in (node, *reversed(sides))])
         return self.locator.build(top, UnionAll, inputs, around.alias)
@@ -214,6 +219,7 @@ class _QueryBinder:
             name = self.alias(table.args.get("alias"))
             if name is None or name.lower() in declared:
                 raise self.locator.error("each WITH query needs a name of its own", table)
+            # A copy, so that a WITH query sees the names before it only, and never itself.
             entry = _WithQuery(name, table.args.get("this"), dict(visible))
             declared.add(name.lower())
             visible[name.lower()] = entry
@@ -228,6 +234,7 @@ class _QueryBinder:
             raise self.locator.unsupported(node, "an alias")
         self.locator.check_parts(node, _THIS)
         name = name_of(node.args.get("this"))
+        # $ is for the names that the binder makes itself ($exists0, x$agg).
         if name is None or "$" in name or not name.strip():
             raise self.locator.error("an alias is a name without $", node)
         return name
@@ -286,8 +293,8 @@ class _QueryBinder:
         local: list[Expr],
         outer: list[Expr],
     ) -> Relation:
-        """What FROM joins and WHERE keeps, `local` conditions too; `outer` gets the conditions that
-        name columns of the query around."""
+        """The relations of FROM, filtered by WHERE and the `local` conditions; conditions that name
+        columns of the enclosing query are added to `outer`."""
         relation = joined.relation(self.locator, node)
         inside = joined.relations()
         queries: list[tuple[Node, bool]] = []
@@ -305,6 +312,7 @@ class _QueryBinder:
         condition = conjunction(local)
         if condition is not None:
             relation = self.locator.build(clause, Select, relation, condition)
+        # SEMI joins and EXISTS only filter rows, so they can follow all other conditions.
         here = joined.scope()
         for join in joined.semis:
             relation = self.bind_semi_join(join, joined, relation, around)
@@ -327,6 +335,8 @@ class _QueryBinder:
         alias = self.alias(node.args.get("alias"))
         if type(inner) in (exp.Table, exp.Subquery) and alias is None:
             joined = self.from_item(inner, around)
+            # In parentheses the order of joins is explicit, so a RIGHT JOIN behind is not
+            # ambiguous.
             joined.crossed = False
         elif type(inner) is exp.Table:
             hint = "write (SELECT .. FROM ..) AS it"
@@ -357,6 +367,7 @@ class _QueryBinder:
                 else "expected a name"
             )
             raise self.locator.error(what, node)
+        # sqlglot drops a * behind the name of a relation, so the words are consulted.
         if identifier.meta.get("end", -1) in self.stars:
             raise self.locator.error("* is not expected behind the name of a relation", node)
         alias = self.alias(node.args.get("alias"))
@@ -378,8 +389,9 @@ class _QueryBinder:
         return JoinedRelations.single(self.query(entry.node, inside), alias)
 
     def unique_alias(self, alias: str, around: _Context) -> str:
-        """What the algebra calls a relation: its alias, or a name that occurs nowhere in the query
-        if one of the query around is called so and its columns are needed as well."""
+        """The name of a relation in the algebra: its alias, or a name that occurs nowhere in the
+        query if the enclosing query has a relation of that alias whose columns are needed as
+        well."""
         if not around.rename_clashes or around.scope is None:
             return alias
         if alias.lower() not in {relation.lower() for relation in around.scope.relations()}:
@@ -411,7 +423,7 @@ class _QueryBinder:
     # ---- windows
 
     def window(self, around: _Context, *identifiers: Node) -> Bracket | None:
-        """The window that stands behind one of the names, or that the query is told to use."""
+        """The window after one of the names, or the one that the query gets from its context."""
         chosen: Bracket | None = None
         for identifier in identifiers:
             end = identifier.meta.get("end", -1)
@@ -426,7 +438,7 @@ class _QueryBinder:
         return chosen or around.window
 
     def stream_window(self, stream: Stream, bracket: Bracket | None) -> Window:
-        """The window, with the columns it partitions by spelt as they were declared."""
+        """The window, with its partition columns spelt as declared; UNBOUNDED if there is none."""
         if bracket is None:
             return UNBOUNDED
         if not bracket.keys or not isinstance(bracket.window, Rows):
@@ -448,7 +460,8 @@ class _QueryBinder:
         )
 
     def check_window_allowed(self, node: Node, bracket: Bracket) -> None:
-        """Only over SELECT .. FROM one stream [WHERE ..] is a window the same outside and inside."""
+        """Refuse a window on a query unless it is SELECT .. FROM one stream [WHERE ..]: only there
+        is it the same as a window on the stream."""
         args = node.args
         if not isinstance(bracket.window, Range):
             raise self.window_error(bracket, "ROWS counts the tuples of a stream")
@@ -516,6 +529,7 @@ class _QueryBinder:
         if side != "LEFT" and left.semis:
             raise self.locator.error(f"a SEMI or ANTI join goes after the {side} JOIN", node)
         first, second = left.relation(self.locator, node), right.relation(self.locator, node)
+        # The algebra has no RIGHT JOIN.
         if side == "RIGHT":
             first, second = second, first
         relation = self.locator.build(node, OuterJoin, first, second, condition, side == "FULL")
@@ -564,6 +578,8 @@ class _QueryBinder:
             around = self.with_clause(query, around)
             query = query.args.get("this")
         inside = replace(around.nested(alias), scope=outer, number_columns=True)
+        # Only in a plain SELECT can a condition on the enclosing query be moved out of the
+        # subquery: above a group or DISTINCT its columns may be gone.
         if type(query) is exp.Select and not is_grouped(query):
             return self.bind_correlated(node, query, operand, anti, left, inside)
         right = self.query(query, inside)
@@ -582,14 +598,17 @@ class _QueryBinder:
         left: Relation,
         around: _Context,
     ) -> Relation:
-        """A plain SELECT inside EXISTS or IN: what it shares with the query around it becomes the
-        condition of the semi-join. Of its SELECT list only IN makes use."""
+        """A plain SELECT inside EXISTS or IN: its conditions on the enclosing query become the
+        condition of the semi-join. Its SELECT list is used by IN only."""
         around = self.enter(query, around)
         joined = self.from_clause(query, around)
+        # Bound again under other names only where they clash, so that most queries keep the aliases
+        # that the user wrote.
         if joined.scope(around.scope).hides(_named_columns(query)):
             around = replace(around, rename_clashes=True)
             joined = self.from_clause(query, around)
         scope = joined.scope(around.scope)
+        # Not before: FROM and ON must not name columns of the enclosing query.
         scope.correlated = True
         outputs = read_outputs(self.locator, query, Binder(self.locator, scope, "SELECT"))
         inside = joined.relations()

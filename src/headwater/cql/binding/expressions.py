@@ -1,7 +1,7 @@
 """Scalar expressions: from sqlglot's syntax tree to the algebra.
 
-A table says for every kind of node which function it is and which of its parts that covers; a node
-or a part that is not in the table is refused, so nothing of a query is passed over in silence.
+A table maps every kind of node to a rule and to the parts of the node that the rule handles; a node
+or a part that is not in the table is refused, so nothing of a query is ignored silently.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from headwater.cql.binding.refusals import (
 from headwater.cql.syntax import FUNCTION_MARK
 from headwater.errors import AlgebraError, suggest
 
-MAX_DEPTH = 150
+MAX_DEPTH = 150  # every level takes several frames of the Python stack, here and in later passes
 
 
 class AggregateCollector:
-    """The aggregates met in a SELECT block; above the aggregation each is a column of `alias`."""
+    """The aggregates of a SELECT block; above the aggregation each is a column of `alias`."""
 
     __slots__ = ("alias", "calls")
 
@@ -51,8 +51,9 @@ class AggregateCollector:
 class Binder:
     """Binds the expressions of one clause: WHERE, ON, SELECT, ...
 
-    `aggregates` is None where there can be none. `outputs` holds, for HAVING, the columns of the
-    SELECT list by name: they can be named too, unless a column that is a group `key` has the name.
+    `aggregates` is None where none are allowed. `outputs` holds, for HAVING, the columns of the
+    SELECT list by name: they can be named too, unless a column that is a group key has the same
+    name.
     """
 
     __slots__ = ("aggregates", "clause", "depth", "inside", "keys", "locator", "outputs", "scope")
@@ -78,6 +79,7 @@ class Binder:
     def bind(self, node: Any) -> Expr:
         """The expression; raises CqlError."""
         kind = type(node)
+        # Columns are the most frequent node, and no level of nesting.
         if kind is exp.Column:
             return self.column(node)
         rule = _RULES.get(kind)
@@ -108,13 +110,15 @@ class Binder:
         args = node.args
         name = name_of(args.get("this"))
         if name is None:
-            raise self.locator.error("* stands only in a SELECT list and in COUNT(*)", node)
+            raise self.locator.error("* is allowed only in a SELECT list and in COUNT(*)", node)
         if len(args) > 2:
             self.locator.check_parts(node, _COLUMN_PARTS)
         table = args.get("table")
         try:
             if table is not None:
                 return self.scope.qualified_column(name_of(table) or "", name)
+            # Inside an aggregate a name is that of a column of FROM: an output may hold the
+            # aggregate.
             if self.outputs is not None and not self.inside:
                 return self._column_or_output(name)
             return self.scope.column(name)
@@ -181,6 +185,7 @@ def _literal(binder: Binder, node: Node) -> Expr:
 
 def _negate(binder: Binder, node: Node) -> Expr:
     inner = node.args.get("this")
+    # The sign belongs to the constant: -9223372036854775808 is a BIGINT, without it a DECIMAL.
     if type(inner) is exp.Literal and not inner.args.get("is_string"):
         return binder.locator.build(inner, constants.number_literal, inner.args["this"], True)
     return binder.call(node, "neg", binder.bind(inner))
@@ -196,6 +201,7 @@ def _is(binder: Binder, node: Node) -> Expr:
     if type(what) is exp.Null:
         return binder.call(node, "is_null", value)
     if type(what) is exp.Boolean:
+        # IS TRUE is never NULL, so it is not =.
         return binder.call(node, "<=>", value, Literal(bool(what.args["this"]), BOOLEAN))
     raise binder.locator.error("IS goes with [NOT] NULL, TRUE or FALSE", node)
 
@@ -206,6 +212,7 @@ def _like(binder: Binder, node: Node) -> Expr:
 
 
 def _between(binder: Binder, node: Node) -> Expr:
+    # sqlglot accepts BETWEEN without AND, so it is looked for in the text.
     low_end, high_start = binder.locator.gap(node.args.get("low"), node.args.get("high"))
     if not re.search(r"\band\b", binder.locator.text[low_end:high_start], re.I):
         raise binder.locator.error("expected AND after the first value of BETWEEN", node)
@@ -219,7 +226,8 @@ def _between(binder: Binder, node: Node) -> Expr:
 def _in(binder: Binder, node: Node) -> Expr:
     if node.args.get("query"):
         raise binder.locator.error(
-            "IN (SELECT ..) stands only in WHERE, alone or joined to other conditions by AND", node
+            "IN (SELECT ..) is allowed only in WHERE, alone or joined to other conditions by AND",
+            node,
         )
     value = binder.bind(node.args.get("this"))
     listed = node.args.get("expressions") or []
@@ -249,6 +257,7 @@ def _try_cast(binder: Binder, node: Node) -> Expr:
     )
 
 
+# sqlglot's Spark parser makes TryCast of what is written CAST, and Cast of DATE '..' and the like.
 def _typed_literal(binder: Binder, node: Node) -> Expr:
     """DATE '..' and TIMESTAMP '..'."""
     written = node.args.get("this")
@@ -311,7 +320,7 @@ def _extract(binder: Binder, node: Node) -> Expr:
     part = node.args.get("this")
     name = str(part.args.get("this")).lower() if isinstance(part, exp.Expr) else ""
     if name not in _EXTRACTED:
-        raise binder.locator.error(f"EXTRACT knows no {name}", node, suggest(name, _EXTRACTED))
+        raise binder.locator.error(f"EXTRACT has no part {name}", node, suggest(name, _EXTRACTED))
     return binder.call(node, _EXTRACTED[name], binder.bind(node.args.get("expression")))
 
 
@@ -348,6 +357,7 @@ _AGGREGATE_ALIASES = {
     "count_if": "count",
 }
 _CLOCKS = ("now", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp")
+# Functions of the algebra that have a syntax of their own and are not called by name.
 _INTERNAL = frozenset({"and", "or", "not", "in", "case", "is_null", "neg", "div"})
 _FUNCTION_NAMES = frozenset(n for n in FUNCTIONS if n[0].isalpha()) - _INTERNAL
 _CASTS = {
@@ -370,7 +380,7 @@ def _aggregate_name(called: str | None) -> str | None:
 
 
 def called_function(node: Any) -> str | None:
-    """The name of the function that is called, in small letters."""
+    """The name of the called function in lower case; None if the node is no call."""
     if type(node) is exp.Anonymous:
         name = node.args.get("this")
         if isinstance(name, str) and name.startswith(FUNCTION_MARK):
@@ -397,6 +407,7 @@ def _function(binder: Binder, node: Node) -> Expr:
         return _cast_call(binder, node, bound[0], _CASTS[name])
     if name == "isnotnull" and len(bound) == 1:
         return binder.call(node, "not", binder.call(node, "is_null", *bound))
+    # A named error: "unknown function now" would send people looking for another spelling.
     if name in _CLOCKS:
         hint = "compare event times instead"
         raise binder.locator.error("a continuous query has no current time", node, hint)
@@ -427,14 +438,14 @@ def _cast_call(binder: Binder, node: Node, value: Expr, type_: Type) -> Expr:
 def _filter(binder: Binder, node: Node) -> Expr:
     call, where = node.args.get("this"), node.args.get("expression")
     if not _aggregate_name(called_function(call)) or type(where) is not exp.Where:
-        raise binder.locator.error("FILTER (WHERE ..) stands only behind an aggregate", node)
+        raise binder.locator.error("FILTER (WHERE ..) is allowed only after an aggregate", node)
     return _aggregate(binder, call, where)
 
 
 def _aggregate(binder: Binder, node: Any, where: Node | None) -> Expr:
     name = called_function(node) or ""
     if binder.inside:
-        raise binder.locator.error(f"{name} stands inside {binder.inside}", node,
+        raise binder.locator.error(f"{name} is nested in {binder.inside}", node,
                                  "an aggregate of aggregates needs a subquery in FROM")  # fmt: skip
     if binder.aggregates is None:
         hint = "use HAVING" if binder.clause == "WHERE" else "use a subquery in FROM"
@@ -512,6 +523,7 @@ _RULES: dict[type[Any], tuple[Rule, frozenset[str]]] = {
             exp.IntDiv: "div",
         }.items()
     },
+    # `typed` and `safe` are flags of the dialect, not something that was written.
     exp.Div: (_binary("/"), frozenset({"this", "expression", "typed", "safe"})),
     exp.RegexpLike: (_binary("rlike"), _TWO),
     exp.NullSafeNEQ: (_negated_binary("<=>"), _TWO),

@@ -25,10 +25,10 @@ from headwater.cql.binding.refusals import ErrorLocator, Node, name_of, operands
 
 @dataclass
 class JoinedRelations:
-    """Relations joined so far: inputs of one n-way join, its conditions, and the names they have.
+    """Relations joined so far: inputs of one n-way join, its conditions, and their names.
 
-    `semis` are the SEMI and ANTI joins of the same FROM; they are bound like EXISTS, once all else
-    is joined. `crossed` says that a comma or CROSS JOIN was met.
+    `semis` are the SEMI and ANTI joins of the same FROM; they are bound like EXISTS, after all
+    other joins. `crossed` is set once there was a comma or CROSS JOIN.
     """
 
     inputs: list[Relation]
@@ -51,7 +51,7 @@ class JoinedRelations:
         return locator.build(node, Join, tuple(self.inputs), conjunction(self.conditions))
 
     def relations(self) -> set[str]:
-        """What the algebra calls them."""
+        """The names of the relations in the algebra."""
         return self.scope().relations()
 
 
@@ -71,7 +71,7 @@ def check_aliases(
 def join_condition(
     locator: ErrorLocator, node: Node, left: JoinedRelations, right: JoinedRelations
 ) -> Expr | None:
-    """What ON or USING asks of a row of the left and one of the right."""
+    """The condition of ON or USING on a row of the left and one of the right."""
     using, on = node.args.get("using"), node.args.get("on")
     scope = Scope([*left.sources, *right.sources], {**left.shared, **right.shared})
     if not using:
@@ -95,11 +95,13 @@ def join_condition(
 def shared_columns(
     node: Node, left: JoinedRelations, right: JoinedRelations, side: str
 ) -> dict[str, UsingColumn]:
-    """The columns that go without alias after this join: what was shared before, and its USING."""
+    """The columns that need no alias after this join: those shared before, and its USING."""
     columns = {**left.shared, **right.shared}
     for identifier in node.args.get("using") or []:
         key = (name_of(identifier) or "").lower()
         first, second = _shared_column(key, left), _shared_column(key, right)
+        # The value comes from the side whose rows are all kept; of a FULL JOIN, from whichever has
+        # one.
         values = {"RIGHT": second.values, "FULL": first.values + second.values}.get(
             side, first.values
         )
@@ -146,7 +148,7 @@ def reads_only(expr: Expr, aliases: set[str]) -> bool:
 def membership_condition(
     locator: ErrorLocator, node: Node, operand: Expr, value: Expr, anti: bool
 ) -> Expr:
-    """operand = value; for NOT IN also true if one of them is NULL, as then it is not known."""
+    """operand = value; for NOT IN also true if one of them is NULL, as it is then unknown."""
     binder = Binder(locator, Scope([]), "IN")
     equal = binder.call(node, "=", operand, value)
     if not anti:
@@ -157,13 +159,13 @@ def membership_condition(
 
 @dataclass(frozen=True, slots=True)
 class MembershipTest:
-    """What IN asks of a row inside: that its value is equal to the operand."""
+    """The test of IN on a row of the subquery: that its value is equal to the operand."""
 
     operand: Expr
     value: Expr
 
     def is_local(self, inside: set[str]) -> bool:
-        """Whether it speaks of the inside alone: a constant IN (..)."""
+        """Whether it reads columns of the subquery only: a constant IN (..)."""
         return not columns_of(self.operand) and reads_only(self.value, inside)
 
 
@@ -180,11 +182,13 @@ def semi_join(
 ) -> SemiJoin:
     """The semi-join on conditions over both sides; `inside` are the aliases of the right.
 
-    The operand of IN is the outer query's alone, even if a relation inside has the same alias.
+    The operand of IN belongs to the outer query, even if a relation inside has the same alias.
     """
     items: dict[Expr, Column] = {}
     parts: list[Expr] = []
     if test is not None:
+        # First, and apart from `shared`: only the value is lifted, and `query_text` recognises IN
+        # by its first condition.
         value = _lift(test.value, inside, alias, items)
         parts.append(membership_condition(locator, node, test.operand, value, anti))
     parts += [_lift(part, inside, alias, items) for part in shared]
@@ -194,7 +198,7 @@ def semi_join(
 
 
 def _lift(expr: Expr, inside: set[str], alias: str, items: dict[Expr, Column]) -> Expr:
-    """The condition with every value that is known inside alone replaced by a column c0, c1, ..
+    """The condition with every value that depends on the inside alone replaced by c0, c1, ..
 
     Values are replaced, conditions are not: y IS NULL becomes c0 IS NULL.
     """

@@ -1,4 +1,4 @@
-"""What a name in a query stands for: the relations of a FROM and their columns."""
+"""Name resolution in a query: the relations of a FROM and their columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headwater.errors import AlgebraError, suggest
 
 
 class NamedRelation:
-    """A relation of a FROM: what a query calls it (its alias or, without one, its own name, which
-    an alias hides), and its columns by small letters."""
+    """A relation of a FROM: its name in the query (its alias or, without one, its own name, which
+    an alias hides), and its columns by lower-case name."""
 
     __slots__ = ("alias", "columns")
 
@@ -21,25 +21,25 @@ class NamedRelation:
         self.columns = {column.name.lower(): column for column in columns}
 
     def as_nullable(self) -> NamedRelation:
-        """The same beside rows that have no partner: any column may be NULL."""
+        """The same on the optional side of an outer join: any column may be NULL."""
         columns = (Column(c.relation, c.name, c.type) for c in self.columns.values())
         return NamedRelation(self.alias, columns)
 
 
 @dataclass(frozen=True, slots=True)
 class UsingColumn:
-    """A column joined by USING: the aliases (in small letters) whose value it has, the first that
-    is not NULL; and all the aliases that it was joined from."""
+    """A column joined by USING: the aliases (in lower case) of which the first value that is not
+    NULL is taken, and all the aliases that it was joined from."""
 
     values: tuple[str, ...]
     joined: tuple[str, ...]
 
 
 class Scope:
-    """The columns that an expression may name, and beyond them those of the query around it.
+    """The columns that an expression may name, and beyond them those of the enclosing query.
 
-    A column of the query around may be named only where `correlated` is set. Columns `shared` by
-    USING go without alias.
+    A column of the enclosing query may be named only where `correlated` is set. Columns `shared` by
+    USING need no alias.
     """
 
     __slots__ = ("by_alias", "correlated", "outer", "shared", "sources")
@@ -64,8 +64,8 @@ class Scope:
         return column
 
     def qualified_column(self, alias: str, name: str) -> Expr:
-        """The column of that relation; raises AlgebraError. A relation of the query around is found
-        if the one of that alias here has no such column, as in Spark."""
+        """The column of that relation; raises AlgebraError. If the relation of that alias here has
+        no such column, one of the enclosing query is used, as in Spark."""
         column = self.find_qualified(alias, name) or self._outer_column(alias, name)
         if column is not None:
             return column
@@ -104,8 +104,8 @@ class Scope:
         return {c.relation for source in self.sources for c in source.columns.values()}
 
     def hides(self, names: Iterable[tuple[str | None, str]]) -> bool:
-        """Whether one of the names (alias or None, column) is of a relation of the query around that
-        is called as one here is, so that the algebra could not tell the two."""
+        """Whether one of the names (alias or None, column) belongs to a relation of the enclosing
+        query that has the name of one here, so that the algebra could not distinguish the two."""
         return any(self._hides(alias, name) for alias, name in names)
 
     def _hides(self, alias: str | None, name: str) -> bool:
@@ -114,7 +114,7 @@ class Scope:
                 return False
             column = self.outer._look_up(alias, name)
         except AlgebraError:
-            return False  # it is ambiguous, which is told where it is bound
+            return False  # ambiguous, which is reported where it is bound
         return column is not None and not self._has_no_clash_with(column)
 
     def _look_up(self, alias: str | None, name: str) -> Expr | None:
@@ -125,7 +125,7 @@ class Scope:
         return all(column.relation.lower() not in own for column in columns_of(expr))
 
     def all_columns(self) -> list[tuple[str, Expr]]:
-        """What * stands for: columns joined by USING first and once, then each relation's."""
+        """The columns of *: those joined by USING first and once, then those of each relation."""
         columns: list[tuple[str, Expr]] = []
         for key, shared in self.shared.items():
             name = self.by_alias[shared.joined[0]].columns[key].name
@@ -144,16 +144,17 @@ class Scope:
         return [first, *(s.columns[key] for s in others if key in s.columns)]
 
     def _outer_column(self, alias: str | None, name: str) -> Expr | None:
-        """The column of that name in the query around; None if there is none."""
+        """The column of that name in the enclosing query; None if there is none."""
         column = None if self.outer is None else self.outer._look_up(alias, name)
         if column is None:
             return None
         if not self.correlated:
             shown = name if alias is None else f"{alias}.{name}"
             raise AlgebraError(
-                f"{shown} belongs to the query around; only a condition in WHERE may name it, in an"
+                f"{shown} belongs to the enclosing query; only a condition in WHERE may name it, in an"
                 " inner query without aggregates and DISTINCT"
             )
+        # `bind_correlated` has renamed relations that would clash.
         assert self._has_no_clash_with(column), name
         return column
 

@@ -1,4 +1,4 @@
-"""The SELECT list of a block: what its columns are, what they are called, how they are grouped."""
+"""The SELECT list of a block: its columns, their names, and how they are grouped."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headwater.cql.binding.expressions import AggregateCollector, Binder, called
 from headwater.cql.binding.names import Scope
 from headwater.cql.binding.refusals import ErrorLocator, Node, name_of, operands, strip_parens
 
-MAX_COLUMNS = 4_000
+MAX_COLUMNS = 4_000  # * multiplies: nested queries could double the columns with every level
 RESERVED_NAME = "_tau"
 
 NO_PARTS: frozenset[str] = frozenset()
 
 
 class OutputColumn:
-    """A column of a SELECT list: the name it was given with AS, or else one of its own."""
+    """A column of a SELECT list: its name from AS, or a default name."""
 
     __slots__ = ("alias", "column", "default_name", "expr", "node")
 
@@ -38,7 +38,7 @@ class OutputColumn:
 
 
 def read_outputs(locator: ErrorLocator, node: Node, binder: Binder) -> list[OutputColumn]:
-    """The columns of the SELECT list, * taken apart."""
+    """The columns of the SELECT list, with * expanded."""
     outputs: list[OutputColumn] = []
     for part in node.args.get("expressions") or []:
         if type(part) is exp.Star:
@@ -83,7 +83,7 @@ def _output(locator: ErrorLocator, part: Any, binder: Binder) -> OutputColumn:
 
 
 def _default_name(node: Any, bound: Expr) -> str:
-    """The name of an output that was given none: a column's own, or the function and its column."""
+    """The name of an output without AS: that of the column, or the function and its column."""
     node = strip_parens(node)
     if type(node) is exp.TryCast:
         node = strip_parens(node.args.get("this"))
@@ -107,10 +107,11 @@ def _column_name(node: Any) -> str:
 
 
 def name_outputs(locator: ErrorLocator, outputs: list[OutputColumn]) -> tuple[Item, ...]:
-    """The columns with their names: as given, or made so that no two are the same."""
+    """The columns with their names: as given, or generated so that no two are the same."""
     taken: set[str] = set()
     counts: dict[str, int] = {}
     for output in outputs:
+        # Names that were given come first: a generated one gives way to them, wherever they stand.
         if output.alias and output.key in taken:
             raise locator.error(
                 f"two columns are called {output.alias}", output.node, "rename one with AS"
@@ -137,7 +138,7 @@ def name_outputs(locator: ErrorLocator, outputs: list[OutputColumn]) -> tuple[It
 
 
 def _unused_name(name: str, taken: set[str]) -> str:
-    """The name, with a number behind it if it is taken; from then on it is."""
+    """The name, with a number appended if it is taken; the result is added to `taken`."""
     unused, count = name, 1
     while unused.lower() in taken:
         count += 1
@@ -162,17 +163,19 @@ def bind_grouping(
     outputs: list[OutputColumn],
     aggregates: AggregateCollector,
 ) -> Relation:
-    """The relation with the aggregation and HAVING that the block asks for; the outputs then
-    speak of the columns of the aggregation."""
+    """The relation with the aggregation and HAVING of the block; the outputs are rewritten over the
+    columns of the aggregation."""
     keys = _keys(locator, node, outputs, scope)
     clause = node.args.get("having")
     having = None
     if clause is not None:
+        # Reversed, so that the first output of a name is the one that it refers to.
         named_outputs = {output.key: output.expr for output in reversed(outputs)}
         binder = Binder(locator, scope, "HAVING", aggregates, named_outputs, keys)
         having = conjunction(
             [binder.condition(part) for part in operands(clause.args.get("this"), exp.And)]
         )
+    # After HAVING was bound, because an aggregate may occur there only.
     if not keys and not aggregates.calls:
         if clause is not None:
             raise locator.error("HAVING needs GROUP BY or an aggregate", clause)
@@ -223,10 +226,12 @@ def _key(
         output = outputs[int(written) - 1]
     elif type(part) is exp.Column and not part.args.get("table"):
         name = _column_name(part)
+        # A column of FROM comes before an output of the same name.
         if locator.build(part, binder.scope.find_column, name) is None:
             output = by_name.get(name.lower())
     if output is None:
         return binder.bind(part)
+    # No other alias contains $, so such a column is an aggregate.
     if any(column.relation.endswith("$agg") for column in columns_of(output.expr)):
         raise locator.error("GROUP BY cannot hold an aggregate", part)
     return output.expr

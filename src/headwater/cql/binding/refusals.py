@@ -1,8 +1,8 @@
-"""What is refused in a syntax tree, and where: messages that say what to write instead.
+"""Errors for syntax that CQL does not have: where it is, and what to write instead.
 
-sqlglot reads more than CQL has, so every node that is met is checked: its kind must be one that is
-handled, and so must each of its parts. The first words of a refusal are the message, those behind
-the semicolon the hint.
+sqlglot accepts more than CQL has, so every node is checked: its kind must be one that is handled,
+and so must each of its parts. In a refusal, the text up to the semicolon is the message and the
+rest the hint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNSUPPORTED_NODES: dict[type[Node], str] = {
     exp.Window: "OVER is not part of the language; use a window on the stream: [RANGE 5 MINUTES]",
     exp.Subquery: "a query is not a value here; join it in FROM, or use IN or EXISTS in WHERE",
     exp.Select: "a query is not a value here; join it in FROM, or use IN or EXISTS in WHERE",
-    exp.Exists: "EXISTS stands only in WHERE, alone or joined to other conditions by AND",
+    exp.Exists: "EXISTS is allowed only in WHERE, alone or joined to other conditions by AND",
     exp.Lambda: "lambdas are not part of the language",
     exp.Array: "arrays are not part of the language",
     exp.Bracket: "arrays are not part of the language",
@@ -30,15 +30,15 @@ _UNSUPPORTED_NODES: dict[type[Node], str] = {
     exp.Tuple: "a row of values is not an expression; write one condition for each value",
     exp.ILike: "ILIKE is not part of the language; write lower(x) LIKE lower(pattern)",
     exp.Escape: "ESCAPE is not part of the language; the backslash escapes in a pattern",
-    exp.Alias: "a name with AS stands only in a SELECT list and in FROM",
-    exp.Star: "* stands only in a SELECT list and in COUNT(*)",
+    exp.Alias: "a name with AS is allowed only in a SELECT list and in FROM",
+    exp.Star: "* is allowed only in a SELECT list and in COUNT(*)",
     exp.Kwarg: "arguments are given by position here; leave out the name",
     exp.Dot: "a column has at most an alias before it; there are no structs",
     exp.Any: "ANY and ALL before a list are not part of the language; write IN",
     exp.All: "ANY and ALL before a list are not part of the language; write IN",
     exp.CurrentTimestamp: "a continuous query has no current time; compare event times instead",
     exp.CurrentDate: "a continuous query has no current time; compare event times instead",
-    exp.Distinct: "DISTINCT stands after SELECT or first in an aggregate",
+    exp.Distinct: "DISTINCT goes after SELECT or first in an aggregate",
     exp.Order: "ORDER BY is not part of the language; a continuous result has no end to sort",
     exp.Lateral: "LATERAL is not part of the language",
     exp.Rollup: "ROLLUP is not part of the language; write one query for each grouping",
@@ -82,7 +82,7 @@ class ErrorLocator:
         self.start = start
 
     def error(self, message: str, at: object, hint: str = "") -> CqlError:
-        """The error at the first word below the node; at the start of the query if it has none."""
+        """An error at the first word of the node; at the start of the query if it has none."""
         start, end = self.start, self.start
         spans = [(n.meta["start"], n.meta["end"]) for n in walk_nodes(at) if "start" in n.meta]
         if spans:
@@ -90,25 +90,25 @@ class ErrorLocator:
         return CqlError(message, self.text, start, end - start + 1, hint)
 
     def gap(self, first: object, second: object) -> tuple[int, int]:
-        """Where the last word of one node ends and the first of another begins."""
+        """The end of the last word of one node, and the start of the first word of another."""
         ends = [node.meta["end"] for node in walk_nodes(first) if "end" in node.meta]
         starts = [node.meta["start"] for node in walk_nodes(second) if "start" in node.meta]
         return max(ends, default=self.start), min(starts, default=len(self.text))
 
     def locate_error(self, problem: AlgebraError, at: object) -> CqlError:
-        """The same refusal, with a place."""
+        """The same error, with a position in the text."""
         message, hint = _split_hint(str(problem))
         return self.error(message, at, hint)
 
     def build(self, node: object, make: Callable[..., ResultT], *args: object) -> ResultT:
-        """What `make` makes of the arguments; its refusal becomes an error at the node."""
+        """The result of `make` for the arguments; its AlgebraError becomes an error at the node."""
         try:
             return make(*args)
         except AlgebraError as problem:
             raise self.locate_error(problem, node) from None
 
     def check_parts(self, node: Node, allowed: frozenset[str]) -> None:
-        """Raises CqlError if the node has a part that is not among the known ones."""
+        """Raises CqlError if the node has a part that is not among the allowed ones."""
         for part, value in node.args.items():
             if value and part not in allowed:
                 refusal = _UNSUPPORTED_PARTS.get(
@@ -118,7 +118,7 @@ class ErrorLocator:
                 raise self.error_at_keyword(refusal, value if has_position else node)
 
     def unsupported(self, node: object, expected: str) -> CqlError:
-        """The refusal of a node of a kind that the language does not have at this place."""
+        """The error for a node of a kind that the language does not have in this position."""
         if not isinstance(node, exp.Expr):
             return self.error(f"{expected} is missing", node)
         refusal = _UNSUPPORTED_NODES.get(
@@ -127,9 +127,10 @@ class ErrorLocator:
         return self.error_at_keyword(refusal, node)
 
     def error_at_keyword(self, refusal: str, node: object) -> CqlError:
-        """The error at the keyword that it begins with, where that stands nearest to the node."""
+        """An error at the keyword that the message begins with: the one nearest to the node."""
         message, hint = _split_hint(refusal)
         error = self.error(message, node, hint)
+        # sqlglot keeps the positions of names and constants, but not of keywords such as ORDER BY.
         keyword = re.match(r"[A-Z]+(?: [A-Z]+)*", message)
         if keyword is None:
             return error

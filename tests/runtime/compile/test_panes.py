@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from engine_helpers import as_csv_keeps, declare, expected, opened, pieces, settle, submit, told
-from test_engine import TABLES, sample
+from sample_queries import TABLES, sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query

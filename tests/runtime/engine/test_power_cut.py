@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from power import Disk, NoDisk, disk
-from test_kill import POINTS, Trial, told, until
+from test_killed_workers import POINTS, Trial, told, until
 from workers import Workers
 
 from headwater.runtime.api import open_state

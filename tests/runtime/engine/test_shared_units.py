@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from engine_helpers import as_csv_keeps, declare, expected, opened, pieces, settle, submit, told
-from test_engine import sample
+from sample_queries import sample
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query

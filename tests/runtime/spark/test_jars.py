@@ -69,7 +69,7 @@ def test_every_library_that_is_kept_here_has_a_digest(monkeypatch: pytest.Monkey
 
 
 def test_the_locked_packages_have_hashes() -> None:
-    text = (Path(__file__).parents[2] / "requirements.lock").read_text()
+    text = (Path(__file__).parents[3] / "requirements.lock").read_text()
     packages = [line for line in text.splitlines() if line and line[0] not in " #"]
     assert packages and text.count("--hash=sha256:") >= len(packages)
     assert all(line.endswith("\\") for line in packages)

@@ -20,7 +20,7 @@ from engine_helpers import (
     submit,
     told,
 )
-from test_engine import sample
+from sample_queries import sample
 
 from headwater.algebra.nodes import Query
 from headwater.errors import QueryRefused

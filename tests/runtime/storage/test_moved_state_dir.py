@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from engine_helpers import declare, expected, opened, pieces, settle, submit, told
-from test_engine import KINDS, TABLES, sample
+from sample_queries import KINDS, TABLES, sample
 
 from headwater.cql import parse_query
 from headwater.runtime.maintenance.stream_logs import sweep_orphans

@@ -13,7 +13,7 @@ import pytest
 from engine_helpers import declare, expected, feed, opened, settle, submit, told
 from hypothesis import given
 from hypothesis import strategies as st
-from test_engine import KINDS, TABLES, sample
+from sample_queries import KINDS, TABLES, sample
 
 from headwater.cql import parse_query
 from headwater.runtime.api import Headwater, open_state

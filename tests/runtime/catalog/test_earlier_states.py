@@ -21,7 +21,7 @@ from headwater.cql import CreateQuery, parse
 from headwater.reference import evaluate
 from headwater.runtime.api import Headwater, open_state
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "states" / "f9bb911"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "states" / "f9bb911"
 
 NEXT_DAY = [
     {"id": 5, "region": "n", "amount": 12, "ts": "2026-03-01T08:04:30Z"},

@@ -9,7 +9,7 @@ import pytest
 from engine_helpers import json_lines, opened
 from histories import Inlet, check_history
 from kafka_broker import Broker
-from test_kafka import Topic
+from kafka_topics import Topic
 
 from headwater.algebra.catalog import Stream
 from headwater.cql import Connector

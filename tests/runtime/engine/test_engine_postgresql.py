@@ -1,6 +1,6 @@
 """The suite of the engine once more, with its catalog on a real PostgreSQL server.
 
-The state directory then holds the files of the log and no catalog. Kills are in test_kill.
+The state directory then holds the files of the log and no catalog. Kills are in test_killed_workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 from engine_helpers import Rows, catalog_trouble, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_engine import POINTS, QUIET, check, check_crashes, check_every_kind
+from sample_queries import QUIET
+from test_engine import POINTS, check, check_crashes, check_every_kind
 
 from headwater.algebra.nodes import Query
 from headwater.runtime.api import open_state

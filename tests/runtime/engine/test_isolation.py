@@ -22,8 +22,8 @@ from engine_helpers import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from test_engine import sample
-from test_sharing import TABLES
+from sample_queries import sample
+from test_shared_units import TABLES
 
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
