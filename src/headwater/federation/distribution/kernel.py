@@ -332,8 +332,11 @@ def climb(a: Any, state: Any, patience: int, penalty: float, exact: bool) -> Any
 
 
 @cached_njit
-def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
+def exchange(a: Any, state: Any, order: Any, tries: int, start: Any, toll: Any, least: float) -> Any:
     """Exchange two vertices where a better place of one has no room; the exchanges, and the gain.
+
+    An exchange has to gain `least` of what the vertex costs, and the toll, for each second of distance,
+    of each of the two that is where it started: what it costs to take its state along.
 
     For each vertex the places that would gain most are asked; there at most `tries` vertices, spread
     over all of them, whose loads keep both bounds. What seems best is done, and undone if it does not pay.
@@ -367,7 +370,10 @@ def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
             if there == here:
                 break
             gain = row[here] - row[there]
-            best, best_gain = NOWHERE, TOLERANCE * abs(row[here])
+            needed = max(least, TOLERANCE) * abs(row[here])
+            if start[vertex] == here:
+                needed += toll[vertex] * a.latency[here, there]
+            best, best_gain = NOWHERE, needed
             size = first[there + 1] - first[there]
             stride = max(1, size // tries)
             for at in range(first[there] + vertex % stride, first[there + 1], stride):
@@ -376,12 +382,16 @@ def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
                     continue
                 back = single_cost(a, state, other, there) - single_cost(a, state, other, here)
                 both = gain + back - _double_counted(a, other, here, there, shared)
+                if start[other] == there:
+                    both -= toll[other] * a.latency[here, there]
                 if both > best_gain:
                     best, best_gain = other, both
             if best != NOWHERE:
                 move(a, state, vertex, there)
                 back = single_cost(a, state, best, there) - single_cost(a, state, best, here)
-                if gain + back > TOLERANCE * abs(row[here]):
+                if start[best] == there:
+                    needed += toll[best] * a.latency[here, there]
+                if gain + back > needed:
                     move(a, state, best, here)
                     exchanges += 1
                     gained += gain + back

@@ -163,11 +163,14 @@ def refine(
     assert NOWHERE not in state.place
     patience = settings.patience_for(vertices)
     exact = vertices <= EXACT
+    nowhere, no_toll = np.full(vertices, NOWHERE), np.zeros(vertices)
     for _ in range(settings.rounds):
         order = generator.permutation(vertices)
         less, gain = climb(arrays, state, patience, 0.0, exact)
         moves, _ = sweep(arrays, state, order)
-        exchanges, _ = exchange(arrays, state, order, settings.tries)
+        exchanges, _ = exchange(
+            arrays, state, order, settings.tries, nowhere, no_toll, 0.0
+        )
         found = moves + exchanges > 0 or less > 0 or gain > 0
         for penalty in _penalties(arrays) if exact else ():
             less, gain = climb(arrays, state, patience, penalty, exact)
