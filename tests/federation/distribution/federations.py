@@ -96,12 +96,17 @@ def small_routes() -> Routes:
 
 
 def small_federation(
-    seed: int, queries: int = 400, k: int = 4, providers: int = PROVIDERS, result_share: float = 0.1
+    seed: int,
+    queries: int = 400,
+    k: int = 4,
+    providers: int = PROVIDERS,
+    result_share: float = 0.1,
+    fewest: int = 10,
 ) -> tuple[Federation, QueryGraph]:
     """The thesis's world in small: random sites of a transit-stub network, groups with hot spots."""
     generator = np.random.default_rng(seed)
     sites = choose_sites(small_routes(), ORIGINS, providers, generator)
-    setting = WorkloadSetting(1000, queries, 6, 0.8, 10, 20, result_share)
+    setting = WorkloadSetting(1000, queries, 6, 0.8, fewest, 2 * fewest, result_share)
     substreams = draw_substreams(setting, ORIGINS, generator)
     homes = np.arange(ORIGINS, ORIGINS + providers, dtype=np.int32)
     graph = draw_queries(setting, substreams, homes, generator)

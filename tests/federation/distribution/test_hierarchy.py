@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -22,10 +23,20 @@ from headwater.federation.distribution.mapping import MappingSettings
 from headwater.federation.distribution.objective import Objective, check, cost
 
 
+def nested(nodes: list[int], height: int) -> Branch:
+    """A tree of so many levels in which every coordinator has two children, or more at the lowest."""
+    if height == 1:
+        return Branch(nodes[0], tuple(Branch(node) for node in nodes))
+    half = len(nodes) // 2
+    return Branch(nodes[0], (nested(nodes[:half], height - 1), nested(nodes[half:], height - 1)))
+
+
 @pytest.mark.parametrize("objective", FAST)
 def test_every_provider_is_within_its_share_after_four_levels(objective: Objective) -> None:
-    federation, queries = small_federation(1, 500, k=2, providers=40)
-    assert federation.tree.height >= 4
+    federation, queries = small_federation(1, 500)
+    nearest = np.argsort(federation.places.latency[0], kind="stable")
+    federation = replace(federation, tree=nested(nearest.tolist(), 4))
+    assert federation.tree.height == 4
     found = check(
         federation.problem(queries), distribute(federation, queries, FAST[objective]).place
     )

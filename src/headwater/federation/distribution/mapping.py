@@ -154,7 +154,9 @@ def _value(
     problem: Problem, arrays: Arrays, state: State, settings: MappingSettings
 ) -> tuple[tuple[float, float], Indices]:
     place = places_of(state)
-    return (float(violation(arrays, state)), cost(problem, place, settings.objective)), place
+    # Violations are compared to nine digits, else rounding would decide before the cost does.
+    above = round(float(violation(arrays, state)) / max(float(arrays.load.sum()), 1e-300), 9)
+    return (above, cost(problem, place, settings.objective)), place
 
 
 def _kick(arrays: Arrays, state: State, generator: np.random.Generator) -> None:

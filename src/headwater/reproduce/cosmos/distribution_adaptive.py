@@ -101,13 +101,11 @@ def _inaccurate_series(settings: FigureSettings, seed: int) -> tuple[Series, dic
     series: Series = {"NA-Inaccurate": [], "A-Inaccurate": [], "A-Accurate": []}
     places = {"NA-Inaccurate": drawn, "A-Inaccurate": drawn, "A-Accurate": good}
     moves: dict[str, list[int]] = {name: [] for name in places}
-    for number in range(6 if settings.quick else 8):
+    for _ in range(6 if settings.quick else 8):
         for name, place in places.items():
             series[name].append(measure(world, queries, place))
             if name != "NA-Inaccurate":
-                done = adapt(
-                    world.federation, queries, place, adaptation_settings(settings, "wec"), number
-                )
+                done = adapt(world.federation, queries, place, adaptation_settings(settings, "wec"))
                 places[name] = done.place
                 moves[name].append(done.migrations)
     return series, moves
@@ -213,7 +211,7 @@ def _arrival_series(settings: FigureSettings, seed: int) -> Series:
             after = np.concatenate((before, hosts))
             if name == "Online-Adaptive":
                 rounds = adaptation_settings(settings, "wec")
-                after = adapt(federation, together, after, rounds, step).place
+                after = adapt(federation, together, after, rounds).place
             places[name] = after
             series[name].append(measure(world, together, after))
         known = together
@@ -400,7 +398,7 @@ def _rate_change_series(
             after = before
             if name == "Adaptive":
                 rounds = adaptation_settings(settings, "wec")
-                after = adapt(world.federation, queries, before, rounds, at).place
+                after = adapt(world.federation, queries, before, rounds).place
             elif name == "Re-mapping":
                 after = baselines.remapping(problem, mapping_settings(settings, "wec"), at)
             moves[name].append(int(np.count_nonzero(after != before)))
