@@ -1,0 +1,1 @@
+"""Worlds of a user's own: a network with providers, streams and queries, simulated under several policies."""
