@@ -226,11 +226,12 @@ def map_greedily(a: Any, state: Any, order: Any) -> None:
 
 
 @cached_njit
-def best_move(a: Any, state: Any, vertex: int, row: Any) -> Any:
+def best_move(a: Any, state: Any, vertex: int, penalty: float, row: Any) -> Any:
     """Where to move a vertex: the place, its gain, and by how much the violation changes.
 
-    A place has to keep its bound, or the violation has to fall; NOWHERE if there is none. Of places
-    that lower the violation and such that do not, the former go first.
+    Without a penalty a place has to keep its bound, or the violation has to fall, and places that lower the
+    violation go first; NOWHERE if there is none. With a penalty for each unit of violation every
+    place is possible.
     """
     fill_row(a, state, vertex, row)
     here = state.place[vertex]
@@ -239,13 +240,22 @@ def best_move(a: Any, state: Any, vertex: int, row: Any) -> Any:
         if k == here:
             continue
         more = added_violation(a, state, vertex, k)
-        if more > 0.0 or (more == 0.0 and excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0):
-            continue
+        if penalty == 0.0 and more >= 0.0:
+            if more > 0.0 or excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0:
+                continue
         found = row[here] - row[k]
-        falls, fell = more < 0.0, change < 0.0
-        if best == NOWHERE or (falls and not fell) or (falls == fell and found > gain):
+        if best == NOWHERE or is_better(found, more, gain, change, penalty):
             best, gain, change = k, found, more
     return best, gain, change
+
+
+@cached_njit
+def is_better(gain: float, change: float, than: float, than_change: float, penalty: float) -> bool:
+    """Whether one move is preferred to another: see best_move."""
+    if penalty > 0.0:
+        return gain - penalty * change > than - penalty * than_change
+    falls, fell = change < 0.0, than_change < 0.0
+    return (falls and not fell) or (falls == fell and gain > than)
 
 
 @cached_njit
@@ -254,7 +264,7 @@ def sweep(a: Any, state: Any, order: Any) -> Any:
     row = np.empty(len(a.bound))
     moves, gained = 0, 0.0
     for vertex in order:
-        best, gain, change = best_move(a, state, vertex, row)
+        best, gain, change = best_move(a, state, vertex, 0.0, row)
         here = row[state.place[vertex]]
         if best != NOWHERE and (change < 0.0 or gain > TOLERANCE * abs(here)):
             move(a, state, vertex, best)
@@ -264,11 +274,12 @@ def sweep(a: Any, state: Any, order: Any) -> Any:
 
 
 @cached_njit
-def climb(a: Any, state: Any, patience: int, exact: bool) -> Any:
+def climb(a: Any, state: Any, patience: int, penalty: float, exact: bool) -> Any:
     """A pass of single moves, the largest gain first, each vertex once, also at a loss.
 
     Ends after so many moves without a better mapping, and goes back to the best one; returns by how much
-    violation and cost fell. Unless `exact`, only the gain that seems the largest is computed again.
+    violation and cost fell. With a penalty (see best_move) it may pass through mappings that violate
+    bounds. Unless `exact`, only the gain that seems the largest is computed again.
     """
     vertices = len(state.place)
     row = np.empty(len(a.bound))
@@ -289,14 +300,14 @@ def climb(a: Any, state: Any, patience: int, exact: bool) -> Any:
             if not is_free[vertex]:
                 continue
             if computed[vertex] == -1 or (exact and computed[vertex] != moves):
-                target[vertex], gain[vertex], change[vertex] = best_move(a, state, vertex, row)
+                found = best_move(a, state, vertex, penalty, row)
+                target[vertex], gain[vertex], change[vertex] = found
                 computed[vertex] = moves
             if target[vertex] == NOWHERE:
                 continue
-            falls, fell = change[vertex] < 0.0, top != NOWHERE and change[top] < 0.0
-            if top == NOWHERE or (falls and not fell):
-                top = vertex
-            elif falls == fell and gain[vertex] > gain[top]:
+            if top == NOWHERE or is_better(
+                gain[vertex], change[vertex], gain[top], change[top], penalty
+            ):
                 top = vertex
         if top == NOWHERE:
             break
@@ -308,7 +319,7 @@ def climb(a: Any, state: Any, patience: int, exact: bool) -> Any:
         is_free[top] = False
         moves += 1
         cost -= gain[top]
-        over += change[top]
+        over = violation(a, state)
         slack = TOLERANCE * (1.0 + abs(best_cost))
         if over < best_over - TOLERANCE * best_over or (
             over <= best_over and cost < best_cost - slack
@@ -321,8 +332,11 @@ def climb(a: Any, state: Any, patience: int, exact: bool) -> Any:
 
 
 @cached_njit
-def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
+def exchange(a: Any, state: Any, order: Any, tries: int, start: Any, toll: Any, least: float) -> Any:
     """Exchange two vertices where a better place of one has no room; the exchanges, and the gain.
+
+    An exchange has to gain `least` of what the vertex costs, and the toll, for each second of distance,
+    of each of the two that is where it started: what it costs to take its state along.
 
     For each vertex the places that would gain most are asked; there at most `tries` vertices, spread
     over all of them, whose loads keep both bounds. What seems best is done, and undone if it does not pay.
@@ -356,7 +370,10 @@ def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
             if there == here:
                 break
             gain = row[here] - row[there]
-            best, best_gain = NOWHERE, TOLERANCE * abs(row[here])
+            needed = max(least, TOLERANCE) * abs(row[here])
+            if start[vertex] == here:
+                needed += toll[vertex] * a.latency[here, there]
+            best, best_gain = NOWHERE, needed
             size = first[there + 1] - first[there]
             stride = max(1, size // tries)
             for at in range(first[there] + vertex % stride, first[there + 1], stride):
@@ -365,12 +382,16 @@ def exchange(a: Any, state: Any, order: Any, tries: int) -> Any:
                     continue
                 back = single_cost(a, state, other, there) - single_cost(a, state, other, here)
                 both = gain + back - _double_counted(a, other, here, there, shared)
+                if start[other] == there:
+                    both -= toll[other] * a.latency[here, there]
                 if both > best_gain:
                     best, best_gain = other, both
             if best != NOWHERE:
                 move(a, state, vertex, there)
                 back = single_cost(a, state, best, there) - single_cost(a, state, best, here)
-                if gain + back > TOLERANCE * abs(row[here]):
+                if start[best] == there:
+                    needed += toll[best] * a.latency[here, there]
+                if gain + back > needed:
                     move(a, state, best, here)
                     exchanges += 1
                     gained += gain + back

@@ -21,6 +21,7 @@ from headwater.federation.distribution.kernel import (
     climb,
     exchange,
     map_greedily,
+    move,
     pack,
     sweep,
     violation,
@@ -40,6 +41,9 @@ CLUSTERS_EACH = 8
 EXACT = 64
 """Up to so many vertices, all gains are computed again after every move."""
 
+KICKED = 3
+"""Vertices that a kick moves at random, where there are few enough to try that."""
+
 PACKING_STEPS = 200_000
 
 
@@ -51,6 +55,7 @@ class MappingSettings:
     starts: tuple[str, ...] = ("home", "greedy", "clusters")
     rounds: int = 12
     tries: int = 24
+    kicks: int = 8
     patience: int | None = None
 
     def patience_for(self, vertices: int) -> int:
@@ -88,7 +93,7 @@ def greedy_mapping(problem: Problem, objective: Objective) -> Indices:
     """The vertices by descending load, each where it adds least among the places with room."""
     arrays, state = search_arrays(problem, objective), empty_state(problem, objective)
     map_greedily(arrays, state, np.argsort(-problem.queries.load, kind="stable"))
-    return np.asarray(state.place, np.int32)
+    return state.place.astype(np.int32)
 
 
 def cluster_mapping(
@@ -126,8 +131,28 @@ def _refined(
     """The start improved, with (violation, cost) before it."""
     state = mapped_state(arrays, problem, settings.objective, start)
     refine(arrays, state, settings, generator)
-    place = np.asarray(state.place, np.int32)
+    best = _value(problem, arrays, state, settings)
+    for _ in range(settings.kicks if len(start) <= EXACT else 0):
+        _kick(arrays, state, generator)
+        refine(arrays, state, settings, generator)
+        best = min(best, _value(problem, arrays, state, settings), key=lambda one: one[0])
+        state = mapped_state(arrays, problem, settings.objective, best[1])
+    return best
+
+
+def _value(
+    problem: Problem, arrays: Arrays, state: State, settings: MappingSettings
+) -> tuple[tuple[float, float], Indices]:
+    place = state.place.astype(np.int32)
     return (float(violation(arrays, state)), cost(problem, place, settings.objective)), place
+
+
+def _kick(arrays: Arrays, state: State, generator: np.random.Generator) -> None:
+    """Move a few vertices anywhere."""
+    for vertex in generator.permutation(len(state.place))[:KICKED]:
+        place = int(generator.integers(len(arrays.bound)))
+        if place != state.place[vertex]:
+            move(arrays, state, int(vertex), place)
 
 
 def refine(
@@ -137,10 +162,25 @@ def refine(
     vertices = len(state.place)
     assert NOWHERE not in state.place
     patience = settings.patience_for(vertices)
+    exact = vertices <= EXACT
+    nowhere, no_toll = np.full(vertices, NOWHERE), np.zeros(vertices)
     for _ in range(settings.rounds):
         order = generator.permutation(vertices)
-        less, gain = climb(arrays, state, patience, vertices <= EXACT)
+        less, gain = climb(arrays, state, patience, 0.0, exact)
         moves, _ = sweep(arrays, state, order)
-        exchanges, _ = exchange(arrays, state, order, settings.tries)
-        if less <= 0 and gain <= 0 and moves == 0 and exchanges == 0:
+        exchanges, _ = exchange(
+            arrays, state, order, settings.tries, nowhere, no_toll, 0.0
+        )
+        found = moves + exchanges > 0 or less > 0 or gain > 0
+        for penalty in _penalties(arrays) if exact else ():
+            less, gain = climb(arrays, state, patience, penalty, exact)
+            found = found or less > 0 or gain > 0
+        if not found:
             break
+
+
+def _penalties(arrays: Arrays) -> tuple[float, ...]:
+    """What a unit of load above a bound may cost: some multiples of what data costs for each."""
+    reach = float(arrays.anchor.mean())
+    each = reach * float(arrays.rate[arrays.substream].sum()) / max(float(arrays.load.sum()), 1e-300)
+    return tuple(factor * each for factor in (0.3, 1.0, 3.0) if each > 0)
