@@ -66,7 +66,7 @@ def run_all(
     demand = draw_demand(world, sites, seed)
     state = FederationState(sites, demand, world.queries, world.distribution)
     timeline = list(moments(state, draw_failures(world, sites, seed)))
-    decide = make_policy(policy, world.distribution, seed)
+    decide = make_policy(policy, world.distribution, demand.places.latency, seed)
     rows = run_policy(policy, decide, timeline, len(sites.names), len(demand.queries))
     return sites, demand, timeline, rows
 

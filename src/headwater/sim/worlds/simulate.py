@@ -66,7 +66,7 @@ def _distribute(world: SimulatedWorld, steps: _Steps) -> Report:
         timeline = list(moments(state, draw_failures(world, sites, seed)))
         for policy in world.distribution.policies:
             steps.what = f"distribution, {policy}"
-            decide = make_policy(policy, world.distribution, seed)
+            decide = make_policy(policy, world.distribution, demand.places.latency, seed)
             rows = run_policy(
                 policy, decide, timeline, len(sites.names), len(demand.queries), steps.advance
             )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headwater.federation.distribution.delivery import DeliveryTrees
 from headwater.federation.distribution.model import (
@@ -77,12 +76,16 @@ class FederationState:
         """The federation as it is now; a query whose home is dead does not run."""
         alive = np.flatnonzero(self.is_alive).astype(np.int32)
         substreams = self._substreams()
-        homes = self.demand.queries.home - len(self.demand.origins)
+        origins = len(self.demand.origins)
+        homes = self.demand.queries.home - origins
         runs = self.is_alive[homes] & (self.demand.arrival <= time)
         running = np.flatnonzero(runs).astype(np.int32)
-        places = select_places(self.demand.places, alive)
+        places = living_places(self.demand, alive)
         places = replace(places, capability=places.capability / self.slowness[alive])
         queries = self._priced(self.demand.queries.select(running), substreams)
+        # Homes are anchors, and those of the dead are gone.
+        home = origins + np.searchsorted(alive, homes[running])
+        queries = replace(queries, home=home.astype(np.int32))
         problem = make_problem(substreams, queries, places, self.settings.alpha)
         return Moment(time, kind, problem, alive, running)
 
@@ -110,14 +113,15 @@ class FederationState:
         )
 
 
-def select_places(places: Places, chosen: NDArray[np.integer]) -> Places:
-    """Some of the places, in that order; the ways to the others are still there, and empty."""
-    trees = places.trees
+def living_places(demand: DrawnQueries, alive: Indices) -> Places:
+    """The providers that live, as places and as homes; the ways to the others are still there, and empty."""
+    places, trees, origins = demand.places, demand.places.trees, len(demand.origins)
+    anchors = np.concatenate((np.arange(origins), origins + alive))
     return Places(
-        places.capability[chosen],
-        places.latency[np.ix_(chosen, chosen)],
-        places.anchor[:, chosen],
-        DeliveryTrees(trees.parent, trees.length, trees.node[:, chosen], trees.size),
+        places.capability[alive],
+        places.latency[np.ix_(alive, alive)],
+        places.anchor[np.ix_(anchors, alive)],
+        DeliveryTrees(trees.parent, trees.length, trees.node[:, alive], trees.size),
     )
 
 
