@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.errors import SimulationError
@@ -32,6 +33,8 @@ State = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]
 
 _DEAD = -1
 _NOTICE = -1
+_DEATHS = 0.05
+"""How often a step of a random run is a death, as long as one may die."""
 
 
 def _no_choices(node: CheckedNode) -> Iterable[Hashable]:
@@ -53,7 +56,7 @@ class NodeModel(Generic[N]):
 
 
 @dataclass(frozen=True)
-class World(Generic[N]):
+class CheckedWorld(Generic[N]):
     """Nodes by their position, messages under way at the start, who may be killed, and how many of them."""
 
     nodes: Sequence[N]
@@ -84,7 +87,7 @@ Judge = Callable[[dict[int, N]], str]
 """What is wrong with the living nodes of an end; empty if nothing is."""
 
 
-def explore(world: World[N], judge: Judge[N], most_states: int = 10_000_000) -> Exploration:
+def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 10_000_000) -> Exploration:
     """Visit every state that can be reached, depth first, and judge those where nothing is left to happen."""
     steps = _Steps(world)
     start = steps.start()
@@ -119,7 +122,27 @@ def explore(world: World[N], judge: Judge[N], most_states: int = 10_000_000) -> 
     return Exploration(len(closed), ends, failures, first_failure, endless)
 
 
-def shortest_failure(world: World[N], judge: Judge[N]) -> list[str] | None:
+def sample_runs(
+    world: CheckedWorld[N], judge: Judge[N], random: Random, runs: int
+) -> Exploration:
+    """Random runs to their ends, for worlds with too many states; `states` counts them with repetition."""
+    steps = _Steps(world)
+    states = ends = failures = 0
+    first_failure = ""
+    for _ in range(runs):
+        state = steps.start()
+        while not steps.is_end(state):
+            deaths = list(steps.deaths(state)) if random.random() < _DEATHS else []
+            state = random.choice(deaths or list(steps.events(state)))
+            states += 1
+        ends += 1
+        if complaint := judge(steps.living(state)):
+            failures += 1
+            first_failure = first_failure or complaint
+    return Exploration(states, ends, failures, first_failure, complete=False)
+
+
+def shortest_failure(world: CheckedWorld[N], judge: Judge[N]) -> list[str] | None:
     """The fewest steps that lead to a wrong end; None if there is no such end."""
     steps = _Steps(world)
     start = steps.start()
@@ -140,7 +163,7 @@ def shortest_failure(world: World[N], judge: Judge[N]) -> list[str] | None:
 class _Steps(Generic[N]):
     """The steps of a world, over numbered states of nodes and numbered messages."""
 
-    world: World[N]
+    world: CheckedWorld[N]
     nodes: list[N] = field(default_factory=list)
     messages: list[Hashable] = field(default_factory=list)
     _node_numbers: dict[Hashable, int] = field(default_factory=dict)
@@ -167,6 +190,10 @@ class _Steps(Generic[N]):
         return not any(channels) and not any(self._open_choices(one) for one in nodes)
 
     def successors(self, state: State) -> Iterator[State]:
+        yield from self.events(state)
+        yield from self.deaths(state)
+
+    def events(self, state: State) -> Iterator[State]:
         nodes, channels, kills = state
         count = len(nodes)
         for at, channel in enumerate(channels):
@@ -177,10 +204,12 @@ class _Steps(Generic[N]):
         for at, one in enumerate(nodes):
             for choice in range(len(self._open_choices(one))):
                 yield self._after(at, -2, choice, state)
-        if kills:
-            for victim in self.world.mortal:
-                if nodes[victim] != _DEAD:
-                    yield from self._kill(victim, state)
+
+    def deaths(self, state: State) -> Iterator[State]:
+        nodes, _, kills = state
+        for victim in self.world.mortal if kills else ():
+            if nodes[victim] != _DEAD:
+                yield from self._kill(victim, state)
 
     def _after(self, at: int, sender: int, event: int, state: State) -> State:
         nodes, channels, kills = state
@@ -191,6 +220,9 @@ class _Steps(Generic[N]):
             for receiver, message in sent:
                 if nodes[receiver] != _DEAD:
                     contents[at * count + receiver] += (message,)
+                elif contents[receiver * count + at][-1:] != (_NOTICE,):
+                    # A connection to the dead is refused.
+                    contents[receiver * count + at] += (_NOTICE,)
             channels = tuple(contents)
         return (*nodes[:at], changed, *nodes[at + 1 :]), channels, kills
 

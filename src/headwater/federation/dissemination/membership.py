@@ -336,9 +336,9 @@ class TreeMember:
         """Go on without a provider that is dead."""
         self.heard.pop(provider, None)
         for tree, place in tuple(self.places.items()):
-            place = place.without(provider)
-            place = replace(place, path=tuple(one for one in place.path if one != provider))
-            self.places[tree] = place
+            self.places[tree] = place.without(provider)
+            self._follow_path(tree, tuple(one for one in place.path if one != provider))
+            place = self.places[tree]
             asked = place.candidates[:1] == (provider,)
             if provider == place.parent:
                 self._lose_parent(place)
@@ -506,7 +506,8 @@ class TreeMember:
         if place.candidates[:1] == (sender,):
             self._ask_next(place.tree)
         elif sender == place.parent:
-            self._lose_parent(replace(place, path=tuple(one for one in place.path if one != sender)))
+            self._follow_path(place.tree, tuple(one for one in place.path if one != sender))
+            self._lose_parent(self.places[place.tree])
 
     def _follow_path(self, tree: int, path: tuple[int, ...]) -> None:
         """Take over the way to the origin, and send it down. One that leads through here is a circle."""

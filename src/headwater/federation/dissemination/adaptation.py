@@ -7,10 +7,9 @@ holder says so (commit); whatever fails before leaves it where it is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import combinations, permutations
 from typing import Any, Self
 
 from headwater.federation.dissemination.locks import (
@@ -38,7 +37,8 @@ class NewParent:
     new: int
 
 
-Move = tuple[NewParent, ...]
+Changes = tuple[NewParent, ...]
+"""A move, in an order in which the tree is a tree after each change: a provider rises before its parent goes below it."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class MoveAttempt:
     """Whose answers are missing; while acquiring, those still to be locked, in ascending order."""
     held: tuple[int, ...] = ()
     statistics: tuple[tuple[int, MemberStatistics], ...] = ()
-    move: Move = ()
+    move: Changes = ()
 
     def involved(self) -> set[int]:
         """Everybody without whom it cannot succeed."""
@@ -151,6 +151,7 @@ class AdaptingMember(TreeMember):
     """The last attempt's; one that returns after a death must go on above those it has used."""
     answered: dict[int, float] = field(default_factory=dict)
     """When each attempt last got an answer."""
+    round_seconds: float = ROUND_SECONDS
     next_token: float = 0.0
 
     def key(self) -> Hashable:
@@ -168,7 +169,7 @@ class AdaptingMember(TreeMember):
         """The attempts that wait for `decide`."""
         return [one for one in self.attempts.values() if one.phase is AttemptPhase.CHOOSING]
 
-    def decide(self, tree: int, move: Move, now: float = 0.0) -> list[tuple[int, Any]]:
+    def decide(self, tree: int, move: Changes, now: float = 0.0) -> list[tuple[int, Any]]:
         """Make a move, or none. Returns as `handle`."""
         self.now = now
         attempt = self.attempts[tree]
@@ -411,30 +412,7 @@ class AdaptingMember(TreeMember):
             for provider in attempt.held:
                 self.send(provider, LockRenewal(attempt.name))
         if self.now >= self.next_token:
-            self.next_token = self.now + ROUND_SECONDS
+            self.next_token = self.now + self.round_seconds
             for tree, place in tuple(self.places.items()):
                 if place.origin == self.number:
                     self._start_attempt(tree)
-
-
-def possible_moves(holder: int, families: Mapping[int, tuple[int, ...]]) -> Iterator[Move]:
-    """All moves of a holder: `families` has its children, each with its own children.
-
-    The order of the changes matters where one alone would be no tree: a provider rises before its
-    parent goes below it.
-    """
-    for parent, nephews in families.items():
-        for nephew in nephews:
-            rise = NewParent(nephew, parent, holder)
-            yield (rise,)
-            yield rise, NewParent(parent, holder, nephew)
-            for uncle in families:
-                if uncle != parent:
-                    yield (NewParent(nephew, parent, uncle),)
-                    yield rise, NewParent(uncle, holder, parent)
-    for child, parent in permutations(families, 2):
-        yield (NewParent(child, holder, parent),)
-    for one, other in combinations(families, 2):
-        for left in families[one]:
-            for right in families[other]:
-                yield NewParent(left, one, other), NewParent(right, other, one)
