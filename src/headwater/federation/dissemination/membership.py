@@ -298,7 +298,7 @@ class TreeMember:
             case FeedMessage():
                 self._receive(place, sender, message)
             case ResumeRequest():
-                self._send_after(place, sender, message.newest)
+                self._handle_resume(place, sender, message.newest)
             case CaughtUp():
                 self.note_caught_up(place, sender)
             case JoinRequest():
@@ -403,6 +403,15 @@ class TreeMember:
         else:
             self.send(sender, ResumeRequest(place.tree, place.feed.newest))
 
+    def _handle_resume(self, place: Membership, sender: int, newest: int) -> None:
+        if place.feed.reaches(newest):
+            self._send_after(place, sender, newest)
+        elif self.number == place.origin:
+            self._adopt(place, sender, newest)
+        else:
+            # Somebody further up has more.
+            self.send(sender, AttachRefusal(place.tree))
+
     def _send_after(self, place: Membership, receiver: int, newest: int) -> None:
         for number, payload in place.feed.after(newest):
             self.send(receiver, FeedMessage(place.tree, number, payload))
@@ -471,29 +480,31 @@ class TreeMember:
 
     def _handle_attach(self, place: Membership, sender: int, message: AttachRequest) -> None:
         newest = place.feed.newest if message.newest is None else message.newest
-        if self.number == place.origin:
-            # There is nobody else to ask: what the origin no longer has is gone.
-            newest = max(newest, place.feed.newest - len(place.feed.kept))
-        if not place.started or not place.feed.reaches(newest):
-            self.send(sender, AttachRefusal(place.tree))
-            return
-        if place.leaving or sender in place.path:
+        complete = place.feed.reaches(newest) or self.number == place.origin
+        if not place.started or not complete or place.leaving or sender in place.path:
             self.send(sender, AttachRefusal(place.tree))
             return
         place = place.without(sender).with_child(sender, message.report)
         self.places[place.tree] = place
         self.heard[sender] = self.now
-        self.send(sender, Adoption(place.tree, (self.number, *place.path), newest))
-        self._send_after(place, sender, newest)
+        self._adopt(place, sender, newest)
+
+    def _adopt(self, place: Membership, child: int, newest: int) -> None:
+        """Send a child where it is and what it has missed; what even the origin no longer has is gone."""
+        newest = max(newest, place.feed.newest - len(place.feed.kept))
+        self.send(child, Adoption(place.tree, (self.number, *place.path), newest))
+        self._send_after(place, child, newest)
 
     def _handle_adoption(self, place: Membership, sender: int, message: Adoption) -> None:
-        if place.candidates[:1] != (sender,):
-            if sender != place.parent:
-                self.send(sender, ChildLeft(place.tree))
+        if sender not in (place.parent, *place.candidates[:1]):
+            self.send(sender, ChildLeft(place.tree))
             return
-        former = place.parent
         if not place.started or message.newest > place.feed.newest:
             place = replace(place, started=True, feed=Feed(message.newest))
+        if place.candidates[:1] != (sender,):
+            self.places[place.tree] = place
+            return
+        former = place.parent
         place = replace(place, parent=sender, candidates=(), joining=False)
         self.places[place.tree] = place
         if former not in (None, sender):
