@@ -169,6 +169,11 @@ class DisseminationSettings:
     period: float = 200.0
     duration: float = 2000.0
 
+    @property
+    def rounds(self) -> int:
+        """How many periods end within the duration."""
+        return int(self.duration / self.period + 1e-9)
+
 
 class FailureKind(StrEnum):
     """What can happen to a world while it is simulated."""

@@ -106,8 +106,9 @@ def _parse(top: SectionReader, folder: Path) -> SimulatedWorld:
         distribution = _distribution(top.section_of("distribution"))
     if "dissemination" in top:
         dissemination = _dissemination(top.section_of("dissemination"), hosts, folder)
+    source = dissemination.source if dissemination else None
     ends = [part.duration for part in (distribution, dissemination) if part is not None]
-    failures = FailureReader(providers, hosts, max(ends, default=0.0), streams)
+    failures = FailureReader(providers, hosts, max(ends, default=0.0), streams, source)
     happens = failures.read_all(top.sections_of("failures"))
     top.mistakes.refuse_if_any()
     assert network is not None

@@ -21,12 +21,14 @@ class FailureReader:
         hosts: tuple[str, ...] | None,
         end: float,
         streams: StreamSettings | None,
+        source: str | None,
     ) -> None:
         self.drawn = providers.count is not None
         self.names = providers.names or (hosts if not self.drawn else None)
         self.number = providers.count or len(providers.names or hosts or ())
         self.end = end
         self.streams = streams
+        self.source = source
 
     def read_all(self, sections: list[SectionReader]) -> tuple[Failure, ...]:
         before = [len(section.mistakes.noted) for section in sections]
@@ -54,7 +56,10 @@ class FailureReader:
             return Failure(at, kind, None, self._substreams(section), factor)
         if "substreams" in section:
             section.note("substreams", "substreams is for event = rates")
-        return Failure(at, kind, *self._providers(section), factor)
+        name, count = self._providers(section)
+        if name is not None and name == self.source and kind is not FailureKind.slows:
+            section.note("provider", f"{name} is the source of the dissemination, which never dies")
+        return Failure(at, kind, name, count, factor)
 
     def _factor(self, section: SectionReader, kind: FailureKind) -> float:
         takes = kind in (FailureKind.slows, FailureKind.rates)

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Protocol, TypeVar
 
 from headwater.report import Cell, Plot, PlotLine, Report, ReportTable
+from headwater.sim.worlds.dissemination import DisseminationRow
 from headwater.sim.worlds.distribution import DistributionRow
 from headwater.sim.worlds.draw import DrawnSites, Happening
 from headwater.sim.worlds.model import FailureKind
@@ -101,7 +102,7 @@ def _distribution_over_time(runs: Runs[DistributionRow]) -> ReportTable:
         "in bounds",
         "moved",
     )
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             at_once[0].time,
             str(at_once[0].kind),
@@ -112,8 +113,13 @@ def _distribution_over_time(runs: Runs[DistributionRow]) -> ReportTable:
         for policy, seeds in runs.items()
         for at_once in zip(*seeds, strict=True)
     ]
-    rows.sort(key=lambda row: float(str(row[0])))
+    rows.sort(key=_row_time)
     return ReportTable("Query distribution over time", columns, tuple(rows))
+
+
+def _row_time(row: Sequence[Cell]) -> float:
+    assert isinstance(row[0], float)
+    return row[0]
 
 
 def _distribution_means(rows: Sequence[DistributionRow]) -> tuple[Cell, ...]:
@@ -147,6 +153,56 @@ def _provider_table(runs: Runs[DistributionRow], sites: DrawnSites) -> ReportTab
     if len(kept) < len(order):
         title += f" (the {len(kept)} most loaded of {len(order)})"
     return ReportTable(title, ("provider", "capability", *last), rows)
+
+
+# ---- dissemination
+
+
+def dissemination_report(runs: Runs[DisseminationRow]) -> Report:
+    """The loss of fidelity of each policy's tree, at the end and over time."""
+    plot = _plot(
+        runs, "dissemination-loss", "Loss of fidelity", "mean share of time", lambda row: row.loss
+    )
+    return Report((_dissemination_summary(runs), _dissemination_over_time(runs)), plots=(plot,))
+
+
+def _dissemination_summary(runs: Runs[DisseminationRow]) -> ReportTable:
+    columns = ("policy", "nodes", "loss", "mean loss", "overloaded", "depth", "fan-out", "moves")
+    rows: list[tuple[Cell, ...]] = []
+    for policy, seeds in runs.items():
+        last = [rows[-1] for rows in seeds]
+        rows.append(
+            (
+                policy,
+                fmean(row.nodes for row in last),
+                fmean(row.loss for row in last),
+                fmean(row.loss for rows in seeds for row in rows),
+                fmean(row.overloaded for row in last),
+                fmean(row.depth for row in last),
+                fmean(row.fanout for row in last),
+                fmean(sum(row.moved for row in rows) for rows in seeds),
+            )
+        )
+    return ReportTable("Dissemination at the end", columns, tuple(rows))
+
+
+def _dissemination_over_time(runs: Runs[DisseminationRow]) -> ReportTable:
+    columns = ("time", "after", "policy", "nodes", "loss", "overloaded", "moves")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            at_once[0].time,
+            str(at_once[0].kind),
+            policy,
+            fmean(row.nodes for row in at_once),
+            fmean(row.loss for row in at_once),
+            fmean(row.overloaded for row in at_once),
+            fmean(row.moved for row in at_once),
+        )
+        for policy, seeds in runs.items()
+        for at_once in zip(*seeds, strict=True)
+    ]
+    rows.sort(key=_row_time)
+    return ReportTable("Dissemination over time", columns, tuple(rows))
 
 
 # ---- plots

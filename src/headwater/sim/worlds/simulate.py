@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headwater.report import Plot, Report, ReportTable
+from headwater.sim.worlds.dissemination import DisseminationRow, draw_objects, run_tree
 from headwater.sim.worlds.distribution import DistributionRow, run_policy
 from headwater.sim.worlds.draw import draw_demand, draw_failures, draw_sites
 from headwater.sim.worlds.model import SimulatedWorld
 from headwater.sim.worlds.policies import make_policy
-from headwater.sim.worlds.reports import distribution_report, failure_table
+from headwater.sim.worlds.reports import dissemination_report, distribution_report, failure_table
 from headwater.sim.worlds.timeline import FederationState, moments
 
 Progress = Callable[[int, int, str], None]
@@ -44,9 +45,18 @@ def simulate_world(world: SimulatedWorld, progress: Progress | None = None) -> R
 def _count_steps(world: SimulatedWorld) -> int:
     steps = 0
     if world.distribution is not None:
-        each = 1 + world.distribution.rounds + len(world.failures)
+        each = 1 + world.distribution.rounds + _failures_before(world, world.distribution.duration)
         steps += len(world.distribution.policies) * each
+    if world.dissemination is not None:
+        each = (
+            1 + world.dissemination.rounds + _failures_before(world, world.dissemination.duration)
+        )
+        steps += len(world.dissemination.policies) * each
     return steps * len(world.seeds)
+
+
+def _failures_before(world: SimulatedWorld, end: float) -> int:
+    return sum(failure.at < end for failure in world.failures)
 
 
 def _failures(world: SimulatedWorld) -> ReportTable:
@@ -75,4 +85,16 @@ def _distribute(world: SimulatedWorld, steps: _Steps) -> Report:
 
 
 def _disseminate(world: SimulatedWorld, steps: _Steps) -> Report:
-    return Report(())
+    settings = world.dissemination
+    if settings is None:
+        return Report(())
+    runs: dict[str, list[list[DisseminationRow]]] = {policy: [] for policy in settings.policies}
+    for seed in world.seeds:
+        sites = draw_sites(world, seed)
+        objects = draw_objects(settings, sites, seed)
+        happenings = draw_failures(world, sites, seed)
+        for policy in settings.policies:
+            steps.what = f"dissemination, {policy}"
+            rows = run_tree(policy, settings, objects, happenings, seed, steps.advance)
+            runs[policy].append(rows)
+    return dissemination_report(runs)

@@ -130,7 +130,7 @@ def moments(state: FederationState, happenings: list[Happening]) -> Iterator[Mom
     settings = state.settings
     yield state.moment(0.0, MomentKind.start)
     rounds = [(n * settings.period, None) for n in range(1, settings.rounds + 1)]
-    events = [(happening.at, happening) for happening in happenings]
+    events = [(one.at, one) for one in happenings if one.at < settings.duration]
     before = 0.0
     for time, happening in sorted(
         [*events, *rounds], key=lambda event: (event[0], event[1] is None)
@@ -142,6 +142,6 @@ def moments(state: FederationState, happenings: list[Happening]) -> Iterator[Mom
             yield state.moment(time, MomentKind.arrivals)
         if happening is None:
             yield state.moment(time, MomentKind.round)
-        elif time <= settings.duration:
+        else:
             state.apply(happening)
             yield state.moment(time, MomentKind.failure)
