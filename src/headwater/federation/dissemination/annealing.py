@@ -53,18 +53,32 @@ def annealed_tree(
     temperature, unchanged = settings.start * tree.total, 0
     frozen = settings.frozen * (world.count - 1)
     while temperature >= frozen or unchanged < settings.patience:
-        before = best_total
-        draws = random.random((settings.trials * len(members), 3))
-        best_total = _anneal(
-            tree.arrays, members, draws, temperature, tree.total, best, best_total
-        )
-        tree.rebuild()
-        unchanged = unchanged + 1 if best_total >= before else 0
+        found, total = anneal_once(tree, members, random, settings.trials, temperature)
+        unchanged += 1
+        if total < best_total * (1 - 1e-9):
+            best, best_total, unchanged = found, total, 0
         temperature *= settings.cooling
     tree = DisseminationTree(world, best)
     while _descend(tree.arrays, members) < 0:
         tree.rebuild()
     return tree.parents
+
+
+def anneal_once(
+    tree: DisseminationTree,
+    members: Indices,
+    random: np.random.Generator,
+    trials: int,
+    temperature: float,
+) -> tuple[Indices, float]:
+    """The trials at one temperature, in units of the sum of losses; returns the best parents seen and their sum."""
+    draws = random.random((trials * len(members), 3))
+    best = tree.parents
+    if len(members) <= 2:
+        return best, tree.total
+    total = _anneal(tree.arrays, members, draws, temperature, tree.total, best, tree.total)
+    tree.rebuild()
+    return best, float(total)
 
 
 @register_jitable

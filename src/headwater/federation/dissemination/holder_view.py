@@ -108,7 +108,10 @@ def fill_view(view: HolderView) -> None:
             max(view.weight_below[node] - view.weights[node], 0.0),
             view.filter_seconds[node],
             view.transmit_seconds[node],
-            view.other[node],
+            view.other[node, 0],
+            view.other[node, 1],
+            view.other[node, 2],
+            view.other[node, 3],
             view.general,
         )
     for node in range(view.last_child + 1, len(view.nodes)):

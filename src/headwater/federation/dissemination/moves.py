@@ -89,7 +89,10 @@ def changed_loss(
         max(weight_below - view.weights[node], 0.0),
         view.filter_seconds[node],
         view.transmit_seconds[node],
-        view.other[node],
+        view.other[node, 0],
+        view.other[node, 1],
+        view.other[node, 2],
+        view.other[node, 3],
         view.general,
     )
     return after - view.loss[node]

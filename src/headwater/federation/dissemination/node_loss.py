@@ -7,8 +7,6 @@ The functions are plain Python when called from Python, and part of the machine 
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 FULL_LOAD = 0.999
@@ -58,23 +56,28 @@ def node_loss(
     weight: float,
     filter_seconds: float,
     transmit_seconds: float,
-    other: Any,
+    other_load: float,
+    other_arrivals: float,
+    other_second: float,
+    other_weight: float,
     general: bool,
 ) -> float:
     """The loss that a node's processing delay causes below it.
 
     `filtered` and `sent` are tests and messages for children, `arrivals` messages, each a second; `weight` is that
-    of all nodes below. `other` has the node's load, arrivals, squares and weight in other trees: their
+    of all nodes below. The last four numbers are of the node in other trees: their
     messages wait in the same queue.
     """
     if children == 0:
-        return other[3] * queue_seconds(other[0], other[1], other[2], general)
+        return other_weight * queue_seconds(other_load, other_arrivals, other_second, general)
     load = filter_seconds * filtered + transmit_seconds * sent
     second = 0.0
     if general:
         second = square_of_service(filtered, sent, arrivals, filter_seconds, transmit_seconds)
-    queue = queue_seconds(load + other[0], arrivals + other[1], second + other[2], general)
+    queue = queue_seconds(
+        load + other_load, arrivals + other_arrivals, second + other_second, general
+    )
     service = load / arrivals if arrivals > 0.0 else 0.0
     # On average half of the other children are served before a child, then the child itself.
     before = service / 2.0 * (1.0 - 1.0 / children)
-    return weight * (queue + before + filter_seconds + transmit_seconds) + other[3] * queue
+    return weight * (queue + before + filter_seconds + transmit_seconds) + other_weight * queue
