@@ -188,3 +188,38 @@ def test_the_same_seed_gives_the_same_report() -> None:
     world = replace(SMALL, dissemination=few, failures=(Failure(150.0, FailureKind.dies),))
     assert simulate_world(world) == simulate_world(world)
     assert simulate_world(world) != simulate_world(replace(world, seeds=(2,)))
+
+
+def test_measured_losses_are_near_those_of_the_model() -> None:
+    assert SMALL.dissemination is not None
+    single = replace(SMALL.dissemination, objects=1, interest=1.0)
+    rows = run(replace(SMALL, dissemination=single), "random")
+    assert rows[-1].measured is None
+    measured = [row.measured for row in rows[:-1]]
+    assert all(loss is not None for loss in measured)
+    # The model adds up delays that overlap, so it is somewhat above.
+    assert np.mean(measured) == pytest.approx(rows[0].loss, rel=0.2)
+
+
+def test_nothing_is_lost_without_delays() -> None:
+    near = Network(LINE.sites, tuple(replace(link, latency=0.0) for link in LINE.links))
+    random = np.random.default_rng(7)
+    values = np.round(10 + np.cumsum(random.normal(0, 0.02, 500)), 2)
+    trace = PriceTrace("x", np.arange(500) * 2.0, values)
+    world = SimulatedWorld(
+        NetworkSource(near),
+        dissemination=DisseminationSettings(
+            ("random+adaptive",),
+            traces=(trace,),
+            filter_time=(0.0, 0.0),
+            transmit_time=(0.0, 0.0),
+            source="quito",
+            duration=1000.0,
+        ),
+    )
+    rows = run(world, "random+adaptive")
+    assert [row.measured for row in rows] == [0.0] * 5 + [None]
+
+
+def test_several_objects_without_traces_are_not_measured() -> None:
+    assert all(row.measured is None for row in run(SMALL, "greedy"))

@@ -1,7 +1,7 @@
 """Dissemination in a world: trees of several policies, followed through failures and rounds of adaptation.
 
-The loss of fidelity is that of the model of `federation.dissemination`, for all objects in one tree. The
-tree itself survives failures under every policy: children of a dead provider go to its parent, and one that
+All objects are in one tree. The loss of fidelity is reported by the model, and as it is measured when messages are sent through
+the tree; adaptation knows rates and times as they are. The tree survives failures under every policy: children of a dead provider go to its parent, and one that
 returns joins where it costs least on its way down from the source.
 """
 
@@ -33,8 +33,14 @@ from headwater.federation.dissemination.model import (
 )
 from headwater.federation.dissemination.rounds import run_round
 from headwater.federation.dissemination.tree import DisseminationTree
+from headwater.sim.dissemination import (
+    Tolerances,
+    Updates,
+    poisson_updates,
+    simulate_dissemination,
+)
 from headwater.sim.worlds.draw import DrawnSites, Happening, draw_span, generator
-from headwater.sim.worlds.model import DisseminationSettings, FailureKind
+from headwater.sim.worlds.model import DisseminationSettings, FailureKind, PriceTrace
 from headwater.sim.worlds.timeline import MomentKind
 
 ADAPTIVE = "+adaptive"
@@ -47,22 +53,61 @@ class DrawnObjects:
     world: DisseminationWorld
     source: str
     providers: tuple[int, ...]
+    updates: Updates | None
+    """What the source emits; None for several objects without traces, which are not measured."""
+    tolerances: Floats | None
+    """By node and object, NaN where it has no interest; None without traces."""
 
 
 @dataclass(frozen=True)
 class DisseminationRow:
-    """What a tree is like after a moment; `loss` is the mean over the nodes that live and want something."""
+    """What a tree is like after a moment; losses are means over the nodes that live and want something.
+
+    `measured` is from this moment to the next; None at the end, and where nothing can be measured.
+    """
 
     policy: str
     time: float
     kind: MomentKind
     nodes: int
     loss: float
+    measured: float | None
     overloaded: int
     depth: int
     fanout: int
     moved: int
     parents: tuple[int, ...]
+
+
+# ---- what is emitted
+
+
+def traced_updates(traces: Sequence[PriceTrace], seconds: float) -> Updates:
+    """The trades of all traces in the order of time."""
+    inside = [trace.times < seconds for trace in traces]
+    time = np.concatenate([t.times[i] for t, i in zip(traces, inside, strict=True)])
+    value = np.concatenate([t.values[i] for t, i in zip(traces, inside, strict=True)])
+    item = np.repeat(np.arange(len(traces)), [int(i.sum()) for i in inside])
+    order = np.argsort(time, kind="stable")
+    start = np.array([trace.values[0] for trace in traces])
+    return Updates(time[order], item[order], value[order], seconds, start)
+
+
+def cut_updates(updates: Updates, begin: float, end: float) -> Updates:
+    """The updates of an interval; every copy begins with the value that the source has then."""
+    first, last = np.searchsorted(updates.time, (begin, end))
+    start = updates.start.copy()
+    for item in range(len(start)):
+        before = np.flatnonzero(updates.item[:first] == item)
+        start[item] = updates.value[before[-1]] if len(before) else start[item]
+    inside = slice(first, last)
+    return Updates(
+        updates.time[inside] - begin,
+        updates.item[inside],
+        updates.value[inside],
+        end - begin,
+        start,
+    )
 
 
 # ---- what is drawn
@@ -76,8 +121,11 @@ def draw_objects(settings: DisseminationSettings, sites: DrawnSites, seed: int) 
     if not providers:
         raise SimulationError("a dissemination needs a provider beside the source")
     nodes = [source, *(int(sites.providers[at]) for at in providers)]
-    draw = _traced_rates if settings.traces else _drawn_rates
-    rates = draw(settings, len(nodes), random)
+    tolerances = _tolerances(settings, len(nodes), random) if settings.traces else None
+    if tolerances is None:
+        rates = _drawn_rates(settings, len(nodes), random)
+    else:
+        rates = _traced_rates(settings, tolerances)
     world = DisseminationWorld(
         rates,
         mean_weights(rates),
@@ -87,7 +135,16 @@ def draw_objects(settings: DisseminationSettings, sites: DrawnSites, seed: int) 
     )
     world.filter_seconds[SOURCE] = settings.filter_time[0]
     world.transmit_seconds[SOURCE] = settings.transmit_time[0]
-    return DrawnObjects(world, sites.routes.network.sites[source].name, providers)
+    name = sites.routes.network.sites[source].name
+    return DrawnObjects(world, name, providers, _updates(settings, seed), tolerances)
+
+
+def _updates(settings: DisseminationSettings, seed: int) -> Updates | None:
+    if settings.traces:
+        return traced_updates(settings.traces, settings.duration)
+    if settings.objects > 1:
+        return None
+    return poisson_updates(settings.rate[1], settings.duration, generator(seed, "updates"))
 
 
 def _source(settings: DisseminationSettings, sites: DrawnSites, random: np.random.Generator) -> int:
@@ -114,19 +171,22 @@ def _drawn_rates(
     return rates
 
 
-def _traced_rates(
-    settings: DisseminationSettings, nodes: int, random: np.random.Generator
-) -> Floats:
+def _tolerances(settings: DisseminationSettings, nodes: int, random: np.random.Generator) -> Floats:
+    wanted = _wanted(settings, nodes, random)
+    tolerances = draw_span(settings.tolerance, wanted.size, random).reshape(wanted.shape)
+    return np.where(wanted > 0, tolerances, np.nan)
+
+
+def _traced_rates(settings: DisseminationSettings, tolerances: Floats) -> Floats:
     """Updates a second that a node must get of each trace to stay in its tolerance."""
-    rates = _wanted(settings, nodes, random)
-    tolerances = draw_span(settings.tolerance, rates.size, random).reshape(rates.shape)
-    # The source has every change of the value.
-    tolerances[SOURCE], rates[SOURCE] = 0.0, 1.0
+    rates = np.zeros_like(tolerances)
     for item, trace in enumerate(settings.traces):
         values = trace.values[trace.times < settings.duration]
-        for node in np.flatnonzero(rates[:, item]):
-            sent = forwarded_updates(values, tolerances[node, item])
-            rates[node, item] = sent.sum() / settings.duration
+        for node in range(len(rates)):
+            # The source has every change of the value.
+            tolerance = 0.0 if node == SOURCE else tolerances[node, item]
+            if not np.isnan(tolerance):
+                rates[node, item] = forwarded_updates(values, tolerance).sum() / settings.duration
     return rates
 
 
@@ -215,7 +275,30 @@ class FollowedTree:
         """One round, if the policy adapts; returns how many moves were made."""
         return len(run_round(self.tree)) if self.adapts else 0
 
-    def row(self, policy: str, time: float, kind: MomentKind, moved: int) -> DisseminationRow:
+    def measure(self, begin: float, end: float, random: np.random.Generator) -> float | None:
+        """The loss when the updates of an interval are sent through the tree; queues are empty at its begin."""
+        updates = self.objects.updates
+        if updates is None or end <= begin:
+            return None
+        world, parents, tolerances = self.tree.world, self.tree.parents, None
+        if self.objects.tolerances is not None:
+            values = self.objects.tolerances.copy()
+            values[parents == ABSENT] = np.nan
+            tolerances = Tolerances(values)
+        run = simulate_dissemination(
+            world,
+            parents,
+            cut_updates(updates, begin, end),
+            random,
+            tolerances=tolerances,
+            window=end - begin,
+        )
+        # The simulation counts the absent as well, who lose nothing.
+        return run.average * (world.count - 1) / max(len(self.tree.order()) - 1, 1)
+
+    def row(
+        self, policy: str, time: float, kind: MomentKind, moved: int, measured: float | None
+    ) -> DisseminationRow:
         """What the tree is like now."""
         parents = self.tree.parents
         nodes = len(self.tree.order()) - 1
@@ -225,6 +308,7 @@ class FollowedTree:
             kind,
             nodes,
             self.tree.total / max(nodes, 1),
+            measured,
             len(node_losses(self.tree.world, parents).overloaded),
             _depth(parents),
             int(self.tree.arrays.child_count.max()),
@@ -253,14 +337,18 @@ def run_tree(
 ) -> list[DisseminationRow]:
     """A row for the start, each failure and each round; `report` is called after each."""
     followed = FollowedTree(policy, objects, seed)
+    random = generator(seed, "messages")
     rows = []
-    for time, kind, happening in _moments(settings, happenings):
+    moments = list(_moments(settings, happenings))
+    ends = [time for time, _, _ in moments[1:]] + [settings.duration]
+    for (time, kind, happening), end in zip(moments, ends, strict=True):
         moved = 0
         if happening is not None:
             followed.apply(happening)
         elif kind is MomentKind.round:
             moved = followed.adapt()
-        rows.append(followed.row(policy, time, kind, moved))
+        measured = followed.measure(time, end, random)
+        rows.append(followed.row(policy, time, kind, moved, measured))
         report()
     return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Protocol, TypeVar
 
@@ -167,7 +168,7 @@ def dissemination_report(runs: Runs[DisseminationRow]) -> Report:
 
 
 def _dissemination_summary(runs: Runs[DisseminationRow]) -> ReportTable:
-    columns = ("policy", "nodes", "loss", "mean loss", "overloaded", "depth", "fan-out", "moves")
+    columns = ("policy", "nodes", "loss", "measured", "overloaded", "depth", "fan-out", "moves")
     rows: list[tuple[Cell, ...]] = []
     for policy, seeds in runs.items():
         last = [rows[-1] for rows in seeds]
@@ -176,7 +177,7 @@ def _dissemination_summary(runs: Runs[DisseminationRow]) -> ReportTable:
                 policy,
                 fmean(row.nodes for row in last),
                 fmean(row.loss for row in last),
-                fmean(row.loss for rows in seeds for row in rows),
+                _mean([_measured_in_all(rows) for rows in seeds]),
                 fmean(row.overloaded for row in last),
                 fmean(row.depth for row in last),
                 fmean(row.fanout for row in last),
@@ -186,8 +187,24 @@ def _dissemination_summary(runs: Runs[DisseminationRow]) -> ReportTable:
     return ReportTable("Dissemination at the end", columns, tuple(rows))
 
 
+def _measured_in_all(rows: Sequence[DisseminationRow]) -> float | None:
+    """The measured loss of a whole run: what is measured from each row to the next, by its time."""
+    total = 0.0
+    for row, following in pairwise(rows):
+        if row.measured is not None:
+            total += row.measured * (following.time - row.time)
+        elif following.time > row.time:
+            return None
+    return total / rows[-1].time
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
 def _dissemination_over_time(runs: Runs[DisseminationRow]) -> ReportTable:
-    columns = ("time", "after", "policy", "nodes", "loss", "overloaded", "moves")
+    columns = ("time", "after", "policy", "nodes", "loss", "measured", "overloaded", "moves")
     rows: list[tuple[Cell, ...]] = [
         (
             at_once[0].time,
@@ -195,6 +212,7 @@ def _dissemination_over_time(runs: Runs[DisseminationRow]) -> ReportTable:
             policy,
             fmean(row.nodes for row in at_once),
             fmean(row.loss for row in at_once),
+            _mean([row.measured for row in at_once]),
             fmean(row.overloaded for row in at_once),
             fmean(row.moved for row in at_once),
         )
