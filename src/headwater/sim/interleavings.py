@@ -122,9 +122,7 @@ def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 10_000_0
     return Exploration(len(closed), ends, failures, first_failure, endless)
 
 
-def sample_runs(
-    world: CheckedWorld[N], judge: Judge[N], random: Random, runs: int
-) -> Exploration:
+def sample_runs(world: CheckedWorld[N], judge: Judge[N], random: Random, runs: int) -> Exploration:
     """Random runs to their ends, for worlds with too many states; `states` counts them with repetition."""
     steps = _Steps(world)
     states = ends = failures = 0

@@ -144,7 +144,7 @@ class AdaptingMember(TreeMember):
     that whoever drives this machine has chosen by price.
     """
 
-    lock: ProviderLock = ProviderLock()
+    lock: ProviderLock = field(default_factory=ProviderLock)
     attempts: dict[int, MoveAttempt] = field(default_factory=dict)
     prepared: PreparedChange | None = None
     serial: int = 0
@@ -368,6 +368,12 @@ class AdaptingMember(TreeMember):
         if prepared and (prepared.attempt.tree, prepared.change.new) == (place.tree, sender):
             self.send(prepared.attempt.holder, MovePrepared(prepared.attempt))
 
+    def note_left(self, tree: int) -> None:
+        """A move of this provider in a tree that it has left will not happen."""
+        if self.prepared and self.prepared.attempt.tree == tree:
+            name, self.prepared = self.prepared.attempt, None
+            self.send(name.holder, MoveRefused(name))
+
     def _handle_commit(self, attempt: AttemptId) -> None:
         prepared, place = self.prepared, self.places.get(attempt.tree)
         if not prepared or prepared.attempt != attempt or not place or place.leaving:
@@ -394,8 +400,8 @@ class AdaptingMember(TreeMember):
         """Go on without a provider that is dead."""
         super().forget_provider(provider)
         if self.prepared and self.prepared.change.new == provider:
-            attempt, self.prepared = self.prepared.attempt, None
-            self.send(attempt.holder, MoveRefused(attempt))
+            name, self.prepared = self.prepared.attempt, None
+            self.send(name.holder, MoveRefused(name))
         self._change_lock(self.lock.forget_holder(provider, self.now))
         for attempt in tuple(self.attempts.values()):
             if provider in attempt.involved():

@@ -60,8 +60,7 @@ def effective_requirements(
     only passes updates on.
     """
     strictest = {provider: requirements.get(provider, np.inf) for provider in parents}
-    for provider in reversed(parents):
-        parent = parents[provider]
+    for provider, parent in reversed(list(parents.items())):
         if parent is None:
             strictest[provider] = 0.0
         else:

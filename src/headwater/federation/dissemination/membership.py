@@ -329,6 +329,9 @@ class TreeMember:
     def note_caught_up(self, place: Membership, sender: int) -> None:
         """The feed of a future parent has arrived up to now."""
 
+    def note_left(self, tree: int) -> None:
+        """This provider is no longer in a tree."""
+
     def finish_seeking(self, place: Membership, found: bool) -> None:
         """The first candidate has adopted this provider, or has not."""
 
@@ -557,6 +560,7 @@ class TreeMember:
         if place.parent is not None:
             self.send(place.parent, ChildLeft(tree))
             del self.places[tree]
+            self.note_left(tree)
 
     def _handle_leave(self, place: Membership, sender: int, message: LeaveRequest) -> None:
         """Choose for each child of one that leaves: this provider, or a sibling of the one that leaves."""

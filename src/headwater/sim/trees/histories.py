@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -92,7 +93,15 @@ class TreeHistory:
         self._arrivals: dict[tuple[int, int], float] = {}
         random = Random(seed)
         self._points = [(random.random(), random.random()) for _ in range(settings.providers)]
-        self._policy = MembershipPolicy(choose_parent=self._nearest_parent)
+
+        def nearest_parent(place: Membership, number: int, newcomer: int, report: object) -> int:
+            """Here as long as there are few children, else below the nearest of them."""
+            children = place.child_numbers()
+            if len(children) < settings.fanout:
+                return number
+            return min(children, key=lambda child: self.delay(child, newcomer))
+
+        self._policy = MembershipPolicy(choose_parent=nearest_parent)
 
     def run(self) -> HistoryOutcome:
         """Let it happen, then let it settle, and look at the end."""
@@ -101,7 +110,7 @@ class TreeHistory:
             self._start_member(number)
         self._start_publishing()
         for second in range(1, settings.seconds):
-            self.simulation.schedule_at(second, lambda second=second: self._disturb(second))
+            self.simulation.schedule_at(second, partial(self._disturb, second))
         self.simulation.run(settings.seconds)
         self._loss = 0
         for number in set(range(settings.providers)) - set(self.members):
@@ -150,11 +159,11 @@ class TreeHistory:
                 self.outcome.deaths += 1
             elif self._happens(settings.leave, second, number, _LEAVE):
                 tree = second % settings.trees
-                self._act(member, lambda m=member, t=tree: m.leave(t, now))
+                self._act(member, partial(member.leave, tree, now))
                 self.outcome.leaves += 1
             elif self._happens(settings.rejoin, second, number, _RETURN):
                 for tree in range(settings.trees):
-                    self._act(member, lambda m=member, t=tree: m.join(t, t, now))
+                    self._act(member, partial(member.join, tree, tree, now))
 
     def _happens(self, chance: float, second: int, number: int, event: int) -> bool:
         flip = coin_flip(self._key, second * self.settings.providers + number, event)
@@ -166,7 +175,7 @@ class TreeHistory:
             for tree, place in tuple(member.places.items()):
                 member.places[tree] = replace(place, leaving=False)
             for tree in range(self.settings.trees):
-                self._act(member, lambda m=member, t=tree: m.join(t, t, now))
+                self._act(member, partial(member.join, tree, tree, now))
 
     def _start_publishing(self) -> None:
         settings = self.settings
@@ -174,7 +183,7 @@ class TreeHistory:
         for tree in range(settings.trees):
             for number in range(1, count):
                 self.simulation.schedule_at(
-                    number / settings.messages, lambda t=tree, n=number: self._publish(t, n)
+                    number / settings.messages, partial(self._publish, tree, number)
                 )
 
     def _publish(self, tree: int, number: int) -> None:
@@ -221,23 +230,12 @@ class TreeHistory:
             time = self.simulation.now + self.delay(*pair)
             # A connection keeps the order of what it carries.
             self._arrivals[pair] = time = max(time, self._arrivals.get(pair, 0.0))
-            self.simulation.schedule_at(
-                time, lambda p=pair, m=message: self._arrive(p[0], p[1], m)
-            )
+            self.simulation.schedule_at(time, partial(self._arrive, *pair, message))
 
     def _arrive(self, sender: int, receiver: int, message: Any) -> None:
         if member := self.members.get(receiver):
             now = self.simulation.now
             self._act(member, lambda: member.handle(sender, message, now))
-
-    def _nearest_parent(
-        self, place: Membership, number: int, newcomer: int, report: object
-    ) -> int:
-        """Here as long as there are few children, else below the nearest of them."""
-        children = place.child_numbers()
-        if len(children) < self.settings.fanout:
-            return number
-        return min(children, key=lambda child: self.delay(child, newcomer))
 
     # The end.
 
@@ -247,7 +245,7 @@ class TreeHistory:
             number: replace(member, attempts={}, lock=type(member.lock)(), prepared=None)
             for number, member in self.members.items()
         }
-        expected = {tree: everybody for tree in range(self.settings.trees)}
+        expected = dict.fromkeys(range(self.settings.trees), everybody)
         return find_fault(settled, expected) or self._feed_fault()
 
     def _feed_fault(self) -> str:

@@ -78,13 +78,14 @@ def find_fault(members: Mapping[int, AdaptingMember], expected: Mapping[int, Ite
 
 
 def _tree_fault(places: Mapping[int, Membership]) -> str:
-    for provider, place in places.items():
-        if place.origin not in places:
-            continue
+    """A tree whose origin is dead cannot be right or wrong."""
+    rooted = {one: place for one, place in places.items() if place.origin in places}
+    for provider, place in rooted.items():
         if place.candidates or place.guests:
             return f"{provider} is between two parents"
         if not _reaches_origin(provider, places):
             return f"{provider} is cut off from the origin"
+    for provider, place in rooted.items():
         children = tuple(sorted(one for one in places if places[one].parent == provider))
         if children != place.child_numbers():
             return f"{provider} has the children {children}, but knows {place.child_numbers()}"
