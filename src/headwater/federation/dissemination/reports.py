@@ -8,23 +8,18 @@ value sent before. A holder decides from what has arrived, not from the truth.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numba.extending import register_jitable
 
-from headwater.federation.dissemination.model import DisseminationWorld, Floats, Indices
-from headwater.federation.dissemination.tree import DisseminationTree
+from headwater.federation.dissemination.model import DisseminationWorld, Indices
+from headwater.federation.dissemination.tree import NOBODY, DisseminationTree, TreeArrays
+from headwater.jit import cached_njit
 
 WINDOW_SECONDS = 50.0
 TOLERANCE = 0.2
 """By which factor above one a value may differ from the one sent last."""
-
-
-def has_changed(value: Floats, sent: Floats, tolerance: float = TOLERANCE) -> NDArray[np.bool_]:
-    """Which values have left the band from 1/(1+tolerance) to 1+tolerance times those sent last."""
-    low, high = sent / (1 + tolerance), sent * (1 + tolerance)
-    changed: NDArray[np.bool_] = (value < low) | (value > high)
-    return changed
 
 
 class ReportedTree:
@@ -43,29 +38,83 @@ class ReportedTree:
 
     def report(self, measured: DisseminationWorld, tolerance: float = TOLERANCE) -> int:
         """Let every node send up what has changed, leaves first; returns how many values were sent."""
-        arrays, count = self.tree.arrays, 0
-        for node in reversed(self.tree.order()):
-            children = list(self.tree.children(node))
-            largest, weight = measured.rates[node].copy(), measured.weights[node]
-            if children:
-                largest = np.maximum(largest, arrays.largest[children].max(axis=0))
-                weight = weight + arrays.weight_below[children].sum()
-                arrays.sent[node] = arrays.largest[children].sum()
-                arrays.takers[node] = (arrays.largest[children] > 0).sum(axis=0)
-            for sent, value in (
-                (arrays.rates[node], measured.rates[node]),
-                (arrays.largest[node], largest),
-                (arrays.weights[node : node + 1], measured.weights[node : node + 1]),
-                (arrays.weight_below[node : node + 1], np.array([weight])),
-                (arrays.filter_seconds[node : node + 1], measured.filter_seconds[node : node + 1]),
-                (
-                    arrays.transmit_seconds[node : node + 1],
-                    measured.transmit_seconds[node : node + 1],
-                ),
-            ):
-                changed = has_changed(value, sent, tolerance)
-                sent[changed] = value[changed]
-                count += int(changed.sum())
-            arrays.arrivals[node] = arrays.largest[node].sum()
-            arrays.filtered[node] = (arrays.largest[node] * arrays.takers[node]).sum()
-        return count
+        order = np.array(self.tree.order()[::-1], np.int64)
+        return int(
+            _report_up(
+                self.tree.arrays,
+                order,
+                measured.rates,
+                measured.weights,
+                measured.filter_seconds,
+                measured.transmit_seconds,
+                1.0 + tolerance,
+            )
+        )
+
+
+@register_jitable
+def has_changed(value: float, sent: float, factor: float) -> bool:
+    """Whether a value is more than a factor away from the one sent last."""
+    return value * factor < sent or value > sent * factor
+
+
+@register_jitable
+def report_up(
+    tree: TreeArrays,
+    order: Any,
+    rates: Any,
+    weights: Any,
+    filter_seconds: Any,
+    transmit_seconds: Any,
+    factor: float,
+) -> int:
+    """What `ReportedTree.report` does; `order` has children before their parents."""
+    count, items = 0, rates.shape[1]
+    for node in order:
+        below, tree.sent[node], tree.filtered[node] = weights[node], 0.0, 0.0
+        child = tree.first_child[node]
+        while child != NOBODY:
+            below += tree.weight_below[child]
+            child = tree.next_sibling[child]
+        for item in range(items):
+            largest, takers = rates[node, item], 0
+            child = tree.first_child[node]
+            while child != NOBODY:
+                largest = max(largest, tree.largest[child, item])
+                tree.sent[node] += tree.largest[child, item]
+                takers += tree.largest[child, item] > 0.0
+                child = tree.next_sibling[child]
+            if has_changed(rates[node, item], tree.rates[node, item], factor):
+                tree.rates[node, item] = rates[node, item]
+                count += 1
+            if has_changed(largest, tree.largest[node, item], factor):
+                tree.largest[node, item] = largest
+                count += 1
+            tree.takers[node, item] = takers
+            tree.filtered[node] += tree.largest[node, item] * takers
+        tree.arrivals[node] = tree.largest[node].sum()
+        if has_changed(below, tree.weight_below[node], factor):
+            tree.weight_below[node] = below
+            count += 1
+        for values, known in (
+            (weights, tree.weights),
+            (filter_seconds, tree.filter_seconds),
+            (transmit_seconds, tree.transmit_seconds),
+        ):
+            if has_changed(values[node], known[node], factor):
+                known[node] = values[node]
+                count += 1
+    return count
+
+
+@cached_njit
+def _report_up(
+    tree: Any,
+    order: Any,
+    rates: Any,
+    weights: Any,
+    filter_seconds: Any,
+    transmit_seconds: Any,
+    factor: Any,
+) -> Any:
+    return report_up(tree, order, rates, weights, filter_seconds, transmit_seconds, factor)
