@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from headwater.federation.distribution.delivery import star_trees
-from headwater.federation.distribution.hierarchy import Federation, nested_tree
+from headwater.federation.distribution.hierarchy import Branch, Federation
 from headwater.federation.distribution.model import Indices, Places, QueryGraph
 from headwater.federation.distribution.objective import Objective
 from headwater.federation.distribution.routing import make_table, route_batch
@@ -42,7 +42,9 @@ def sample_federation(children: int) -> tuple[Federation, QueryGraph, QueryGraph
     homes = np.arange(ORIGINS, ORIGINS + PROVIDERS, dtype=np.int32)
     spots = draw_hot_spots(setting, generator)
     queries = draw_queries(setting, substreams, homes, generator, spots)
-    tree = nested_tree(latency, PROVIDERS // children)
+    parts = np.array_split(np.argsort(latency[0]), children)
+    below = [tuple(Branch(int(node)) for node in part) for part in parts]
+    tree = Branch(0, tuple(Branch(branches[0].node, branches) for branches in below))
     numbers = np.arange(KNOWN + NEW, dtype=np.int32)
     federation = Federation(substreams, places, tree)
     return federation, queries.select(numbers[:KNOWN]), queries.select(numbers[KNOWN:])

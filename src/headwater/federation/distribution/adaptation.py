@@ -63,6 +63,9 @@ class AdaptationSettings:
     passes: int = 8
 
 
+DEFAULT_ADAPTATION = AdaptationSettings()
+
+
 @dataclass(frozen=True, eq=False)
 class AdaptationRound:
     """Where the queries run after a round, and how many of them moved."""
@@ -85,7 +88,7 @@ def adapt(
     federation: Federation,
     queries: QueryGraph,
     place: Indices,
-    settings: AdaptationSettings = AdaptationSettings(),
+    settings: AdaptationSettings = DEFAULT_ADAPTATION,
     seed: int = 0,
 ) -> AdaptationRound:
     """One round: the graphs go up by host, the decisions come down."""
@@ -200,9 +203,11 @@ def select_vertex(
     for vertex in range(vertices):
         if benefit[vertex] == -np.inf or largest - benefit[vertex] > near * abs(largest):
             continue
-        if best == NOWHERE or (is_dirty[vertex] and not is_dirty[best]):
-            best = vertex
-        elif is_dirty[vertex] == is_dirty[best] and density[vertex] > density[best]:
+        if (
+            best == NOWHERE
+            or (is_dirty[vertex] and not is_dirty[best])
+            or (is_dirty[vertex] == is_dirty[best] and density[vertex] > density[best])
+        ):
             best = vertex
     return best
 
@@ -220,9 +225,9 @@ def _lower_violation(a: Any, state: Any, order: Any, passes: int) -> None:
             fill_row(a, state, vertex, row)
             best = NOWHERE
             for k in range(len(row)):
-                if k != here and added_violation(a, state, vertex, k) < 0.0:
-                    if best == NOWHERE or row[k] < row[best]:
-                        best = k
+                is_cheaper = best == NOWHERE or row[k] < row[best]
+                if k != here and is_cheaper and added_violation(a, state, vertex, k) < 0.0:
+                    best = k
             if best != NOWHERE:
                 move(a, state, vertex, best)
                 moves += 1
@@ -239,11 +244,15 @@ def settle(a: Any, state: Any, start: Any, order: Any, toll: Any, least: float) 
         here, origin = state.place[vertex], start[vertex]
         fill_row(a, state, vertex, row)
         slack = TOLERANCE * abs(row[here])
-        if origin != NOWHERE and origin != here and row[origin] <= row[here] + slack:
-            if added_violation(a, state, vertex, origin) <= 0.0:
-                move(a, state, vertex, origin)
-                moves += 1
-                continue
+        is_away = origin != NOWHERE and origin != here
+        if (
+            is_away
+            and row[origin] <= row[here] + slack
+            and added_violation(a, state, vertex, origin) <= 0.0
+        ):
+            move(a, state, vertex, origin)
+            moves += 1
+            continue
         best = here
         for k in range(len(row)):
             if row[k] < row[best] and added_violation(a, state, vertex, k) <= 0.0:
@@ -264,7 +273,7 @@ def leave_provider(
     queries: QueryGraph,
     place: Indices,
     provider: int,
-    settings: AdaptationSettings = AdaptationSettings(),
+    settings: AdaptationSettings = DEFAULT_ADAPTATION,
 ) -> Indices:
     """The mapping after a provider has left as planned: its queries move to others, and no query else.
 

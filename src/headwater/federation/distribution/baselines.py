@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.federation.distribution.mapping import (
+    DEFAULT_MAPPING,
     MappingSettings,
     greedy_mapping,
     home_mapping,
@@ -38,14 +39,14 @@ def greedy(problem: Problem, objective: Objective = "wec") -> Indices:
 
 
 def centralized(
-    problem: Problem, settings: MappingSettings = MappingSettings(), seed: int = 0
+    problem: Problem, settings: MappingSettings = DEFAULT_MAPPING, seed: int = 0
 ) -> Indices:
     """The mapping algorithm on all queries and all providers at once."""
     return map_queries(problem, settings, seed)
 
 
 def remapping(
-    problem: Problem, settings: MappingSettings = MappingSettings(), seed: int = 0
+    problem: Problem, settings: MappingSettings = DEFAULT_MAPPING, seed: int = 0
 ) -> Indices:
     """Centralized from scratch at each change: the places of before do not matter."""
     return map_queries(problem, replace(settings, starts=("greedy", "clusters")), seed)

@@ -71,7 +71,7 @@ def _path_tree(
             branches[site] = branches.get(site, 0) + 1
             site = after
         order += reversed(path)
-    kept = {place: 0 for place in places}
+    kept = dict.fromkeys(places, 0)
     number: dict[int, int] = {}
     parent, length = [], []
     # The kept node at or above each site: contracted links add up to the difference of distances.

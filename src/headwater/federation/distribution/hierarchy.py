@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from headwater.errors import PlanError
+from headwater.federation.coordinators.tree import Coordinator, CoordinatorTree
 from headwater.federation.distribution.coarsening import coarsen, default_vertex_limit
 from headwater.federation.distribution.delivery import star_trees
 from headwater.federation.distribution.mapping import MappingSettings, map_queries
@@ -140,6 +141,9 @@ class HierarchySettings:
         return self.mapping.objective
 
 
+DEFAULT_HIERARCHY = HierarchySettings()
+
+
 @dataclass(frozen=True, eq=False)
 class Level:
     """The vertices that all coordinators of one height sent up, one coordinator after the other.
@@ -231,7 +235,7 @@ def build_levels(
 def distribute(
     federation: Federation,
     queries: QueryGraph,
-    settings: HierarchySettings = HierarchySettings(),
+    settings: HierarchySettings = DEFAULT_HIERARCHY,
     seed: int = 0,
     clock: Callable[[], float] | None = None,
 ) -> Distributed:
@@ -243,7 +247,9 @@ def distribute(
     share = federation.share(queries)
     place = np.full(len(queries), OUTSIDE, np.int32)
     root = federation.tree
-    ready = max((times.done.get((root.height - 1, b.node), 0.0) for b in root.branches), default=0.0)
+    ready = max(
+        (times.done.get((root.height - 1, b.node), 0.0) for b in root.branches), default=0.0
+    )
     todo = [(root, np.arange(len(graphs[root.height - 1]), dtype=np.int32), ready)]
     last = 0.0
     while todo:
@@ -270,30 +276,15 @@ def members(level: Level, vertices: Indices) -> Indices:
     return np.flatnonzero(is_chosen[level.label]).astype(np.int32)
 
 
-def nested_tree(latency: Floats, size: int) -> Branch:
-    """A simple tree for given latencies: nearest providers in clusters of about `size`, then again.
-
-    Stands in for a tree that was built by providers which joined one by one.
-    """
-    branches = [Branch(node) for node in range(len(latency))]
-    while len(branches) > 1 or branches[0].height == 0:
-        branches = _clustered(branches, latency, size)
-    return branches[0]
+def branch_of(tree: CoordinatorTree) -> Branch:
+    """The coordinators of a tree as nested branches; raises PlanError for a tree without providers."""
+    if tree.root is None:
+        raise PlanError("a tree without providers distributes nothing")
+    return _branch(tree, tree.coordinators[tree.depth, tree.root])
 
 
-def _clustered(branches: list[Branch], latency: Floats, size: int) -> list[Branch]:
-    if len(branches) < 2 * size:
-        return [_parent(branches, latency)]
-    rest, result = list(branches), []
-    for left in range(max(1, len(branches) // size), 0, -1):
-        nearest = sorted(rest, key=lambda one: (latency[rest[0].node, one.node], one.node))
-        chosen = nearest[: len(rest) // left]
-        result.append(_parent(chosen, latency))
-        rest = [one for one in rest if one not in chosen]
-    return result
-
-
-def _parent(branches: list[Branch], latency: Floats) -> Branch:
-    nodes = [branch.node for branch in branches]
-    sums = latency[np.ix_(nodes, nodes)].sum(axis=1)
-    return Branch(nodes[int(np.argmin(sums))], tuple(branches))
+def _branch(tree: CoordinatorTree, coordinator: Coordinator) -> Branch:
+    if coordinator.level == 1:
+        return Branch(coordinator.node, tuple(Branch(node) for node in coordinator.children))
+    below = tuple(_branch(tree, child) for child in tree.child_coordinators(coordinator))
+    return Branch(coordinator.node, below)

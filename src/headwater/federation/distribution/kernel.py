@@ -240,9 +240,9 @@ def best_move(a: Any, state: Any, vertex: int, penalty: float, row: Any) -> Any:
         if k == here:
             continue
         more = added_violation(a, state, vertex, k)
-        if penalty == 0.0 and more >= 0.0:
-            if more > 0.0 or excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0:
-                continue
+        is_over = excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0
+        if penalty == 0.0 and (more > 0.0 or (more == 0.0 and is_over)):
+            continue
         found = row[here] - row[k]
         if best == NOWHERE or is_better(found, more, gain, change, penalty):
             best, gain, change = k, found, more
@@ -332,7 +332,9 @@ def climb(a: Any, state: Any, patience: int, penalty: float, exact: bool) -> Any
 
 
 @cached_njit
-def exchange(a: Any, state: Any, order: Any, tries: int, start: Any, toll: Any, least: float) -> Any:
+def exchange(
+    a: Any, state: Any, order: Any, tries: int, start: Any, toll: Any, least: float
+) -> Any:
     """Exchange two vertices where a better place of one has no room; the exchanges, and the gain.
 
     An exchange has to gain `least` of what the vertex costs, and the toll, for each second of distance,
@@ -446,9 +448,9 @@ def pack(load: Any, bound: Any, order: Any, limit: int) -> Any:
             place[vertex] = NOWHERE
         best = NOWHERE
         for k in range(places):
-            if not tried[depth, k] and load[vertex] <= room[k]:
-                if best == NOWHERE or room[k] > room[best]:
-                    best = k
+            is_largest = best == NOWHERE or room[k] > room[best]
+            if is_largest and not tried[depth, k] and load[vertex] <= room[k]:
+                best = k
         if best == NOWHERE:
             tried[depth, :] = False
             depth -= 1

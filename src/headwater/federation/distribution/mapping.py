@@ -62,9 +62,12 @@ class MappingSettings:
         return 50 + vertices // 20 if self.patience is None else self.patience
 
 
+DEFAULT_MAPPING = MappingSettings()
+
+
 def map_queries(
     problem: Problem,
-    settings: MappingSettings = MappingSettings(),
+    settings: MappingSettings = DEFAULT_MAPPING,
     seed: int = 0,
     extra: Sequence[Indices] = (),
 ) -> Indices:
@@ -168,9 +171,7 @@ def refine(
         order = generator.permutation(vertices)
         less, gain = climb(arrays, state, patience, 0.0, exact)
         moves, _ = sweep(arrays, state, order)
-        exchanges, _ = exchange(
-            arrays, state, order, settings.tries, nowhere, no_toll, 0.0
-        )
+        exchanges, _ = exchange(arrays, state, order, settings.tries, nowhere, no_toll, 0.0)
         found = moves + exchanges > 0 or less > 0 or gain > 0
         for penalty in _penalties(arrays) if exact else ():
             less, gain = climb(arrays, state, patience, penalty, exact)
@@ -182,5 +183,7 @@ def refine(
 def _penalties(arrays: Arrays) -> tuple[float, ...]:
     """What a unit of load above a bound may cost: some multiples of what data costs for each."""
     reach = float(arrays.anchor.mean())
-    each = reach * float(arrays.rate[arrays.substream].sum()) / max(float(arrays.load.sum()), 1e-300)
+    each = (
+        reach * float(arrays.rate[arrays.substream].sum()) / max(float(arrays.load.sum()), 1e-300)
+    )
     return tuple(factor * each for factor in (0.3, 1.0, 3.0) if each > 0)

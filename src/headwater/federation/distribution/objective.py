@@ -56,7 +56,7 @@ def check(problem: Problem, place: Indices) -> MappingCheck:
     """Recompute everything about a mapping; raises PlanError for one that maps a vertex nowhere."""
     if len(place) != len(problem.queries):
         raise PlanError(f"{len(problem.queries)} vertices, but {len(place)} places for them")
-    if len(place) and not (0 <= place.min() and place.max() < len(problem.places)):
+    if len(place) and not (place.min() >= 0 and place.max() < len(problem.places)):
         raise PlanError(f"places go from 0 to {len(problem.places) - 1}")
     load = np.bincount(place, problem.queries.load, len(problem.places))
     over = load - problem.bound
