@@ -27,21 +27,35 @@ ANSWER_SECONDS = 3 * HEARTBEAT_SECONDS
 CONTACTS_ASKED = 3
 """How many contacts the top of a tree asks at each tick, by turns."""
 
+INTRODUCE_SECONDS = 5 * HEARTBEAT_SECONDS
+"""How often any other provider asks one."""
+
 
 def look_for_trees(me: Membership) -> None:
-    """As the top of a tree: ask the quorum whether it agrees, and some contacts which tree they are in."""
-    if not me.is_settled:
+    """Introduce the tree to contacts: its top to several, and to the quorum, every other provider to one now and then.
+
+    After a part of the network was cut off, it may be that a single provider knows one of another tree.
+    """
+    if me.is_settled:
+        me.update_summary()
+        asked = {name for name in me.quorum.members if name not in me.roles[me.top].members}
+        asked |= me.leads
+        asked.update(_next_contacts(me, CONTACTS_ASKED))
+        me.leads = set()
+    elif not me.is_top and me.now - me.introduced >= INTRODUCE_SECONDS:
+        me.introduced = me.now
+        asked = {*_next_contacts(me, 1)}
+    else:
         return
-    me.update_summary()
-    asked = {name for name in me.quorum.members if name not in me.roles[me.top].members}
-    asked |= me.leads
-    me.leads = set()
-    contacts = list(me.contacts)
-    for _ in range(min(CONTACTS_ASKED, len(contacts))):
-        me.next_contact = (me.next_contact + 1) % len(contacts)
-        asked.add(contacts[me.next_contact])
     for name in sorted(asked):
         me.send(name, Introduce(me.tree, wants_answer=True))
+
+
+def _next_contacts(me: Membership, count: int) -> list[str]:
+    """The next contacts by turns."""
+    contacts = list(me.contacts)
+    first, me.next_contact = me.next_contact, me.next_contact + count
+    return [contacts[(first + n) % len(contacts)] for n in range(min(count, len(contacts)))]
 
 
 def on_introduce(me: Membership, sender: str, message: Introduce) -> None:
@@ -60,6 +74,8 @@ def on_introduce(me: Membership, sender: str, message: Introduce) -> None:
         elif me.tree < other:
             join(me, other)
             return
+    elif message.wants_answer and other.root != me.tree.root:
+        me.send(me.tree.root, Introduce(other, wants_answer=False))
     if message.wants_answer:
         me.send(sender, Introduce(me.tree, wants_answer=False))
 

@@ -119,6 +119,7 @@ class Membership:
         self.contacts: dict[str, None] = dict.fromkeys(options.contacts)
         self.next_contact = 0
         self.leads: set[str] = set()
+        self.introduced = now
         self.quorum = Quorum((name,), 1) if options.founder else Quorum()
         self.stepped_down: dict[int, float] = {}
         self.joining: JoinAttempt | None = None

@@ -118,8 +118,7 @@ class ProviderNode:
                 watch_members(me, level)
                 adjust_cluster(me, level)
         continue_joining(me)
-        if me.is_top:
-            look_for_trees(me)
+        look_for_trees(me)
         report_to_parents(me)
         measure_latencies(me)
 
