@@ -86,6 +86,10 @@ class FederationSimulation:
         """Let all messages pass again."""
         self._side = {}
 
+    def lose_nothing(self) -> None:
+        """From now on no message is lost or doubled."""
+        self._loss = self._duplicates = 0
+
     def run_for(self, seconds: float) -> None:
         self.simulation.run(self.now + seconds)
 

@@ -43,6 +43,7 @@ from headwater.federation.coordinators.messages import (
     NotAMember,
     Ping,
     Pong,
+    Quorum,
     Refuse,
     Replace,
     Vote,
@@ -103,6 +104,16 @@ class ProviderNode:
         me.repeated.clear()
         leave(me)
         return self._collect()
+
+    def declare_root(self) -> None:
+        """As the top of a tree: be its root, though more than half of its last quorum are gone for good.
+
+        For an administrator who knows that they do not merely sit on the other side of a cut.
+        """
+        me = self.membership
+        if me.is_top:
+            members = tuple(sorted(me.roles[me.top].members))
+            me.quorum = Quorum(members, me.quorum.version + 1)
 
     def _collect(self) -> list[Envelope]:
         outbox, self.membership.outbox = self.membership.outbox, []
