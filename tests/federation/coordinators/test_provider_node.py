@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from headwater.federation.coordinators.membership import TreeOptions
 from headwater.federation.coordinators.messages import (
+    ChildList,
     Children,
     Elect,
     Envelope,
@@ -163,3 +164,18 @@ def test_a_root_without_a_quorum_is_declared_by_a_person() -> None:
     node.declare_root()
     node.tick(4.0)
     assert me.tree.has_root
+
+
+def test_a_join_that_is_not_answered_is_given_up() -> None:
+    """The nearest child may be dead by the time it is asked: then the next introduction starts again."""
+    node = ProviderNode("b", TreeOptions(contacts=("a",)))
+    (request,) = send(node, 1.0, "a", 1, Introduce(TREE, wants_answer=False))
+    assert isinstance(request, JoinRequest)
+    pings = send(node, 1.1, "a", 2, ChildList(request.attempt, 2, ("a", "c")))
+    assert pings == [Ping(1.1), Ping(1.1)]
+    send(node, 1.2, "c", 1, Pong(1.1))
+    asked = [e for e in node.tick(3.2) if isinstance(e.message, JoinRequest)]
+    assert [(e.receiver, e.message.at) for e in asked] == [("c", 1)]  # type: ignore[union-attr]
+    for now in (5.2, 7.2, 9.3):
+        assert not [e for e in node.tick(now) if isinstance(e.message, JoinRequest)]
+    assert node.membership.joining is None

@@ -26,15 +26,16 @@ def report_to_parents(me: Membership) -> None:
         if seat.parent != me.name:
             me.send(seat.parent, Heartbeat(level, seat.epoch, me.load(level), near))
             continue
-        record = me.roles[level].members[me.name]
-        record.heard, record.has_answered, record.load = me.now, True, me.load(level)
-        record.latencies.update(near)
-        seat.heard, seat.members = me.now, tuple(sorted(me.roles[level].members))
+        role = me.roles[level]
+        if role.members[me.name].note(me.now, me.load(level), near):
+            role.square = None
+        seat.heard, seat.members = me.now, tuple(sorted(role.members))
 
 
 def measure_latencies(me: Membership) -> None:
     """Ping the other members of every cluster that were not measured since the last election."""
-    for name in {member for seat in me.seats.values() for member in seat.members}:
+    # In order: what is sent must not depend on how the names happen to be hashed.
+    for name in sorted({member for seat in me.seats.values() for member in seat.members}):
         if name != me.name and me.now - me.measured.get(name, -1e9) >= ELECTION_SECONDS / 2:
             me.send(name, Ping(me.now))
 
@@ -68,9 +69,8 @@ def on_heartbeat(me: Membership, sender: str, message: Heartbeat) -> None:
             return
         # It was taken for dead, and still counts itself as a member: so it is one.
         role.members[sender] = MemberRecord(me.now)
-    record = role.members[sender]
-    record.heard, record.has_answered, record.load = me.now, True, message.load
-    record.latencies.update(message.latencies)
+    if role.members[sender].note(me.now, message.load, message.latencies):
+        role.square = None
     if message.level == me.top:
         me.supporters[sender] = me.now
     me.send(sender, me.describe(message.level))

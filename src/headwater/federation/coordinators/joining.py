@@ -120,7 +120,7 @@ def _begin(me: Membership, root: str, level: int) -> None:
 def _ask(me: Membership, coordinator: str, at: int) -> None:
     attempt = me.joining
     if attempt is not None:
-        attempt.children, attempt.progress = (), me.now
+        attempt.children, attempt.answers, attempt.progress = (), {}, me.now
         epoch = me.seats[attempt.level].epoch if attempt.level in me.seats else 0
         me.send(coordinator, JoinRequest(attempt.number, attempt.level, at, epoch))
 
@@ -145,7 +145,6 @@ def on_child_list(me: Membership, message: ChildList) -> None:
     if attempt is None or attempt.number != message.attempt or attempt.children:
         return
     attempt.at, attempt.children, attempt.progress = message.at, message.children, me.now
-    attempt.answers = {}
     for name in message.children:
         me.probes += 1
         me.send(name, Ping(me.now))

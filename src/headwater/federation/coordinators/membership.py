@@ -77,6 +77,14 @@ class MemberRecord:
     latencies: dict[str, float] = field(default_factory=dict)
     has_answered: bool = False
 
+    def note(self, now: float, load: SubtreeLoad, latencies: tuple[tuple[str, float], ...]) -> bool:
+        """Take note of a heartbeat; returns whether a latency changed."""
+        self.heard, self.has_answered, self.load = now, True, load
+        changed = any(self.latencies.get(name) != latency for name, latency in latencies)
+        if changed:
+            self.latencies.update(latencies)
+        return changed
+
 
 @dataclass(slots=True)
 class Role:
@@ -88,6 +96,8 @@ class Role:
     elected: float
     merging_into: str | None = None
     merge_tries: int = 0
+    square: tuple[Names, Latencies] | None = None
+    """What was last computed from the members; None if a latency changed since."""
 
 
 @dataclass(slots=True)
@@ -186,16 +196,21 @@ class Membership:
 
     def square(self, level: int) -> tuple[Names, Latencies]:
         """The members of a role in order, and what is known of the latencies between them."""
-        members = self.roles[level].members
-        names = tuple(sorted(members))
-        rows = [members[name].latencies for name in names]
-        return names, tuple(
-            tuple(
-                0.0 if a == b else rows[i].get(b, rows[j].get(a, math.nan))
-                for j, b in enumerate(names)
+        role = self.roles[level]
+        names = tuple(sorted(role.members))
+        if role.square is None or role.square[0] != names:
+            rows = [role.members[name].latencies for name in names]
+            role.square = (
+                names,
+                tuple(
+                    tuple(
+                        0.0 if a == b else rows[i].get(b, rows[j].get(a, math.nan))
+                        for j, b in enumerate(names)
+                    )
+                    for i, a in enumerate(names)
+                ),
             )
-            for i, a in enumerate(names)
-        )
+        return role.square
 
     def describe(self, level: int) -> Children:
         """The message that makes its receiver a member of the cluster of a level."""
