@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -165,6 +170,7 @@ def test_a_leaving_root_hands_over_at_once() -> None:
     assert len(federation.confirmed_roots()) == 1
 
 
+@pytest.mark.long
 def test_of_a_cut_network_only_the_side_with_most_of_the_root_cluster_has_a_root() -> None:
     federation = started(30, seed=7)
     run_until_right(federation)
@@ -193,3 +199,25 @@ def test_without_a_majority_there_is_a_tree_but_no_root() -> None:
     federation.kill(0)
     run_until_right(federation)
     assert federation.confirmed_roots() == [] and federation.tree().providers == (1,)
+
+
+@pytest.mark.long
+def test_a_run_does_not_depend_on_how_names_are_hashed() -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from test_federation_simulation import make_changes, started;"
+        "federation = started(12, 3, spare=6, loss=0.1);"
+        "make_changes(federation, 3, 10, cuts=True);"
+        "print(sorted(federation.sent.items()), federation.tree())"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(Path(__file__).parent)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(texts) == 1
