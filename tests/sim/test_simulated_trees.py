@@ -173,13 +173,13 @@ def test_rates_of_traces_follow_from_tolerances() -> None:
     trace = PriceTrace("x", np.arange(400) * 5.0, values)
     traced = replace(SMALL.dissemination, traces=(trace,), objects=1, tolerance=(0.03, 0.03))
     objects, _ = run_with_objects(replace(SMALL, dissemination=traced), "greedy")
-    sent, last = 0, None
+    sent, last = 0, values[0]
     for value in values[:200]:  # those of the first 1000 seconds
-        if last is None or abs(value - last) > 0.03:
+        if abs(value - last) > 0.03:
             sent, last = sent + 1, value
     wanted = objects.world.rates[1:, 0]
     assert set(wanted.tolist()) == {0.0, sent / 1000}
-    changes = 1 + np.count_nonzero(np.diff(values[:200]))
+    changes = np.count_nonzero(np.diff(values[:200]))
     assert objects.world.rates[SOURCE, 0] == pytest.approx(changes / 1000)
 
 
@@ -211,6 +211,7 @@ def test_nothing_is_lost_without_delays() -> None:
         dissemination=DisseminationSettings(
             ("random+adaptive",),
             traces=(trace,),
+            tolerance=(0.01, 0.1),
             filter_time=(0.0, 0.0),
             transmit_time=(0.0, 0.0),
             source="quito",
@@ -221,5 +222,10 @@ def test_nothing_is_lost_without_delays() -> None:
     assert [row.measured for row in rows] == [0.0] * 5 + [None]
 
 
-def test_several_objects_without_traces_are_not_measured() -> None:
+def test_several_objects_are_measured_if_they_are_prices() -> None:
     assert all(row.measured is None for row in run(SMALL, "greedy"))
+    assert SMALL.dissemination is not None
+    walks = replace(SMALL.dissemination, tolerance=(0.01, 0.1))
+    *rows, end = run(replace(SMALL, dissemination=walks), "greedy")
+    assert all(row.measured is not None and 0 < row.measured < 1 for row in rows)
+    assert end.measured is None

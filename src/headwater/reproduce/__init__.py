@@ -39,7 +39,6 @@ FIGURES: dict[str, Figure] = {
     "streamreuse-sensitivity": Figure(
         "StreamReuse: what the savings depend on", sensitivity, seeds=1
     ),
-    **COSMOS,
     **SCHEDULING,
     **WHITEWATER,
     "whitewater-run": Figure("WhiteWater, section 6.4, on Spark", _three_streams_on_spark, seeds=1),

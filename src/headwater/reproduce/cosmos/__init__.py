@@ -7,6 +7,8 @@ from headwater.reproduce.cosmos import (
     deadlock,
     dissemination,
     dissemination_objects,
+    representative,
+    tree,
 )
 from headwater.reproduce.figure import Figure
 
@@ -43,4 +45,8 @@ COSMOS: dict[str, Figure] = {
         "COSMOS, figure 4.9: a change, many objects", dissemination_objects.after_a_change, 2
     ),
     "cosmos-ticks": Figure("COSMOS: trees on real trades", dissemination_objects.real_trades, 2),
+    "cosmos-tree": Figure("Section 3.3.3: the tree of coordinators", tree.coordinator_trees, 3),
+    "cosmos-representative": Figure(
+        "Figure 3.3, Table 3.1: one result stream for two queries", representative.result_streams, 3
+    ),
 }

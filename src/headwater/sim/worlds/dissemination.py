@@ -14,7 +14,6 @@ import numpy as np
 
 from headwater.errors import SimulationError
 from headwater.federation.dissemination.annealing import annealed_tree
-from headwater.federation.dissemination.coherency import forwarded_updates
 from headwater.federation.dissemination.construction import (
     best_dita_tree,
     greedy_tree,
@@ -39,6 +38,7 @@ from headwater.sim.dissemination import (
     poisson_updates,
     simulate_dissemination,
 )
+from headwater.sim.prices import price_walks, wanted_rates
 from headwater.sim.worlds.draw import DrawnSites, Happening, draw_span, generator
 from headwater.sim.worlds.model import DisseminationSettings, FailureKind, PriceTrace
 from headwater.sim.worlds.timeline import MomentKind
@@ -54,9 +54,8 @@ class DrawnObjects:
     source: str
     providers: tuple[int, ...]
     updates: Updates | None
-    """What the source emits; None for several objects without traces, which are not measured."""
-    tolerances: Floats | None
-    """By node and object, NaN where it has no interest; None without traces."""
+    """What the source emits; None for several objects without tolerances, which are not measured."""
+    tolerances: Tolerances | None
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,11 @@ class DisseminationRow:
 
 
 def traced_updates(traces: Sequence[PriceTrace], seconds: float) -> Updates:
-    """The trades of all traces in the order of time."""
-    inside = [trace.times < seconds for trace in traces]
+    """The changes of all traces in the order of time."""
+    inside = [
+        (trace.times < seconds) & (np.diff(trace.values, prepend=trace.values[0]) != 0)
+        for trace in traces
+    ]
     time = np.concatenate([t.times[i] for t, i in zip(traces, inside, strict=True)])
     value = np.concatenate([t.values[i] for t, i in zip(traces, inside, strict=True)])
     item = np.repeat(np.arange(len(traces)), [int(i.sum()) for i in inside])
@@ -121,11 +123,12 @@ def draw_objects(settings: DisseminationSettings, sites: DrawnSites, seed: int) 
     if not providers:
         raise SimulationError("a dissemination needs a provider beside the source")
     nodes = [source, *(int(sites.providers[at]) for at in providers)]
-    tolerances = _tolerances(settings, len(nodes), random) if settings.traces else None
-    if tolerances is None:
+    updates = _updates(settings, seed)
+    tolerances = _tolerances(settings, len(nodes), random)
+    if tolerances is None or updates is None:
         rates = _drawn_rates(settings, len(nodes), random)
     else:
-        rates = _traced_rates(settings, tolerances)
+        rates = wanted_rates(updates, tolerances)
     world = DisseminationWorld(
         rates,
         mean_weights(rates),
@@ -136,15 +139,18 @@ def draw_objects(settings: DisseminationSettings, sites: DrawnSites, seed: int) 
     world.filter_seconds[SOURCE] = settings.filter_time[0]
     world.transmit_seconds[SOURCE] = settings.transmit_time[0]
     name = sites.routes.network.sites[source].name
-    return DrawnObjects(world, name, providers, _updates(settings, seed), tolerances)
+    return DrawnObjects(world, name, providers, updates, tolerances)
 
 
 def _updates(settings: DisseminationSettings, seed: int) -> Updates | None:
+    random = generator(seed, "updates")
     if settings.traces:
         return traced_updates(settings.traces, settings.duration)
+    if settings.tolerance is not None:
+        return price_walks(settings.objects, settings.duration, random)
     if settings.objects > 1:
         return None
-    return poisson_updates(settings.rate[1], settings.duration, generator(seed, "updates"))
+    return poisson_updates(settings.rate[1], settings.duration, random)
 
 
 def _source(settings: DisseminationSettings, sites: DrawnSites, random: np.random.Generator) -> int:
@@ -171,23 +177,16 @@ def _drawn_rates(
     return rates
 
 
-def _tolerances(settings: DisseminationSettings, nodes: int, random: np.random.Generator) -> Floats:
+def _tolerances(
+    settings: DisseminationSettings, nodes: int, random: np.random.Generator
+) -> Tolerances | None:
+    if settings.tolerance is None:
+        return None
     wanted = _wanted(settings, nodes, random)
     tolerances = draw_span(settings.tolerance, wanted.size, random).reshape(wanted.shape)
-    return np.where(wanted > 0, tolerances, np.nan)
-
-
-def _traced_rates(settings: DisseminationSettings, tolerances: Floats) -> Floats:
-    """Updates a second that a node must get of each trace to stay in its tolerance."""
-    rates = np.zeros_like(tolerances)
-    for item, trace in enumerate(settings.traces):
-        values = trace.values[trace.times < settings.duration]
-        for node in range(len(rates)):
-            # The source has every change of the value.
-            tolerance = 0.0 if node == SOURCE else tolerances[node, item]
-            if not np.isnan(tolerance):
-                rates[node, item] = forwarded_updates(values, tolerance).sum() / settings.duration
-    return rates
+    tolerances[wanted == 0] = np.nan
+    tolerances[SOURCE] = np.nan
+    return Tolerances(tolerances)
 
 
 # ---- trees
@@ -282,7 +281,7 @@ class FollowedTree:
             return None
         world, parents, tolerances = self.tree.world, self.tree.parents, None
         if self.objects.tolerances is not None:
-            values = self.objects.tolerances.copy()
+            values = self.objects.tolerances.values.copy()
             values[parents == ABSENT] = np.nan
             tolerances = Tolerances(values)
         run = simulate_dissemination(

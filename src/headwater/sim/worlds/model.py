@@ -152,9 +152,9 @@ class PriceTrace:
 class DisseminationSettings:
     """How the updates of objects reach the providers: which trees are compared, for how long.
 
-    Without traces, the first number of objects is updated at random, and each provider wants so many
-    messages a second. With traces, a provider wants an object with the probability `interest`
-    and tolerates a difference drawn from `tolerance`.
+    A provider wants an object with the probability `interest`. Without a tolerance it wants so many messages a second of
+    it; with one, drawn for each object it wants, what keeps its copy in tolerance. The objects then are
+    prices: those of the traces, or random walks if there are none.
     """
 
     policies: tuple[str, ...]
@@ -162,7 +162,7 @@ class DisseminationSettings:
     rate: Span = (0.5, 1.5)
     traces: tuple[PriceTrace, ...] = ()
     interest: float = 1.0
-    tolerance: Span = (0.01, 0.1)
+    tolerance: Span | None = None
     filter_time: Span = (0.001, 0.009)
     transmit_time: Span = (0.000125, 0.001875)
     source: str | None = None

@@ -333,6 +333,11 @@ def _dissemination(
         for key in ("tick_seconds", "tick_price"):
             if key in section:
                 section.note(key, f"{key} is for ticks, and there are none")
+    tolerance = None
+    if traces or "tolerance" in section:
+        tolerance = section.span("tolerance", (0.01, 0.1))
+        if "rate" in section and "ticks" not in section:
+            section.note("rate", "rate and tolerance cannot be used together")
     period = section.positive("period", 200.0)
     return DisseminationSettings(
         _policies(section, TREE_POLICIES),
@@ -340,7 +345,7 @@ def _dissemination(
         section.span("rate", (0.5, 1.5)),
         traces,
         section.number("interest", 1.0, most=1.0),
-        section.span("tolerance", (0.01, 0.1)),
+        tolerance,
         section.span("tp", (0.001, 0.009)),
         section.span("tc", (0.000125, 0.001875)),
         source,

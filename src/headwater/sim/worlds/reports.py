@@ -168,7 +168,16 @@ def dissemination_report(runs: Runs[DisseminationRow]) -> Report:
 
 
 def _dissemination_summary(runs: Runs[DisseminationRow]) -> ReportTable:
-    columns = ("policy", "nodes", "loss", "measured in all", "overloaded", "depth", "fan-out", "moves")
+    columns = (
+        "policy",
+        "nodes",
+        "loss",
+        "measured in all",
+        "overloaded",
+        "depth",
+        "fan-out",
+        "moves",
+    )
     rows: list[tuple[Cell, ...]] = []
     for policy, seeds in runs.items():
         last = [rows[-1] for rows in seeds]
