@@ -12,7 +12,6 @@ from headwater.cli.cql_files import fail
 from headwater.cli.output.formats import Format, print_json
 from headwater.cli.output.tables import console, table
 from headwater.report import Cell, Claim, Report, ReportTable
-from headwater.reproduce.draw import draw_plot
 
 HOLDS = {True: "yes", False: "no", None: "?"}
 
@@ -30,6 +29,9 @@ def show_report(
 
 def draw_plots(report: Report, folder: Path, option: str) -> list[Path]:
     """Draw the plots into a folder, which is made; `option` names it on the command line."""
+    # Loaded with the package of all figures, which takes longer than a small world.
+    from headwater.reproduce.draw import draw_plot
+
     try:
         if report.plots:
             folder.mkdir(parents=True, exist_ok=True)
