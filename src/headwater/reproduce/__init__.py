@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.reproduce.cosmos import COSMOS
 from headwater.reproduce.figure import (
     Claim,
     Figure,
@@ -45,6 +46,7 @@ FIGURES: dict[str, Figure] = {
         "WhiteWater: predicted rates, on Spark", _prediction_accuracy, seeds=1
     ),
     **SQPR,
+    **COSMOS,
 }
 
 __all__ = [
