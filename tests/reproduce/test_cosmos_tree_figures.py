@@ -21,17 +21,19 @@ def test_a_changed_tree_is_measured() -> None:
     run = tree.run_tree(plane(120), 60, 3, 60, seed=1)
     assert run.broken == () and run.checks == 61
     assert 0 < max(run.probes) <= tree.max_probes(run)
-    assert min(run.sizes) >= 3 and max(run.sizes) <= 8 and run.depth <= run.max_depth
+    assert min(run.sizes) >= 3 and max(run.sizes) <= 8 and 60 <= run.most_providers < 120
 
 
 def test_the_claims_about_trees_can_fail() -> None:
     right = tree.run_tree(plane(120), 64, 4, 40, seed=1)
-    large = replace(right, providers=256)
+    large = replace(right, providers=256, most_providers=256)
 
     def verdicts(*runs: tree.TreeRun) -> list[bool | None]:
         by_size = {(run.k, run.providers): [run] for run in runs}
         return [claim.holds for claim in tree._tree_claims(by_size)]
 
+    small = tree.run_tree(plane(40), 4, 2, 200, seed=2)
+    assert small.broken == () and 4 <= small.most_providers <= 40
     assert verdicts(right, large) == [True, True, True]
     assert verdicts(right, replace(large, broken=("level 1: ..",))) == [False, True, True]
     linear = replace(large, probes=tuple(4 * p for p in right.probes))

@@ -59,9 +59,9 @@ class TreeRun:
     """What was seen of one tree, built and then changed."""
 
     providers: int
+    most_providers: int
     k: int
     depth: int
-    max_depth: float
     probes: tuple[int, ...]
     sizes: tuple[int, ...]
     checks: int
@@ -93,12 +93,13 @@ def run_tree(latencies: Floats, count: int, k: int, changes: int, seed: int) -> 
     order = [int(host) for host in random.permutation(len(latencies))]
     tree = build_tree(latencies, order[:count], k)
     outside = order[count:]
-    depth, sizes = tree.depth, _sizes(tree)
+    depth, most, sizes = tree.depth, count, _sizes(tree)
     probes: list[int] = []
     broken = broken_invariants(tree, latencies)
     checks, each = 1, 1 if count <= CHECKED_EACH else 10
     for change in range(changes):
-        if outside and random.random() < 0.5:
+        # As likely as a leave at the first size, and likelier the fewer there are.
+        if random.random() < count / (count + len(tree.providers)):
             tree, asked = join_tree(tree, latencies, outside.pop())
             probes.append(asked)
         else:
@@ -110,11 +111,9 @@ def run_tree(latencies: Floats, count: int, k: int, changes: int, seed: int) -> 
         if change % each == 0:
             checks += 1
             broken += broken_invariants(tree, latencies)
-        depth = max(depth, tree.depth)
+        depth, most = max(depth, tree.depth), max(most, len(tree.providers))
         sizes += _sizes(tree) if change % 100 == 99 else ()
-    return TreeRun(
-        count, k, depth, _max_depth(count, k), tuple(probes), sizes, checks, tuple(broken)
-    )
+    return TreeRun(count, most, k, depth, tuple(probes), sizes, checks, tuple(broken))
 
 
 def _sizes(tree: CoordinatorTree) -> tuple[int, ...]:
@@ -122,13 +121,9 @@ def _sizes(tree: CoordinatorTree) -> tuple[int, ...]:
     return tuple(len(c.members) for level in tree.levels[:-1] for c in level.values())
 
 
-def _max_depth(count: int, k: int) -> float:
-    return 1 + math.log(count, k)
-
-
 def max_probes(run: TreeRun) -> float:
     """The largest number of probes that O(k log n) stands for here."""
-    return (3 * run.k - 1) * math.log(run.providers, run.k)
+    return (3 * run.k - 1) * math.log(run.most_providers, run.k)
 
 
 def run_protocol(latencies: Floats, count: int, changes: int, seed: int) -> ProtocolRun:
@@ -216,10 +211,10 @@ def _tree_table(runs: dict[tuple[int, int], list[TreeRun]], changes: int) -> Rep
                 k,
                 size,
                 max(run.depth for run in some),
-                f"{some[0].max_depth:.1f}",
+                f"{max(1 + math.log(run.most_providers, k) for run in some):.1f}",
                 f"{np.mean(probes):.1f}",
                 max(probes),
-                f"{max_probes(some[0]):.0f}",
+                f"{max(map(max_probes, some)):.0f}",
                 f"{min(clusters)} .. {max(clusters)}, mean {np.mean(clusters):.1f}"
                 if clusters
                 else "root only",
