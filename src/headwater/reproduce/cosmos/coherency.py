@@ -159,15 +159,16 @@ def _update_tags(source: ValueHistory, requirements: tuple[float, ...]) -> Float
 
 def _trees(settings: FigureSettings, steps: int) -> tuple[ReportTable, list[Claim]]:
     """Random trees of 50 providers with requirements of one to ten cents."""
-    sources = {"random walk": None} | {path.name: path for path in _tick_files(settings)}
+    sources: dict[str, ValueHistory | None] = {"random walk": None}
+    sources |= {path.name: load_ticks(path) for path in _tick_files(settings)}
     rows: list[tuple[Cell, ...]] = []
     worst: dict[str, float] = dict.fromkeys(RULES, 0.0)
-    for name, path in sources.items():
+    for name, trades in sources.items():
         for rule, bound in RULES.items():
             shares, sent = [], []
             for seed in range(1, settings.seeds + 1):
                 random = np.random.default_rng(seed)
-                source = random_walk(random, steps) if path is None else load_ticks(path)
+                source = random_walk(random, steps) if trades is None else trades
                 parents = random_parents(random, 50)
                 wanted = {one: float(random.uniform(0.01, 0.1)) for one in list(parents)[1:]}
                 effective = effective_requirements(parents, wanted)
