@@ -58,6 +58,7 @@ def test_tables_are_printed_and_no_plots_are_drawn(run: Run, world: Path) -> Non
     assert [path.name for path in world.parent.iterdir()] == ["world.toml"]
 
 
+@pytest.mark.long  # Matplotlib is loaded
 def test_json_has_a_line_for_each_row_and_plot(run: Run, world: Path, tmp_path: Path) -> None:
     done = run(
         "simulate", world, "--format", "json", "--plots", tmp_path / "a" / "plots", "--quiet"

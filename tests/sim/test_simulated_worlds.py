@@ -35,6 +35,8 @@ from headwater.sim.worlds.policies import make_policy
 from headwater.sim.worlds.simulate import simulate_world
 from headwater.sim.worlds.timeline import FederationState, Moment, MomentKind, moments
 
+COORDINATED = ("hierarchical", "online", "adaptive")
+
 LINE = Network((Site("oslo"), Site("lima"), Site("quito")), (Link(0, 1, 0.01), Link(1, 2, 0.02)))
 
 ONE_SUBSTREAM = SimulatedWorld(
@@ -134,7 +136,14 @@ def test_naive_runs_queries_at_home() -> None:
 # ---- time
 
 
-@pytest.mark.parametrize("policy", DISTRIBUTION_POLICIES)
+# The policies of the tree of coordinators load many compiled functions.
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(policy, marks=[pytest.mark.long] if policy in COORDINATED else [])
+        for policy in DISTRIBUTION_POLICIES
+    ],
+)
 def test_every_query_has_a_living_host(policy: str) -> None:
     world = fail(Failure(150.0, FailureKind.dies, count=2), Failure(450.0, FailureKind.returns))
     _, _, timeline, rows = run_all(world, policy)
@@ -217,6 +226,7 @@ def test_only_what_must_moves_without_adaptation() -> None:
 # ---- reports
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_report() -> None:
     world = replace(fail(Failure(150.0, FailureKind.dies)), seeds=(3, 4))
     report = simulate_world(world)
@@ -226,7 +236,11 @@ def test_the_same_seed_gives_the_same_report() -> None:
 
 def test_progress_ends_at_its_total() -> None:
     seen: list[tuple[int, int]] = []
-    simulate_world(replace(SMALL, seeds=(1, 2)), lambda done, total, _: seen.append((done, total)))
+    few = DistributionSettings(("naive", "random"), rounds=3)
+    simulate_world(
+        replace(SMALL, distribution=few, seeds=(1, 2)),
+        lambda done, total, _: seen.append((done, total)),
+    )
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
     assert seen[-1][0] == seen[-1][1]
 
