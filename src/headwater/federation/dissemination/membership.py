@@ -134,7 +134,7 @@ class Membership:
     leaving: bool = False
     started: bool = True
     """Whether its feed has begun: one that joins begins where its parent is."""
-    feed: Feed = Feed()
+    feed: Feed = field(default_factory=Feed)
 
     def child_numbers(self) -> tuple[int, ...]:
         """The children, in ascending order."""
