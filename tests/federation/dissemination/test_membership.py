@@ -10,17 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import SimulationError
+from headwater.federation.dissemination.feeds import RETENTION, Feed, FeedMessage, ResumeRequest
 from headwater.federation.dissemination.membership import (
-    RETENTION,
     AttachRefusal,
     AttachRequest,
     ChildLeft,
-    Feed,
-    FeedMessage,
     Membership,
     MembershipPolicy,
     ParentBeat,
-    ResumeRequest,
     TreeMember,
 )
 from headwater.sim.trees.histories import HistorySettings, TreeHistory

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self
 
+from headwater.federation.dissemination.feeds import ResumeRequest
 from headwater.federation.dissemination.locks import (
     AttemptId,
     LockDenial,
@@ -21,7 +22,7 @@ from headwater.federation.dissemination.locks import (
     LockRequest,
     ProviderLock,
 )
-from headwater.federation.dissemination.membership import Membership, ResumeRequest, TreeMember
+from headwater.federation.dissemination.membership import Membership, TreeMember
 
 ROUND_SECONDS = 200.0
 ATTEMPT_SECONDS = 30.0

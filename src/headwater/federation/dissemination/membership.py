@@ -11,57 +11,16 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from headwater.federation.dissemination.feeds import (
+    CaughtUp,
+    Feed,
+    FeedMessage,
+    ResumeRequest,
+)
+
 HEARTBEAT_SECONDS = 2.0
 MISSED_HEARTBEATS = 3
 """A neighbour that was silent for so many heartbeats is dead."""
-RETENTION = 1000
-"""How many messages of a feed a provider keeps for children that missed some."""
-
-
-@dataclass(frozen=True)
-class Feed:
-    """The messages of a tree that a provider has: all numbers up to `newest`, the last ones with what they say."""
-
-    newest: int = 0
-    kept: tuple[Hashable, ...] = ()
-
-    def append(self, payload: Hashable) -> Feed:
-        """The feed with one more message."""
-        return Feed(self.newest + 1, (*self.kept, payload)[-RETENTION:])
-
-    def reaches(self, number: int) -> bool:
-        """Whether everything behind a number is still kept."""
-        return number >= self.newest - len(self.kept)
-
-    def after(self, number: int) -> tuple[tuple[int, Hashable], ...]:
-        """The messages behind a number that are still kept."""
-        first = self.newest - len(self.kept) + 1
-        skipped = max(0, number + 1 - first)
-        return tuple(enumerate(self.kept[skipped:], first + skipped))
-
-
-@dataclass(frozen=True)
-class FeedMessage:
-    """A message of the feed; a receiver that has its number drops it."""
-
-    tree: int
-    number: int
-    payload: Hashable
-
-
-@dataclass(frozen=True)
-class ResumeRequest:
-    """Asks for all messages behind a number."""
-
-    tree: int
-    newest: int
-
-
-@dataclass(frozen=True)
-class CaughtUp:
-    """All that the receiver had asked for is sent."""
-
-    tree: int
 
 
 @dataclass(frozen=True)
@@ -175,7 +134,7 @@ class Membership:
     leaving: bool = False
     started: bool = True
     """Whether its feed has begun: one that joins begins where its parent is."""
-    feed: Feed = Feed()
+    feed: Feed = field(default_factory=Feed)
 
     def child_numbers(self) -> tuple[int, ...]:
         """The children, in ascending order."""
