@@ -37,6 +37,7 @@ from headwater.federation.distribution.kernel import (
     sweep,
     violation,
 )
+from headwater.federation.distribution.mapping import places_of
 from headwater.federation.distribution.model import Floats, Indices, Problem, QueryGraph
 from headwater.federation.distribution.objective import mapped_state, search_arrays
 from headwater.jit import cached_njit
@@ -154,7 +155,7 @@ def redistribute(
         exchanged = exchange(arrays, state, order, tries, start, toll, settings.least_gain)
         if moves + exchanged[0] == 0:
             break
-    return state.place.astype(np.int32)
+    return places_of(state)
 
 
 def balance(

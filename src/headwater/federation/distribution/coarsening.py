@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from headwater.federation.distribution.model import Floats, Indices, QueryGraph, Substreams
+from headwater.federation.distribution.model import (
+    Floats,
+    Indices,
+    QueryGraph,
+    Substreams,
+    sums_by,
+)
 from headwater.jit import cached_njit
 
 ALL_NEIGHBOURS = 400
@@ -60,11 +66,21 @@ def coarsen(
         groups = np.zeros(len(graph), np.int32) if group is None else group
         order = generator.permutation(len(graph))
         merged, size = _match(
-            *(graph.start, graph.substream, graph.count, graph.load),
-            *(_inverse(graph, len(substreams)), substreams.rate, groups),
-            *(graph.main_home, graph.result_start, graph.result),
-            *(np.zeros((0, 0)) if homes is None else homes, reach),
-            *(order, len(graph) - vertices, weight_limit),
+            graph.start,
+            graph.substream,
+            graph.count,
+            graph.load,
+            _inverse(graph, len(substreams)),
+            substreams.rate,
+            groups,
+            graph.main_home,
+            graph.result_start,
+            graph.result,
+            np.zeros((0, 0)) if homes is None else homes,
+            reach,
+            order,
+            len(graph) - vertices,
+            weight_limit,
         )
         if size == len(graph):
             break
@@ -95,11 +111,11 @@ def merge(graph: QueryGraph, label: Indices, size: int) -> QueryGraph:
         start,
         substream,
         count,
-        np.bincount(label, graph.load, size),
+        sums_by(label, graph.load, size),
         result_start,
         home,
         result,
-        np.bincount(label, graph.state, size),
+        sums_by(label, graph.state, size),
     )
 
 

@@ -73,7 +73,8 @@ def _path_tree(
         order += reversed(path)
     kept = dict.fromkeys(places, 0)
     number: dict[int, int] = {}
-    parent, length = [], []
+    parent: list[int] = []
+    length: list[float] = []
     # The kept node at or above each site: contracted links add up to the difference of distances.
     above: dict[int, int] = {}
     for site in order:

@@ -89,14 +89,21 @@ def map_queries(
 
 def home_mapping(problem: Problem) -> Indices:
     """Every vertex where it is submitted: the place nearest to its main home."""
-    return np.argmin(problem.places.anchor, axis=1).astype(np.int32)[problem.queries.main_home]
+    nearest: Indices = np.argmin(problem.places.anchor, axis=1).astype(np.int32)
+    return nearest[problem.queries.main_home]
+
+
+def places_of(state: State) -> Indices:
+    """The mapping at which a search stands."""
+    place: Indices = state.place.astype(np.int32)
+    return place
 
 
 def greedy_mapping(problem: Problem, objective: Objective) -> Indices:
     """The vertices by descending load, each where it adds least among the places with room."""
     arrays, state = search_arrays(problem, objective), empty_state(problem, objective)
     map_greedily(arrays, state, np.argsort(-problem.queries.load, kind="stable"))
-    return state.place.astype(np.int32)
+    return places_of(state)
 
 
 def cluster_mapping(
@@ -146,7 +153,7 @@ def _refined(
 def _value(
     problem: Problem, arrays: Arrays, state: State, settings: MappingSettings
 ) -> tuple[tuple[float, float], Indices]:
-    place = state.place.astype(np.int32)
+    place = places_of(state)
     return (float(violation(arrays, state)), cost(problem, place, settings.objective)), place
 
 

@@ -145,6 +145,11 @@ def concatenate(graphs: Sequence[QueryGraph]) -> QueryGraph:
     )
 
 
+def sums_by(label: Indices, values: Floats, size: int) -> Floats:
+    """The sum of the values of each label."""
+    return np.bincount(label, values, size).astype(np.float64)
+
+
 def _joined_offsets(offsets: Sequence[Offsets]) -> Offsets:
     sizes = np.concatenate([np.diff(one) for one in offsets])
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

@@ -23,7 +23,7 @@ from headwater.federation.distribution.kernel import (
     put,
     result_cost,
 )
-from headwater.federation.distribution.model import Floats, Indices, Problem
+from headwater.federation.distribution.model import Floats, Indices, Problem, sums_by
 from headwater.jit import cached_njit
 
 Objective = Literal["wec", "traffic"]
@@ -58,7 +58,7 @@ def check(problem: Problem, place: Indices) -> MappingCheck:
         raise PlanError(f"{len(problem.queries)} vertices, but {len(place)} places for them")
     if len(place) and not (place.min() >= 0 and place.max() < len(problem.places)):
         raise PlanError(f"places go from 0 to {len(problem.places) - 1}")
-    load = np.bincount(place, problem.queries.load, len(problem.places))
+    load = sums_by(place, problem.queries.load, len(problem.places))
     over = load - problem.bound
     exceeds = load > problem.bound * (1 + TOLERANCE)
     arrays = search_arrays(problem, "wec")

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headwater.federation.distribution.adaptation import diffusion
-from headwater.federation.distribution.model import Floats, Indices, Problem
+from headwater.federation.distribution.model import Floats, Indices, Problem, sums_by
 from headwater.federation.distribution.objective import check
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +102,7 @@ def printed_coarsen(problem: Problem, vertices: int, limit: int = 1_000) -> Prin
     return _coarsened(label, is_anchor, queries, ended=True)
 
 
-def _coarsened(label: Indices, is_anchor: Indices, queries: int, ended: bool) -> PrintedOutcome:
+def _coarsened(label: Indices, is_anchor: Flags, queries: int, ended: bool) -> PrintedOutcome:
     stuck = int(is_anchor[label[:queries]].sum())
     return PrintedOutcome(label[:queries].astype(np.int32), ended, stuck)
 
@@ -124,10 +127,10 @@ def printed_map(problem: Problem, start: Indices) -> PrintedOutcome:
 
 
 def _printed_move(
-    problem: Problem, edges: ExplicitEdges, place: Indices, is_matched: Indices
+    problem: Problem, edges: ExplicitEdges, place: Indices, is_matched: Flags
 ) -> tuple[int, int] | None:
     """The unmatched vertex and place of the largest gain that violates no bound or improves one."""
-    load = np.bincount(place, problem.queries.load, len(problem.places))
+    load = sums_by(place, problem.queries.load, len(problem.places))
     violation, wec = check(problem, place).violation, explicit_wec(problem, edges, place)
     found: tuple[int, int] | None = None
     largest = -np.inf
@@ -151,7 +154,7 @@ def printed_balance(
     """Algorithm 3.3: flows are not reduced by what was moved, and a flow that nothing fits has no exit."""
     edges = explicit_edges(problem)
     place = place.copy()
-    load = np.bincount(place, problem.queries.load, len(problem.places))
+    load = sums_by(place, problem.queries.load, len(problem.places))
     flow = diffusion(load, problem.places.capability)
     generator = np.random.default_rng(seed)
     pairs = np.argwhere(flow > 1e-9 * load.sum())

@@ -10,9 +10,11 @@ from headwater.reproduce.cosmos import (
     representative,
     tree,
 )
+from headwater.reproduce.cosmos.distribution import DISTRIBUTION
 from headwater.reproduce.figure import Figure
 
 COSMOS: dict[str, Figure] = {
+    **DISTRIBUTION,
     "cosmos-deadlock": Figure("COSMOS, theorem 4.2: locks of several trees", deadlock.locks, 12),
     "cosmos-coherency": Figure("COSMOS, section 4.1: when to forward", coherency.forwarding, 5),
     "cosmos-fig4-2": Figure(
@@ -45,8 +47,12 @@ COSMOS: dict[str, Figure] = {
         "COSMOS, figure 4.9: a change, many objects", dissemination_objects.after_a_change, 2
     ),
     "cosmos-ticks": Figure("COSMOS: trees on real trades", dissemination_objects.real_trades, 2),
-    "cosmos-tree": Figure("Section 3.3.3: the tree of coordinators", tree.coordinator_trees, 3),
+    "cosmos-tree": Figure(
+        "COSMOS, section 3.3.3: the tree of coordinators", tree.coordinator_trees, 3
+    ),
     "cosmos-representative": Figure(
-        "Figure 3.3, Table 3.1: one result stream for two queries", representative.result_streams, 3
+        "COSMOS, figure 3.3, table 3.1: one result stream for two queries",
+        representative.result_streams,
+        3,
     ),
 }
