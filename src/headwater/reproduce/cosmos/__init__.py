@@ -6,6 +6,6 @@ from headwater.reproduce.cosmos import coherency, deadlock
 from headwater.reproduce.figure import Figure
 
 COSMOS: dict[str, Figure] = {
-    "cosmos-deadlock": Figure("COSMOS, theorem 4.2: locks of several trees", deadlock.locks, 12),
+    "cosmos-deadlock": Figure("COSMOS, theorem 4.2: locks of several trees", deadlock.locks, 4),
     "cosmos-coherency": Figure("COSMOS, section 4.1: when to forward", coherency.forwarding, 5),
 }
