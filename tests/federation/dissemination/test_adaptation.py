@@ -212,11 +212,17 @@ def test_all_moves_in_all_interleavings_with_a_death(trees: tuple[Parents, ...])
     assert found.complete and found.ends > 10
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(6))
-def test_random_trees_of_five_in_all_interleavings_of_locks(seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=pytest.mark.slow if seed % 2 else pytest.mark.long)
+        for seed in range(6)
+    ],
+)
+def test_trees_of_five_in_all_interleavings_of_locks_with_a_death(seed: int) -> None:
+    """Two trees for even seeds, three for odd ones."""
     trees = random_trees(Random(seed), 5, 2 + seed % 2)
-    found = explore(ordered_world(trees, no_moves), judge_members(trees))
+    found = explore(ordered_world(trees, no_moves, 1), judge_members(trees))
     assert (found.failures, found.first_failure, found.endless, found.complete) == (
         0,
         "",

@@ -15,7 +15,7 @@ from headwater.reproduce.figure import Figure
 
 COSMOS: dict[str, Figure] = {
     **DISTRIBUTION,
-    "cosmos-deadlock": Figure("COSMOS, theorem 4.2: locks of several trees", deadlock.locks, 12),
+    "cosmos-deadlock": Figure("COSMOS, theorem 4.2: locks of several trees", deadlock.locks, 4),
     "cosmos-coherency": Figure("COSMOS, section 4.1: when to forward", coherency.forwarding, 5),
     "cosmos-fig4-2": Figure(
         "COSMOS, figure 4.2: how often to adapt", dissemination.adaptation_period, 1
