@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.federation.dissemination.adaptation import (
+from headwater.federation.dissemination.protocol.adaptation import (
     ATTEMPT_SECONDS,
     ROUND_SECONDS,
     AdaptingMember,
@@ -16,7 +16,7 @@ from headwater.federation.dissemination.adaptation import (
     NewParent,
     RoundToken,
 )
-from headwater.federation.dissemination.locks import (
+from headwater.federation.dissemination.protocol.locks import (
     AttemptId,
     LockDenial,
     LockGrant,

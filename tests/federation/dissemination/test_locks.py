@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.federation.dissemination.locks import (
+from headwater.federation.dissemination.protocol.locks import (
     LEASE_SECONDS,
     AttemptId,
     ProviderLock,

@@ -10,15 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import SimulationError
-from headwater.federation.dissemination.feeds import RETENTION, Feed, FeedMessage, ResumeRequest
-from headwater.federation.dissemination.membership import (
+from headwater.federation.dissemination.protocol.feeds import (
+    RETENTION,
+    Feed,
+    FeedMessage,
+    ResumeRequest,
+)
+from headwater.federation.dissemination.protocol.membership import (
     AttachRefusal,
     AttachRequest,
     ChildLeft,
-    Membership,
     MembershipPolicy,
     ParentBeat,
     TreeMember,
+    TreeMembership,
 )
 from headwater.sim.trees.histories import HistorySettings, TreeHistory
 
@@ -52,7 +57,7 @@ class Net:
         return {n: m.places[0].parent for n, m in self.members.items() if 0 in m.places}
 
 
-def chain(place: Membership, number: int, newcomer: int, report: object) -> int:
+def chain(place: TreeMembership, number: int, newcomer: int, report: object) -> int:
     """Below the only child, if there is one."""
     return place.child_numbers()[0] if place.children else number
 
@@ -86,13 +91,13 @@ def test_a_provider_that_returns_joins_like_a_new_one() -> None:
 
 
 def test_children_of_one_that_leaves_go_where_the_parent_says() -> None:
-    def below_four(place: Membership, number: int, newcomer: int, report: object) -> int:
+    def below_four(place: TreeMembership, number: int, newcomer: int, report: object) -> int:
         return 4 if newcomer == 3 and 4 in place.child_numbers() else number
 
     net = Net(5)
     net.join(1, 4)
     for child in (2, 3):
-        net.members[child].places[0] = Membership(0, 0, started=False)
+        net.members[child].places[0] = TreeMembership(0, 0, started=False)
         net.members[child]._seek(0, (1,))
         net.settle(child, net.members[child].drain())
     net.members[0].policy = MembershipPolicy(choose_parent=below_four)
@@ -105,9 +110,9 @@ def test_a_circle_is_broken_by_whoever_finds_itself_on_its_way() -> None:
     net = Net(3, MembershipPolicy(choose_parent=chain))
     net.join(1, 2)
     # 1 is below 2 and 2 below 1, and neither has noticed.
-    net.members[1].places[0] = Membership(0, 0, 2, (2, 0), ((2, None),))
-    net.members[2].places[0] = Membership(0, 0, 1, (1, 0), ((1, None),))
-    net.members[0].places[0] = Membership(0, 0)
+    net.members[1].places[0] = TreeMembership(0, 0, 2, (2, 0), ((2, None),))
+    net.members[2].places[0] = TreeMembership(0, 0, 1, (1, 0), ((1, None),))
+    net.members[0].places[0] = TreeMembership(0, 0)
     net.settle(2, [(1, ParentBeat(0, (2, 1, 0), 0))])
     assert net.parents() == {0: None, 1: 0, 2: 1}
     assert net.members[2].places[0].path == (1, 0)

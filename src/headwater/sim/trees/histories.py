@@ -14,8 +14,12 @@ from random import Random
 from typing import Any
 
 from headwater.errors import SimulationError
-from headwater.federation.dissemination.adaptation import AdaptingMember, Changes, MoveAttempt
-from headwater.federation.dissemination.membership import Membership, MembershipPolicy
+from headwater.federation.dissemination.protocol.adaptation import (
+    AdaptingMember,
+    Changes,
+    MoveAttempt,
+)
+from headwater.federation.dissemination.protocol.membership import MembershipPolicy, TreeMembership
 from headwater.sim.coin_flips import coin_flip, pass_threshold, run_key
 from headwater.sim.kernel import Simulation
 from headwater.sim.trees.members import find_fault, known_families, possible_moves
@@ -94,7 +98,9 @@ class TreeHistory:
         random = Random(seed)
         self._points = [(random.random(), random.random()) for _ in range(settings.providers)]
 
-        def nearest_parent(place: Membership, number: int, newcomer: int, report: object) -> int:
+        def nearest_parent(
+            place: TreeMembership, number: int, newcomer: int, report: object
+        ) -> int:
             """Here as long as there are few children, else below the nearest of them."""
             children = place.child_numbers()
             if len(children) < settings.fanout:
@@ -204,7 +210,7 @@ class TreeHistory:
         self._deliver(member, sent)
 
     def _compare_places(
-        self, member: AdaptingMember, before: Membership, after: Membership | None
+        self, member: AdaptingMember, before: TreeMembership, after: TreeMembership | None
     ) -> None:
         """Count moves and deliveries; what a message says is its number, so that the feed can be checked."""
         if after is None or not before.started:

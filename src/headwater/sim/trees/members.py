@@ -6,15 +6,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations, permutations
 from typing import Any
 
-from headwater.federation.dissemination.adaptation import (
+from headwater.federation.dissemination.protocol.adaptation import (
     AdaptingMember,
     Changes,
     MoveAttempt,
     NewParent,
     RoundToken,
 )
-from headwater.federation.dissemination.membership import Membership, MembershipPolicy
-from headwater.federation.dissemination.printed_locks import PrintedNode, PrintedToken
+from headwater.federation.dissemination.protocol.membership import MembershipPolicy, TreeMembership
+from headwater.federation.dissemination.protocol.printed_locks import PrintedNode, PrintedToken
 from headwater.sim.interleavings import CheckedWorld, NodeModel
 
 Parents = Mapping[int, int | None]
@@ -54,7 +54,7 @@ def place_members(
                 if parents[child] == provider
             )
             path = ancestors(parents, provider)
-            place = Membership(tree, origin, parents[provider], path, children)
+            place = TreeMembership(tree, origin, parents[provider], path, children)
             members[provider].places[tree] = place
     return members
 
@@ -77,7 +77,7 @@ def find_fault(members: Mapping[int, AdaptingMember], expected: Mapping[int, Ite
     return ""
 
 
-def _tree_fault(places: Mapping[int, Membership]) -> str:
+def _tree_fault(places: Mapping[int, TreeMembership]) -> str:
     """A tree whose origin is dead cannot be right or wrong."""
     rooted = {one: place for one, place in places.items() if place.origin in places}
     for provider, place in rooted.items():
@@ -94,7 +94,7 @@ def _tree_fault(places: Mapping[int, Membership]) -> str:
     return ""
 
 
-def _reaches_origin(provider: int, places: Mapping[int, Membership]) -> bool:
+def _reaches_origin(provider: int, places: Mapping[int, TreeMembership]) -> bool:
     at = provider
     for _ in places:
         if at == places[provider].origin:

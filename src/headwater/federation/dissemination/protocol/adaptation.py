@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self
 
-from headwater.federation.dissemination.feeds import ResumeRequest
-from headwater.federation.dissemination.locks import (
+from headwater.federation.dissemination.protocol.feeds import ResumeRequest
+from headwater.federation.dissemination.protocol.locks import (
     AttemptId,
     LockDenial,
     LockGrant,
@@ -22,7 +22,7 @@ from headwater.federation.dissemination.locks import (
     LockRequest,
     ProviderLock,
 )
-from headwater.federation.dissemination.membership import Membership, TreeMember
+from headwater.federation.dissemination.protocol.membership import TreeMember, TreeMembership
 
 ROUND_SECONDS = 200.0
 ATTEMPT_SECONDS = 30.0
@@ -339,7 +339,7 @@ class AdaptingMember(TreeMember):
     def _send_grant(self) -> None:
         owner = self.lock.owner
         assert owner is not None
-        place = self.places.get(owner.tree, Membership(owner.tree, owner.holder))
+        place = self.places.get(owner.tree, TreeMembership(owner.tree, owner.holder))
         statistics = MemberStatistics(self.policy.report(place), place.children)
         self.send(owner.holder, LockGrant(owner, statistics))
 
@@ -363,7 +363,7 @@ class AdaptingMember(TreeMember):
         self.prepared = PreparedChange(attempt, change)
         self.send(change.new, ResumeRequest(attempt.tree, place.feed.newest))
 
-    def note_caught_up(self, place: Membership, sender: int) -> None:
+    def note_caught_up(self, place: TreeMembership, sender: int) -> None:
         """The feed of the new parent has arrived up to now: report it to the holder."""
         prepared = self.prepared
         if prepared and (prepared.attempt.tree, prepared.change.new) == (place.tree, sender):
@@ -387,7 +387,7 @@ class AdaptingMember(TreeMember):
                 self.prepared = replace(prepared, committed=True)
                 self._seek(attempt.tree, (prepared.change.new,))
 
-    def finish_seeking(self, place: Membership, found: bool) -> None:
+    def finish_seeking(self, place: TreeMembership, found: bool) -> None:
         """If it was for a move, report to the holder how it ended."""
         prepared = self.prepared
         if prepared and prepared.attempt.tree == place.tree and prepared.committed:

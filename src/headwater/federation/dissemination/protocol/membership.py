@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from headwater.federation.dissemination.feeds import (
+from headwater.federation.dissemination.protocol.feeds import (
     CaughtUp,
     Feed,
     FeedMessage,
@@ -24,7 +24,7 @@ MISSED_HEARTBEATS = 3
 
 
 @dataclass(frozen=True)
-class JoinRequest:
+class TreeJoinRequest:
     """Asks where to join: here, or below one of the children."""
 
     tree: int
@@ -114,7 +114,7 @@ class ChildBeat:
 
 
 @dataclass(frozen=True)
-class Membership:
+class TreeMembership:
     """What a provider knows of its place in one tree."""
 
     tree: int
@@ -140,13 +140,13 @@ class Membership:
         """The children, in ascending order."""
         return tuple(child for child, _ in self.children)
 
-    def with_child(self, child: int, report: Hashable) -> Membership:
+    def with_child(self, child: int, report: Hashable) -> TreeMembership:
         """The place with a child, or with a new report of it."""
         others = tuple(one for one in self.children if one[0] != child)
         children = tuple(sorted((*others, (child, report)), key=lambda one: one[0]))
         return replace(self, children=children)
 
-    def without(self, provider: int) -> Membership:
+    def without(self, provider: int) -> TreeMembership:
         """The place without a child or guest."""
         return replace(
             self,
@@ -155,12 +155,12 @@ class Membership:
         )
 
 
-def no_report(place: Membership) -> Hashable:
+def no_report(place: TreeMembership) -> Hashable:
     """Nothing to report upward."""
     return None
 
 
-def join_here(place: Membership, number: int, newcomer: int, report: Hashable) -> int:
+def join_here(place: TreeMembership, number: int, newcomer: int, report: Hashable) -> int:
     """Every newcomer attaches where it asks."""
     return number
 
@@ -173,8 +173,8 @@ class MembershipPolicy:
     report, and answers that provider or one of its children.
     """
 
-    report: Callable[[Membership], Hashable] = no_report
-    choose_parent: Callable[[Membership, int, int, Hashable], int] = join_here
+    report: Callable[[TreeMembership], Hashable] = no_report
+    choose_parent: Callable[[TreeMembership, int, int, Hashable], int] = join_here
 
 
 @dataclass
@@ -182,7 +182,7 @@ class TreeMember:
     """A provider with its places in all its trees: messages in, messages out, time passed in."""
 
     number: int
-    places: dict[int, Membership] = field(default_factory=dict)
+    places: dict[int, TreeMembership] = field(default_factory=dict)
     policy: MembershipPolicy = MembershipPolicy()
     heard: dict[int, float] = field(default_factory=dict)
     """When neighbours were last heard of."""
@@ -220,13 +220,13 @@ class TreeMember:
 
     def create_tree(self, tree: int) -> None:
         """Become the origin of a tree."""
-        self.places[tree] = Membership(tree, self.number)
+        self.places[tree] = TreeMembership(tree, self.number)
 
     def join(self, tree: int, origin: int, now: float = 0.0) -> list[tuple[int, Any]]:
         """Ask for a place in a tree, from its origin down. Returns as `handle`."""
         self.now = now
         if tree not in self.places:
-            self.places[tree] = Membership(tree, origin, path=(origin,), started=False)
+            self.places[tree] = TreeMembership(tree, origin, path=(origin,), started=False)
             self._seek(tree, (origin,), joining=True)
         return self.drain()
 
@@ -260,7 +260,7 @@ class TreeMember:
                 self._handle_resume(place, sender, message.newest)
             case CaughtUp():
                 self.note_caught_up(place, sender)
-            case JoinRequest():
+            case TreeJoinRequest():
                 self._handle_join(place, sender, message)
             case JoinDirection():
                 self._handle_direction(place, sender, message.child)
@@ -285,13 +285,13 @@ class TreeMember:
             case ChildBeat():
                 self._handle_child_beat(place, sender, message)
 
-    def note_caught_up(self, place: Membership, sender: int) -> None:
+    def note_caught_up(self, place: TreeMembership, sender: int) -> None:
         """The feed of a future parent has arrived up to now."""
 
     def note_left(self, tree: int) -> None:
         """This provider is no longer in a tree."""
 
-    def finish_seeking(self, place: Membership, found: bool) -> None:
+    def finish_seeking(self, place: TreeMembership, found: bool) -> None:
         """The first candidate has adopted this provider, or has not."""
 
     def forget_provider(self, provider: int) -> None:
@@ -349,14 +349,14 @@ class TreeMember:
 
     # The feed.
 
-    def _append(self, place: Membership, payload: Hashable) -> None:
+    def _append(self, place: TreeMembership, payload: Hashable) -> None:
         place = replace(place, feed=place.feed.append(payload))
         self.places[place.tree] = place
         message = FeedMessage(place.tree, place.feed.newest, payload)
         for receiver in sorted({*place.child_numbers(), *place.guests}):
             self.send(receiver, message)
 
-    def _receive(self, place: Membership, sender: int, message: FeedMessage) -> None:
+    def _receive(self, place: TreeMembership, sender: int, message: FeedMessage) -> None:
         """Take the next message from whoever brings it first; ask for those that were skipped."""
         if not place.started or message.number <= place.feed.newest:
             return
@@ -365,7 +365,7 @@ class TreeMember:
         else:
             self.send(sender, ResumeRequest(place.tree, place.feed.newest))
 
-    def _handle_resume(self, place: Membership, sender: int, newest: int) -> None:
+    def _handle_resume(self, place: TreeMembership, sender: int, newest: int) -> None:
         if place.feed.reaches(newest):
             self._send_after(place, sender, newest)
         elif self.number == place.origin:
@@ -374,7 +374,7 @@ class TreeMember:
             # Somebody further up has more.
             self.send(sender, AttachRefusal(place.tree))
 
-    def _send_after(self, place: Membership, receiver: int, newest: int) -> None:
+    def _send_after(self, place: TreeMembership, receiver: int, newest: int) -> None:
         for number, payload in place.feed.after(newest):
             self.send(receiver, FeedMessage(place.tree, number, payload))
         if receiver in place.guests:
@@ -396,7 +396,7 @@ class TreeMember:
         report = self.policy.report(place)
         self.heard[place.candidates[0]] = self.now
         if place.joining:
-            self.send(place.candidates[0], JoinRequest(tree, report))
+            self.send(place.candidates[0], TreeJoinRequest(tree, report))
         else:
             newest = place.feed.newest if place.started else None
             self.send(place.candidates[0], AttachRequest(tree, newest, report))
@@ -412,7 +412,7 @@ class TreeMember:
         self.places[tree] = place
         self._ask(tree)
 
-    def _lose_parent(self, place: Membership) -> None:
+    def _lose_parent(self, place: TreeMembership) -> None:
         """Go to the nearest ancestor that lives, unless a new parent is being asked already."""
         self.places[place.tree] = replace(place, parent=None)
         asked = tuple(one for one in place.candidates if one != place.parent)
@@ -423,7 +423,7 @@ class TreeMember:
         else:
             self._seek(place.tree, rest)
 
-    def _handle_join(self, place: Membership, newcomer: int, message: JoinRequest) -> None:
+    def _handle_join(self, place: TreeMembership, newcomer: int, message: TreeJoinRequest) -> None:
         if place.leaving or newcomer in place.path:
             self.send(newcomer, AttachRefusal(place.tree))
             return
@@ -436,11 +436,11 @@ class TreeMember:
         else:
             self._handle_attach(place, newcomer, AttachRequest(place.tree, None, message.report))
 
-    def _handle_direction(self, place: Membership, sender: int, child: int) -> None:
+    def _handle_direction(self, place: TreeMembership, sender: int, child: int) -> None:
         if place.joining and place.candidates[:1] == (sender,):
             self._seek(place.tree, (child, *place.candidates), joining=True)
 
-    def _handle_attach(self, place: Membership, sender: int, message: AttachRequest) -> None:
+    def _handle_attach(self, place: TreeMembership, sender: int, message: AttachRequest) -> None:
         newest = place.feed.newest if message.newest is None else message.newest
         complete = place.feed.reaches(newest) or self.number == place.origin
         if not place.started or not complete or place.leaving or sender in place.path:
@@ -451,13 +451,13 @@ class TreeMember:
         self.heard[sender] = self.now
         self._adopt(place, sender, newest)
 
-    def _adopt(self, place: Membership, child: int, newest: int) -> None:
+    def _adopt(self, place: TreeMembership, child: int, newest: int) -> None:
         """Send a child where it is and what it has missed; what even the origin no longer has is gone."""
         newest = max(newest, place.feed.newest - len(place.feed.kept))
         self.send(child, Adoption(place.tree, (self.number, *place.path), newest))
         self._send_after(place, child, newest)
 
-    def _handle_adoption(self, place: Membership, sender: int, message: Adoption) -> None:
+    def _handle_adoption(self, place: TreeMembership, sender: int, message: Adoption) -> None:
         if sender not in (place.parent, *place.candidates[:1]):
             self.send(sender, ChildLeft(place.tree))
             return
@@ -475,7 +475,7 @@ class TreeMember:
         self._follow_path(place.tree, message.path)
         self._request_leave(place.tree)
 
-    def _handle_refusal(self, place: Membership, sender: int) -> None:
+    def _handle_refusal(self, place: TreeMembership, sender: int) -> None:
         if place.candidates[:1] == (sender,):
             self._ask_next(place.tree)
         elif sender == place.parent:
@@ -498,7 +498,7 @@ class TreeMember:
 
     def _answer_stranger(self, sender: int, message: Any) -> None:
         """A message about a tree that this provider is not in."""
-        if isinstance(message, AttachRequest | JoinRequest | ChildBeat):
+        if isinstance(message, AttachRequest | TreeJoinRequest | ChildBeat):
             self.send(sender, AttachRefusal(message.tree))
         elif isinstance(message, ParentBeat | Adoption | FeedMessage):
             self.send(sender, ChildLeft(message.tree))
@@ -521,7 +521,7 @@ class TreeMember:
             del self.places[tree]
             self.note_left(tree)
 
-    def _handle_leave(self, place: Membership, sender: int, message: LeaveRequest) -> None:
+    def _handle_leave(self, place: TreeMembership, sender: int, message: LeaveRequest) -> None:
         """Choose for each child of one that leaves: this provider, or a sibling of the one that leaves."""
         without = place.without(sender)
         parents = tuple(
@@ -530,7 +530,7 @@ class TreeMember:
         )
         self.send(sender, LeavePlan(place.tree, parents))
 
-    def _handle_plan(self, place: Membership, message: LeavePlan) -> None:
+    def _handle_plan(self, place: TreeMembership, message: LeavePlan) -> None:
         for child, parent in message.parents:
             if place.leaving and child in place.child_numbers():
                 self.send(child, ParentLeaves(place.tree, (parent, *place.path)))
@@ -552,7 +552,7 @@ class TreeMember:
             self._seek(tree, (*place.path, place.origin))
         self._request_leave(tree)
 
-    def _handle_parent_beat(self, place: Membership, sender: int, message: ParentBeat) -> None:
+    def _handle_parent_beat(self, place: TreeMembership, sender: int, message: ParentBeat) -> None:
         if sender == place.parent:
             self._follow_path(place.tree, message.path)
             if place.started and message.newest > place.feed.newest:
@@ -560,7 +560,7 @@ class TreeMember:
         elif place.candidates[:1] != (sender,):
             self.send(sender, ChildLeft(place.tree))
 
-    def _handle_child_beat(self, place: Membership, sender: int, message: ChildBeat) -> None:
+    def _handle_child_beat(self, place: TreeMembership, sender: int, message: ChildBeat) -> None:
         if place.leaving and sender not in place.child_numbers():
             self.send(sender, ParentLeaves(place.tree, place.path))
             return
