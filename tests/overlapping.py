@@ -40,6 +40,16 @@ ASK_BOUNDS = [
     "{a}.note = 'b'",
     "{a}.note IS NOT NULL",
 ]
+PAIR_CONDITIONS = [
+    "b.price > a.cost",
+    "b.ts <= a.at",
+    "b.bidder - a.item > {n}",
+    "b.bidder - a.item BETWEEN -1 AND {n}",
+    "(b.note = a.note OR b.bidder = {n})",
+    "b.note = a.note",
+]
+"""Conditions on both sides of a join beside what joins them; the last one joins them too."""
+
 BID_ITEMS = ["{a}.item", "{a}.price", "{a}.note", "{a}.bidder", "{a}.item + 1", "upper({a}.note)"]
 ASK_ITEMS = ["{a}.cost", "{a}.note", "{a}.open", "coalesce({a}.item, 0)"]
 
@@ -71,8 +81,8 @@ def selection(rng: random.Random) -> str:
 def join(rng: random.Random, slides: bool = False) -> str:
     one, other = window(rng, slides), window(rng, slides)
     conditions = ["b.item = a.item", *_bounds(rng, BID_BOUNDS, "b"), *_bounds(rng, ASK_BOUNDS, "a")]
-    if rng.random() < 0.15:
-        conditions.append(rng.choice(["b.price > a.cost", "b.ts <= a.at"]))
+    if rng.random() < 0.3:
+        conditions.append(rng.choice(PAIR_CONDITIONS).format(n=rng.randrange(4)))
     items = _items(rng, [*((i, "b") for i in BID_ITEMS), *((i, "a") for i in ASK_ITEMS)])
     rng.shuffle(conditions)
     return f"SELECT {items} FROM Bids {one} b, Asks {other} a{_where(conditions)}"
@@ -111,6 +121,8 @@ def with_both(rng: random.Random) -> str:
     )
     conditions = ["b.item = a.item", "b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
     conditions += _bounds(rng, ASK_BOUNDS, "a")
+    if rng.random() < 0.3:
+        conditions.append(rng.choice(PAIR_CONDITIONS).format(n=rng.randrange(4)))
     one, other = window(rng, False), window(rng, False)
     return f"SELECT {items} FROM Bids {one} b, Asks {other} a, Items i{_where(conditions)}"
 

@@ -55,7 +55,6 @@ def test_the_same_base(one: str, other: str) -> None:
     "one, other",
     [
         (f"SELECT b.price {JOIN}", f"SELECT b.price {JOIN} AND b.note = a.note"),
-        (f"SELECT b.price {JOIN}", f"SELECT b.price {JOIN} AND b.price > a.cost"),
         (f"SELECT b.price {JOIN}", "SELECT item FROM Bids [RANGE 2 SEC]"),
         (f"SELECT b.price {JOIN}", f"SELECT count(*) {JOIN}"),
         (f"SELECT b.price {JOIN}", f"SELECT DISTINCT b.price {JOIN}"),

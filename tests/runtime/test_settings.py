@@ -14,7 +14,12 @@ from headwater.runtime.settings import SETTING_NAMES, Settings, effective_settin
 @pytest.mark.parametrize("name", SETTING_NAMES)
 def test_every_limit_can_be_set(tmp_path: Path, name: str) -> None:
     with open_state(tmp_path) as headwater:
-        known: dict[str, object] = {"scheduler": "hnr", "optimise": "greedy", "planner": "regions"}
+        known: dict[str, object] = {
+            "scheduler": "hnr",
+            "optimise": "greedy",
+            "planner": "regions",
+            "sharing": "none",
+        }
         known |= {"late_share": 0.5, "reject_share": 0.5}
         value = known.get(name) or type(getattr(Settings(), name))(7)
         assert headwater.execute(f"SET {name} = '{value}'") == [f"{name} = {value}"]

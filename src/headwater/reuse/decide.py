@@ -25,7 +25,7 @@ from headwater.reuse.operator import (
     minimal_operator,
     relax,
 )
-from headwater.reuse.signature import QuerySignature
+from headwater.reuse.signature import QuerySignature, spans_sources
 
 SECOND = 1_000_000
 
@@ -120,9 +120,21 @@ def estimate_load(operator: Operator, costs: SharingCosts) -> float:
         rows_emitted += rows * prod(
             others for n, others in enumerate(rows_matched) if n != position
         )
+    rows_emitted *= _pair_selectivity(operator.where)
     return costs.steps_per_second * costs.step_seconds + costs.row_seconds * (
         sum(rows_read) + rows_emitted
     )
+
+
+def _pair_selectivity(where: Box) -> float:
+    """The part of joined rows that meets the conditions on several sources beside equalities."""
+    shares = [TERM_SHARE for term in where.terms if spans_sources(term)]
+    shares += [
+        _domain_selectivity(constraint.domain)
+        for constraint in where.constraints
+        if len(constraint.terms) == 1 and spans_sources(constraint.terms[0])
+    ]
+    return prod(shares)
 
 
 def _window_seconds(scan: Scan) -> float:

@@ -16,7 +16,7 @@ from math import factorial, prod
 
 from headwater.algebra.canonical import Block, CanonicalQuery, Group
 from headwater.algebra.canonical.relation import RelationBuilder
-from headwater.algebra.conditions.box import constraint_conjuncts
+from headwater.algebra.conditions.box import Constraint, constraint_conjuncts
 from headwater.algebra.conditions.domain import Domain, domain_of
 from headwater.algebra.conditions.predicate import Box, normalize, rename_columns
 from headwater.algebra.conditions.simplify import canonical_text
@@ -120,9 +120,9 @@ def signature_of(canonical: CanonicalQuery) -> QuerySignature:
         if not _fits_panes(body):
             return QuerySignature(digest, SharingKind.EXACT, digest, output, None)
         kind = SharingKind.GROUP
-    block = _align_sources(body)
+    block = _align_sources(kind, body)
     return QuerySignature(
-        digest, kind, sharing_key_of(kind, block), output, block, bounds_of(block.where)
+        digest, kind, sharing_key_of(kind, block), output, block, bounds_of(kind, block)
     )
 
 
@@ -162,7 +162,7 @@ def sharing_key_of(kind: SharingKind, block: Block) -> str:
     parts = [
         kind.value,
         *(source_name(source) for source in block.sources),
-        join_conditions_text(block.where),
+        _join_conditions_text(kind, block),
     ]
     if kind is SharingKind.GROUP:
         windows = [scan.window for scan in scans_of(block)]
@@ -185,39 +185,61 @@ def source_name(source: object) -> str:
     return f"table({source.table.lower()!r})"
 
 
-def join_conditions_text(where: Box) -> str:
-    """What joins sources: columns that are equal, and other conditions on several sources; without
-    the constants that bound them."""
-    texts = [
-        "=".join(map(canonical_text, c.terms))
-        for c in where.constraints
-        if _spans_sources(*c.terms)
-    ]
-    texts += [canonical_text(term) for term in where.terms if _spans_sources(term)]
-    return f"({','.join(sorted(texts))})"
+def _join_conditions_text(kind: SharingKind, block: Block) -> str:
+    """What joins sources, without the constants that bound it."""
+    joining = _join_conditions(kind, block)
+    texts = ["=".join(map(canonical_text, c.terms)) for c in joining.constraints]
+    return f"({','.join(sorted([*texts, *map(canonical_text, joining.terms)]))})"
 
 
-def _spans_sources(*exprs: Expr) -> bool:
+def _join_conditions(kind: SharingKind, block: Block) -> Box:
+    """The conditions on several sources that queries must have in common to share.
+
+    For a join these are the equalities alone, if they lead from each source to all others: Spark joins
+    by them, and tests every other condition (`p.paid < o.amount`, a band of times) on pairs that it
+    has found already, so that such a condition is a bound on the joined row like any other. Panes of
+    groups have to be divided by every bound, and for a difference of columns they would be as many as pairs.
+    """
+    where = block.where
+    equalities = tuple(c for c in where.constraints if _is_equijoin(c))
+    aliases = [source.alias for source in leaves_of(block)]
+    if kind is SharingKind.JOIN and _is_connected(equalities, aliases):
+        return Box(equalities, ())
+    return Box(
+        tuple(c for c in where.constraints if spans_sources(*c.terms)),
+        tuple(term for term in where.terms if spans_sources(term)),
+    )
+
+
+def _is_equijoin(constraint: Constraint) -> bool:
+    """Whether a constraint says that expressions of different sources are equal."""
+    relations = [{column.relation for column in columns_of(term)} for term in constraint.terms]
+    return len(set().union(*(names for names in relations if len(names) == 1))) > 1
+
+
+def spans_sources(*exprs: Expr) -> bool:
+    """Whether expressions together read columns of several sources."""
     return len({column.relation for expr in exprs for column in columns_of(expr)}) > 1
 
 
-def bounds_of(where: Box) -> tuple[Bound, ...]:
-    """What a condition asks of rows beyond what joins them."""
+def bounds_of(kind: SharingKind, block: Block) -> tuple[Bound, ...]:
+    """What a block's condition asks of rows beyond what joins them."""
+    joining = _join_conditions(kind, block)
     bounds: list[Bound] = []
-    for constraint in where.constraints:
+    for constraint in block.where.constraints:
         first, *others = constraint.terms
         if not (constraint.domain.has_all_values and (constraint.domain.null or others)):
             bounds.append(Bound(first, constraint.domain))
-        if others and not _spans_sources(*constraint.terms):
+        if others and constraint not in joining.constraints:
             bounds += [Bound(Call("=", (first, other), BOOLEAN), TRUE_DOMAIN) for other in others]
-    bounds += [Bound(term, TRUE_DOMAIN) for term in where.terms if not _spans_sources(term)]
+    bounds += [Bound(term, TRUE_DOMAIN) for term in block.where.terms if term not in joining.terms]
     return tuple(bounds)
 
 
 # ---- sources of the same name
 
 
-def _align_sources(block: Block) -> Block:
+def _align_sources(kind: SharingKind, block: Block) -> Block:
     """The block with its sources by name; those of one name in the order whose sharing key sorts first."""
     ranked = sorted(range(len(block.sources)), key=lambda at: source_name(block.sources[at]))
     alike = [list(g) for _, g in groupby(ranked, key=lambda at: source_name(block.sources[at]))]
@@ -230,7 +252,7 @@ def _align_sources(block: Block) -> Block:
     candidates = [_reorder_sources(block, order) for order in orders]
     # Any rule would do that depends on the content alone: two queries that name the sources of one
     # stream in different orders then have the same sharing key.
-    return min(candidates, key=lambda b: (join_conditions_text(b.where), _windows_text(b)))
+    return min(candidates, key=lambda b: (_join_conditions_text(kind, b), _windows_text(b)))
 
 
 def _windows_text(block: Block) -> str:
@@ -296,13 +318,18 @@ def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
 def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
     block = signature.content
     sources = [source for source in leaves_of(block) if source.alias in chosen]
-    if not _is_connected(block.where, chosen) or not any(isinstance(s, Scan) for s in sources):
+    if not _is_connected(block.where.constraints, chosen) or not any(
+        isinstance(s, Scan) for s in sources
+    ):
         return None
     # The instants of a query are the multiples of *all* its slides, so a part with fewer slides
     # would emit at other times. Sources of the same name could be assigned in two ways.
     if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
         return None
-    where = _join_conditions(restrict_to_sources(block.where, set(chosen)))
+    restricted = restrict_to_sources(block.where, set(chosen))
+    where = _without_bounds(
+        _join_conditions(SharingKind.JOIN, replace(block, sources=tuple(sources), where=restricted))
+    )
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
     items = tuple(sorted(_needed_columns(signature, set(chosen)), key=canonical_text))
     part = Block(tuple(sources), where, (), None, items, False)
@@ -312,17 +339,16 @@ def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Q
     return Query(Output.ISTREAM, RelationBuilder().build(part))
 
 
-def _join_conditions(where: Box) -> Box:
+def _without_bounds(joining: Box) -> Box:
     """What joins sources, without bounds on the columns that do."""
     exprs: list[Expr] = []
-    for constraint in where.constraints:
-        if _spans_sources(*constraint.terms):
-            first, *others = constraint.terms
-            if others:
-                exprs += [Call("=", (first, other), BOOLEAN) for other in others]
-            else:
-                exprs += constraint_conjuncts(constraint)
-    return normalize(conjunction([*exprs, *(term for term in where.terms if _spans_sources(term))]))
+    for constraint in joining.constraints:
+        first, *others = constraint.terms
+        if others:
+            exprs += [Call("=", (first, other), BOOLEAN) for other in others]
+        else:
+            exprs += constraint_conjuncts(constraint)
+    return normalize(conjunction([*exprs, *joining.terms]))
 
 
 def _have_unique_names(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
@@ -366,10 +392,10 @@ def _needed_columns(signature: QuerySignature, aliases: set[str]) -> set[Column]
     return {c for expr in exprs for c in columns_of(expr) if c.relation in aliases}
 
 
-def _is_connected(where: Box, chosen: tuple[str, ...]) -> bool:
-    """Whether equal columns lead from each of the sources to all of them."""
+def _is_connected(constraints: Iterable[Constraint], chosen: Sequence[str]) -> bool:
+    """Whether constraints lead from each of the sources to all of them."""
     reached, links = {chosen[0]}, []
-    for constraint in where.constraints:
+    for constraint in constraints:
         links.append({c.relation for t in constraint.terms for c in columns_of(t)} & set(chosen))
     grown = True
     while grown:

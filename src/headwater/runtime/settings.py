@@ -20,6 +20,9 @@ from headwater.schedule import find_policy
 JOIN_ORDER_MODES = ("throughput", "greedy", "written")
 """The ways to choose the order of joins."""
 
+SHARING_MODES = ("all", "equal", "none")
+"""Which running units a new query may join: every one that can serve it, that of an equal query, none."""
+
 SettingValue = int | float | str
 
 
@@ -53,6 +56,9 @@ class Settings:
     whatever the policy."""
     optimise: str = "throughput"
     """How the order of joins is chosen: throughput, greedy or written."""
+    sharing: str = "all"
+    """What a new query may share: all that it has in common with others, equal queries alone, or
+    none."""
     planner: str = DEFAULT_PLANNER
     """The planner that says which site runs a unit, where several do."""
     results_keep: float = 0.0
@@ -68,6 +74,7 @@ class Settings:
 SETTING_NAMES = tuple(field.name for field in fields(Settings) if field.name != "lease_seconds")
 """The settings that can be changed; the time to live of leases is fixed when an engine starts."""
 
+_MODES = {"optimise": JOIN_ORDER_MODES, "sharing": SHARING_MODES}
 _SHARES = ("late_share", "reject_share")
 _MINIMUM = {
     "retries": 0,
@@ -89,8 +96,8 @@ def parse_setting(name: str, value: Value) -> SettingValue:
         return find_policy(str(value)).name
     if name == "planner":
         return find_planner(str(value)).name
-    if name == "optimise":
-        return _parse_join_order(str(value))
+    if name in _MODES:
+        return _parse_mode(name, str(value))
     kind: type[int] | type[float] = type(getattr(Settings(), name))
     least = _MINIMUM.get(name, 1)
     try:
@@ -105,11 +112,10 @@ def parse_setting(name: str, value: Value) -> SettingValue:
     return number
 
 
-def _parse_join_order(value: str) -> str:
-    if value.lower() not in JOIN_ORDER_MODES:
-        raise HeadwaterError(
-            f"optimise is {', '.join(JOIN_ORDER_MODES[:-1])} or {JOIN_ORDER_MODES[-1]}, not {value}"
-        )
+def _parse_mode(name: str, value: str) -> str:
+    *first, last = _MODES[name]
+    if value.lower() not in (*first, last):
+        raise HeadwaterError(f"{name} is {', '.join(first)} or {last}, not {value}")
     return value.lower()
 
 

@@ -31,7 +31,7 @@ def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(
     spark: Any, folder: Path, seed: int, size: int, query: Callable[[random.Random], Query]
 ) -> int:
-    """Queries that come between pieces of the input, and some that leave; the state is opened anew in
+    """Queries that come between pieces of the input, and some that leave; the state is opened again in
     the middle. Returns how many units there were."""
     rng = random.Random(seed)
     queries = {f"q{n}": query(rng) for n in range(size)}
@@ -79,6 +79,14 @@ def test_random_queries_that_overlap(
     spark: Any, tmp_path: Path, query: Callable[[random.Random], Query], size: int
 ) -> None:
     assert check(spark, tmp_path, seed=1, size=size, query=query) < size
+
+
+@pytest.mark.parametrize("mode", ["equal", "none"])
+def test_rows_are_the_same_where_less_is_shared(spark: Any, tmp_path: Path, mode: str) -> None:
+    """Queries come, leave and run on."""
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.execute(f"SET sharing = '{mode}'")
+    assert check(spark, tmp_path, seed=2, size=6, query=random_query) >= 5
 
 
 TWO = "SELECT b.price FROM Bids [RANGE 4 SEC] b, Asks [RANGE 4 SEC] a WHERE b.item = a.item"

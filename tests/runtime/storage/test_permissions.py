@@ -66,6 +66,22 @@ def test_a_state_of_an_earlier_release_is_closed_to_others_and_that_is_said_once
     assert caplog.text.count("could be read by other users") == 1
 
 
+def test_files_that_vanish_while_a_state_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite deletes its journal when another process closes the catalog."""
+    filled(tmp_path)
+    listed = Path.iterdir
+
+    def list_with_journal(folder: Path) -> Iterator[Path]:
+        yield from listed(folder)
+        if folder == tmp_path:
+            yield folder / "catalog.sqlite-journal"
+
+    monkeypatch.setattr(Path, "iterdir", list_with_journal)
+    filled(tmp_path)
+
+
 def test_a_folder_that_holds_more_than_a_state_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir(mode=0o755)
     tmp_path.chmod(0o755)

@@ -79,11 +79,12 @@ def _join_signature(signature: QuerySignature, prefix: Query) -> QuerySignature:
     where = rename_columns(
         restrict_to_sources(signature.content.where, {scan.alias for scan in chosen}), names
     )
+    block = replace(part.content, where=where)
     return replace(
         part,
         digest=f"{part.digest} {box_text(where)}",
-        block=replace(part.content, where=where),
-        bounds=bounds_of(where),
+        block=block,
+        bounds=bounds_of(part.kind, block),
     )
 
 

@@ -34,6 +34,8 @@ MAX_SHAPED_QUERIES = 500
 
 RELATIONS = {
     "new": "no running operator could serve it for less: new operator",
+    "new with sharing equal": "sharing was set to equal, and no equal query ran: new operator",
+    "new with sharing none": "sharing was set to none: new operator",
     "equal": "the operator emitted exactly its rows already",
     "contained": "the operator emitted its rows already, and more",
     "overlapping": "the operator was relaxed for it",

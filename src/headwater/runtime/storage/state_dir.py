@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from headwater.errors import CatalogError, RuntimeFailure, is_url, remote_state_message
@@ -47,7 +48,8 @@ def make_private(state_dir: Path) -> None:
         if _is_open_to_others(path)
     ]
     for path in exposed:
-        path.chmod(OWNER_FOLDER if path.is_dir() else OWNER_FILE)
+        with suppress(FileNotFoundError):
+            path.chmod(OWNER_FOLDER if path.is_dir() else OWNER_FILE)
     if exposed:
         log.warning(
             "%s could be read by other users of this machine; now only its owner can", state_dir
@@ -63,7 +65,11 @@ def _belongs_to_state(path: Path) -> bool:
 
 def _is_open_to_others(path: Path) -> bool:
     """Whether other users have any permission on a file or folder of this user."""
-    status = path.lstat()  # not through a link: its target is not part of the state
+    try:
+        status = path.lstat()  # not through a link: its target is not part of the state
+    except FileNotFoundError:
+        # SQLite deletes its journal and log while another process lists the directory.
+        return False
     is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
     is_own = status.st_uid == os.geteuid()
     return is_plain and is_own and bool(stat.S_IMODE(status.st_mode) & 0o077)

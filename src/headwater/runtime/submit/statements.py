@@ -41,6 +41,7 @@ from headwater.runtime.lifecycle import (
     update_unit_state,
     upstream_units,
 )
+from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
     PartialJoinChoice,
@@ -80,11 +81,12 @@ def submit(
             unit_index(catalog, definitions).refresh()
             with catalog.snapshot():
                 starting = _with_start_and_end(catalog, plan, statement.start, query)
-                assignment = _choose_unit(catalog, definitions, signature, starting)
+                sharing = effective_settings(Settings(), catalog.options(), {}).sharing
+                assignment = _choose_unit(catalog, definitions, signature, starting, sharing)
             if isinstance(assignment, UnitAssignment):
                 return _submit_to_unit(catalog, definitions, signature, starting, assignment)
             return _submit_to_new_unit(
-                catalog, definitions, canonical, signature, starting, assignment
+                catalog, definitions, canonical, signature, starting, assignment, sharing
             )
     raise HeadwaterError(
         f"{statement.name}: its unit changed {MAX_TRIES} times meanwhile; try again"
@@ -115,11 +117,15 @@ class UnitAssignment:
 
 
 def _choose_unit(
-    catalog: Catalog, definitions: Definitions, signature: QuerySignature, query: NewQuery
+    catalog: Catalog,
+    definitions: Definitions,
+    signature: QuerySignature,
+    query: NewQuery,
+    sharing: str,
 ) -> UnitAssignment | SharingChoice | None:
     """The unit that a query joins; or the choice of a new unit, None if nothing could be shared."""
     index = unit_index(catalog, definitions)
-    choice = index.choose(signature, query.start_at)
+    choice = index.choose(signature, query.start_at, sharing)
     unit_id = choice.name if isinstance(choice, SharingChoice) else choice
     if choice is None or unit_id is None:
         assert not isinstance(choice, str)
@@ -147,13 +153,14 @@ def _submit_to_new_unit(
     signature: QuerySignature,
     query: NewQuery,
     choice: SharingChoice | None,
+    sharing: str,
 ) -> QueryRow:
     """Accept a query in a new unit, which may read the rows of a unit that joins some of its sources."""
     index = unit_index(catalog, definitions)
     operator = None if choice is None else operator_definition(choice.operator, signature.output)
     unit = NewUnit(canonical.digest, operator or unparse(canonical.query), _unit_inputs(canonical))
     partial_choice = None
-    if choice is not None and looks_back(signature, _streams(definitions)):
+    if sharing == "all" and choice is not None and looks_back(signature, _streams(definitions)):
         partial_choice = index.find_partial_join(signature, query.start_at, choice.standalone_load)
     if partial_choice is not None:
         unit = replace(unit, inputs=_remaining_inputs(partial_choice, signature))
@@ -174,7 +181,7 @@ def _submit_to_new_unit(
         None if partial_choice is None else _new_partial_join(catalog, index, partial_choice, unit)
     )
     row = catalog.accept_query(
-        replace(query, placement_note=_assignment_note(unit.id, choice)),
+        replace(query, placement_note=_assignment_note(unit.id, choice, sharing)),
         unit,
         _start_cursor(unit.id, query.start_at),
         newest_unit=newest if partial_join is None else None,
@@ -270,13 +277,16 @@ def _earlier_start(unit_start: int | None, start: int | None) -> int | None:
     return FOREVER_AGO if start is None else start
 
 
-def _assignment_note(unit_id: str, choice: SharingChoice | str | None) -> Json:
+def _assignment_note(
+    unit_id: str, choice: SharingChoice | str | None, sharing: str = "all"
+) -> Json:
     """The reasons for an assignment, which `explain` shows."""
     if not isinstance(choice, SharingChoice):
         return None
+    relation = "new" if sharing == "all" else f"new with sharing {sharing}"
     return {
         "unit": unit_id,
-        "relation": "new" if choice.containment is None else choice.containment.value,
+        "relation": relation if choice.containment is None else choice.containment.value,
         "relaxed": list(choice.changes),
         "added": choice.added_load,
         "alone": choice.standalone_load,

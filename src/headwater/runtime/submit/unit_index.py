@@ -129,14 +129,19 @@ class UnitIndex:
             if row.created_at == self._newest:
                 self._newest = max((r.created_at for r in self._units.values()), default=0.0)
 
-    def choose(self, signature: QuerySignature, start: int | None) -> SharingChoice | str | None:
+    def choose(
+        self, signature: QuerySignature, start: int | None, sharing: str = "all"
+    ) -> SharingChoice | str | None:
         """The unit of an equal query, or the cheapest choice among the units that could serve a query
         with that start; None for a query that can share only with equal ones, of which none runs.
+        `sharing` is one of `settings.SHARING_MODES`.
 
         Units are considered as they were at the last `refresh`; the commit that accepts the query
         fails if they have changed since.
         """
         if signature.kind is SharingKind.EXACT:
+            if sharing == "none":
+                return None
             for unit_id in sorted(self._exact_units.get(signature.digest, ())):
                 if self._can_join(unit_id, signature, start):
                     return unit_id
@@ -144,9 +149,19 @@ class UnitIndex:
         running = (
             (unit_id, self.lattice.operator(unit_id))
             for unit_id in self.lattice.nearest(signature)
-            if self._can_join(unit_id, signature, start)
+            if self._allows(sharing, unit_id, signature)
+            and self._can_join(unit_id, signature, start)
         )
         return choose_operator(signature, running, self._prices(signature))
+
+    def _allows(self, sharing: str, unit_id: str, signature: QuerySignature) -> bool:
+        """Whether a mode of sharing lets a query join a unit, if that can serve it."""
+        if sharing == "all":
+            return True
+        unit = self.catalog.unit(unit_id) if sharing == "equal" else None
+        return unit is not None and bool(
+            equal_running_queries(self.catalog, unit, signature.digest)
+        )
 
     def find_partial_join(
         self, signature: QuerySignature, start: int | None, alone: float
