@@ -394,8 +394,8 @@ class _Simulation:
             self.world,
             rates=rates,
             weights=weights,
-            filter_seconds=times[:, 0],
-            transmit_seconds=times[:, 1],
+            filter_seconds=times[:, 0].copy(),
+            transmit_seconds=times[:, 1].copy(),
         )
 
     def losses(self, window: float) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from headwater.federation.dissemination.construction import random_tree, tree_members
+from headwater.federation.dissemination.construction import greedy_tree, random_tree, tree_members
 from headwater.federation.dissemination.model import SOURCE, DisseminationWorld, Indices
 from headwater.federation.dissemination.tree import DisseminationTree, TreeArrays, move_subtree
 from headwater.jit import cached_njit
@@ -32,9 +32,17 @@ class AnnealingSettings:
     patience: int = 10
     start: float = 2.0
     """The first temperature, in units of the loss of the first tree."""
+    greedy_start: float = 0.0
+    """The same for a second run, from the greedy tree; 0: no such run."""
 
 
-THOROUGH = AnnealingSettings()
+IMPROVEMENT = 1e-9
+"""The share of the loss that counts as an improvement; less may be rounding."""
+
+PRINTED = AnnealingSettings()
+"""The setting of the thesis."""
+THOROUGH = AnnealingSettings(greedy_start=0.05)
+"""Never above greedy."""
 HASTY = AnnealingSettings(trials=16, frozen=0.0015)
 """The second setting of the thesis, figure 4.8."""
 
@@ -44,24 +52,40 @@ def annealed_tree(
     random: np.random.Generator,
     settings: AnnealingSettings = THOROUGH,
 ) -> Indices:
-    """The parents of the best tree found from a random one."""
-    tree = DisseminationTree(world, random_tree(world, random))
+    """The parents of the best tree found from a random one and, if the settings say so, from the greedy one."""
     members = tree_members(world)
+    starts = [(random_tree(world, random), settings.start)]
     if len(members) <= 2:
-        return tree.parents
+        return starts[0][0]
+    if settings.greedy_start:
+        # One of some ten runs from a random tree ends with wrong nodes at the top, where a subtree cannot leave any more.
+        starts.append((greedy_tree(world), settings.greedy_start))
+    found = [_anneal_from(world, members, random, settings, *start) for start in starts]
+    return min(found, key=lambda tree: tree.total).parents
+
+
+def _anneal_from(
+    world: DisseminationWorld,
+    members: Indices,
+    random: np.random.Generator,
+    settings: AnnealingSettings,
+    parents: Indices,
+    start: float,
+) -> DisseminationTree:
+    tree = DisseminationTree(world, parents)
     best, best_total = tree.parents, tree.total
-    temperature, unchanged = settings.start * tree.total, 0
+    temperature, unchanged = start * tree.total, 0
     frozen = settings.frozen * (world.count - 1)
     while temperature >= frozen or unchanged < settings.patience:
         found, total = anneal_once(tree, members, random, settings.trials, temperature)
         unchanged += 1
-        if total < best_total * (1 - 1e-9):
+        if total < best_total * (1 - IMPROVEMENT):
             best, best_total, unchanged = found, total, 0
         temperature *= settings.cooling
     tree = DisseminationTree(world, best)
-    while _descend(tree.arrays, members) < 0:
+    while _descend(tree.arrays, members, IMPROVEMENT * tree.total) < 0:
         tree.rebuild()
-    return tree.parents
+    return tree
 
 
 def anneal_once(
@@ -118,14 +142,14 @@ def anneal(
 
 
 @register_jitable
-def descend(tree: TreeArrays, members: Any) -> float:
-    """Move every subtree to its best place, one after another; returns the rise, 0 if nothing improves."""
+def descend(tree: TreeArrays, members: Any, least: float) -> float:
+    """Move every subtree to its best place, one after another; returns the rise, 0 if none gains `least`."""
     total = 0.0
     for node in members:
         if node == SOURCE:
             continue
         old = tree.parent[node]
-        best, chosen, held = -1e-12, old, 0.0
+        best, chosen, held = -least, old, 0.0
         for place in members:
             if place != tree.parent[node] and not is_within(tree, place, node):
                 held += move_subtree(tree, node, place)
@@ -146,5 +170,5 @@ def _anneal(
 
 
 @cached_njit
-def _descend(tree: Any, members: Any) -> Any:
-    return descend(tree, members)
+def _descend(tree: Any, members: Any, least: Any) -> Any:
+    return descend(tree, members, least)

@@ -76,8 +76,8 @@ def changed_loss(
     arrivals, filtered, sent = 0.0, 0.0, view.sent[node]
     for item in range(len(largest)):
         takers = view.takers[node, item]
-        takers += (gained[item] > 0.0) + (gained_too[item] > 0.0)
-        takers -= (lost[item] > 0.0) + (lost_too[item] > 0.0)
+        takers += int(gained[item] > 0.0) + int(gained_too[item] > 0.0)
+        takers -= int(lost[item] > 0.0) + int(lost_too[item] > 0.0)
         arrivals += largest[item]
         filtered += largest[item] * takers
         sent += gained[item] + gained_too[item] - lost[item] - lost_too[item]

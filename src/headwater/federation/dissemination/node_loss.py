@@ -43,8 +43,10 @@ def square_of_service(
         return 0.0
     tests, sends = filtered / arrivals, sent / arrivals
     mean = filter_seconds * tests + transmit_seconds * sends
-    variance = filter_seconds**2 * tests + transmit_seconds**2 * (2.0 * sends - sends**2 / tests)
-    return arrivals * (mean**2 + variance)
+    variance = filter_seconds * filter_seconds * tests
+    variance += transmit_seconds * transmit_seconds * (2.0 * sends - sends * sends / tests)
+    # Products, not powers: these are rounded alike in machine code and in Python.
+    return arrivals * (mean * mean + variance)
 
 
 @register_jitable

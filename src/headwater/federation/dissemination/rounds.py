@@ -15,6 +15,10 @@ WORTHWHILE = 0.01
 """A move has to save this share of what its holder can influence, so that noise moves nothing."""
 
 
+ROUNDING = 1e-11
+"""A smaller share may be an error of rounding."""
+
+
 def holder_share(view: HolderView) -> float:
     """The part of the loss that a holder can influence: of its links and of its and its children's processing."""
     last = view.last_child
@@ -25,7 +29,7 @@ def holder_share(view: HolderView) -> float:
 def chosen_move(view: HolderView, worthwhile: float = 0.0) -> Move | None:
     """The best move of a holder, if it lowers the loss by more than that share of what the holder influences."""
     move = best_move(view)
-    if move is None or -move.price <= max(worthwhile * holder_share(view), 1e-12):
+    if move is None or -move.price <= max(worthwhile, ROUNDING) * holder_share(view):
         return None
     return move
 

@@ -15,7 +15,7 @@ import numpy as np
 from headwater.errors import SimulationError
 from headwater.federation.dissemination.annealing import (
     HASTY,
-    THOROUGH,
+    PRINTED,
     AnnealingSettings,
     annealed_tree,
 )
@@ -34,6 +34,7 @@ from headwater.federation.dissemination.model import (
 from headwater.reproduce.cosmos.dissemination import SLOWED, SLOWER
 from headwater.reproduce.cosmos.dissemination_setting import (
     FULL,
+    QUICK,
     WORTHWHILE,
     Values,
     claim_that,
@@ -75,9 +76,9 @@ def object_scale(settings: FigureSettings) -> ObjectScale:
     """The scale that the settings ask for; a forest has trials in every tree, so it has fewer in each."""
     if settings.quick:
         few = AnnealingSettings(trials=4, cooling=0.85)
-        return ObjectScale(32, 10, 8_000.0, HASTY, few, (1.0, 5.0), 10)
+        return ObjectScale(32, 10, 8_000.0, QUICK.annealing, few, (1.0, 5.0), 10)
     few = AnnealingSettings(trials=8, cooling=0.93)
-    medium = AnnealingSettings(trials=16, cooling=0.93)
+    medium = AnnealingSettings(trials=16, cooling=0.93, greedy_start=0.05)
     return ObjectScale(FULL.providers, 100, 20_000.0, medium, few, FULL.loads, 20)
 
 
@@ -229,7 +230,7 @@ def by_objects(settings: FigureSettings) -> Report:
         scale.providers,
         scale.objects,
         scale.seconds / 4,
-        AnnealingSettings(trials=8, cooling=0.9),
+        AnnealingSettings(trials=8, cooling=0.9, greedy_start=0.05),
         scale.forest_annealing,
         scale.loads,
         1,
@@ -372,7 +373,7 @@ def running_time(settings: FigureSettings) -> Report:
         for seed in figure_seeds(settings):
             world = walk_setting(seed, scale, 1.0, int(count)).world
             found = {}
-            for curve, annealing in (("Greedy", None), ("SA (1)", THOROUGH), ("SA (2)", HASTY)):
+            for curve, annealing in (("Greedy", None), ("SA (1)", PRINTED), ("SA (2)", HASTY)):
                 start = time.thread_time()
                 random = np.random.default_rng([seed, 4])
                 tree = annealed_tree(world, random, annealing) if annealing else greedy_tree(world)
