@@ -100,7 +100,7 @@ STREAM = "CREATE STREAM f (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM files(path 
         ),
         (
             STREAM + "CREATE QUERY q TO files(path => 'out', format => 'xml') AS SELECT a FROM f",
-            "files cannot read xml",
+            "files cannot write xml",
             "files",
         ),
         (
@@ -122,3 +122,13 @@ def test_what_submit_refuses_check_refuses(
     assert sentence in checked.out and sentence in submitted.err
     column = int(checked.out.splitlines()[0].split(":")[2])
     assert text[column - 1 :].startswith(at)
+
+
+def test_wrong_options_are_reported_beside_wrong_queries(run: Run, write: Write) -> None:
+    """A mistake that only a check beyond the grammar finds is in the same run as the others."""
+    sink = "CREATE QUERY q TO files(format => 'csv') AS SELECT a FROM s;"
+    done = run("check", write(f"SELECT bb FROM s;\n{sink}\nSET intervall = 5;"))
+    assert done.status == 1
+    for sentence in ("no column bb", "files needs a path", "there is no setting intervall"):
+        assert sentence in done.out
+    assert done.out.endswith("\n3 mistakes\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 from headwater.cli.running.log_rotation import MAX_ROTATED_FILES, rotate, rotated_path
+from headwater.cli.running.run import ENGINE_LOG, SPARK_LOG, log_to_files
 
 
 def test_a_file_in_use_is_put_aside(tmp_path: Path) -> None:
@@ -29,3 +32,21 @@ def test_small_or_missing_files_are_left(tmp_path: Path) -> None:
     path.write_text("words")
     assert not rotate(path)
     assert path.read_text() == "words"
+
+
+def test_logs_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    """They hold rows that failed; and the next command would warn that others could read them."""
+    previous = os.umask(0o022)
+    try:
+        with log_to_files(tmp_path):
+            logging.getLogger("headwater").error("something failed")
+        path = tmp_path / SPARK_LOG
+        path.touch(0o600)
+        path.write_text("words")
+        assert rotate(path, max_bytes=1)
+    finally:
+        os.umask(previous)
+    names = {ENGINE_LOG, SPARK_LOG, rotated_path(path, 1).name}
+    assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == dict.fromkeys(
+        names, 0o600
+    )

@@ -156,3 +156,13 @@ def check_against_spark(spark: Any, text: str) -> None:
         assert isinstance(ours, CqlError), (text, refusal)
         return
     assert ours == theirs, text
+
+
+def test_a_misspelt_column_of_the_enclosing_query_is_named() -> None:
+    """The relation is there; only its column is not."""
+    with pytest.raises(CqlError, match=r"no column vv in e[\s\S]*did you mean v\?"):
+        parse_query("SELECT u FROM s AS e WHERE EXISTS (SELECT * FROM t WHERE t.u = e.vv)", NAMES)
+    with pytest.raises(CqlError, match="no stream or alias x in this FROM"):
+        parse_query("SELECT u FROM s AS e WHERE EXISTS (SELECT * FROM t WHERE t.u = x.v)", NAMES)
+    with pytest.raises(CqlError, match="no stream or alias e in this FROM"):
+        parse_query("SELECT e.u FROM s AS e, (SELECT t.u FROM t WHERE t.u = e.vv) AS n", NAMES)

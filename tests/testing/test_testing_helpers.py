@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headwater
-from headwater.errors import InputError
+from headwater.errors import EvaluationError, InputError
+from headwater.runtime.catalog import stream_log
 from headwater.runtime.results.reader import ResultRow
 from headwater.testing import (
     END,
@@ -118,6 +119,21 @@ def test_rows_that_differ_are_shown() -> None:
             "query dear emitted 0 rows, 1 were expected\nmissing:\n  {'item': 'lamp'"
         )
         assert "unexpected" not in text
+
+
+def test_a_stream_that_lost_its_oldest_tuples_is_refused() -> None:
+    """Rows that the deleted tuples caused would be reported as unexpected."""
+    with temporary_state() as hw:
+        hw.execute(
+            "CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+            "CREATE QUERY q AS SELECT a FROM s [NOW];"
+        )
+        hw.push("s", [(1, "2026-03-01T08:00:00Z")])
+        hw.push("s", [(2, "2026-03-01T12:00:00Z")])
+        assert [row["a"] for row in expected_results(hw, "q")] == [1, 2]
+        hw.catalog.remove_segments([hw.catalog.segments(stream_log("s"))[0].id])
+        with pytest.raises(EvaluationError, match="the oldest tuples of s were deleted"):
+            expected_results(hw, "q")
 
 
 def test_only_the_rows_of_a_query_count_after_its_start() -> None:

@@ -301,6 +301,36 @@ def plan(
 
 
 @app.command()
+def simulate(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.toml", help="World to simulate (docs/federation.md).")
+    ],
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            "--plots", metavar="DIR", help="Directory for plots (PNG).", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", min=0, metavar="N", help="Random seed.", show_default="those of the file"
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")] = False,
+    format: AsFormat = Format.table,
+) -> None:
+    """Simulate a federation of providers and compare policies.
+
+    The file describes a network, queries or objects to disseminate, policies, and failures.
+    """
+    with report_failures():
+        from headwater.cli.planning.simulate import simulate_file
+
+        simulate_file(file, plots, seed, quiet, format)
+
+
+@app.command()
 def reproduce(
     figure: Annotated[
         str | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.algebra.catalog import Namespace
@@ -17,15 +19,21 @@ from headwater.errors import CqlError, CqlErrors
 
 T = TokenType
 
+StatementCheck = Callable[[Statement, list[Token]], object]
+"""A further check of a statement that was read; its tokens are there for positions of errors."""
 
-def parse(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
+
+def parse(
+    text: str, names: Namespace | None = None, check: StatementCheck | None = None
+) -> tuple[Statement, ...]:
     """Every statement of a text, over the given streams and tables and those the text declares.
 
-    Raises CqlErrors with all the mistakes of the text. A statement that fails only because an
-    earlier declaration of its stream failed is not counted among them.
+    Raises CqlErrors with all the mistakes of the text, including those for which `check` raises
+    CqlError. A statement that fails only because an earlier declaration of its stream failed is not
+    counted among them.
     """
     namespace = Namespace() if names is None else names.copy()
-    reader = _StatementReader(text, namespace)
+    reader = _StatementReader(text, namespace, check)
     for tokens in _split(text):
         reader.statement(tokens)
     if reader.errors:
@@ -61,9 +69,10 @@ def _bind_query(text: str, tokens: list[Token], names: Namespace) -> Query:
 class _StatementReader:
     """Reads the statements of one text, one after the other."""
 
-    def __init__(self, text: str, names: Namespace) -> None:
+    def __init__(self, text: str, names: Namespace, check: StatementCheck | None) -> None:
         self.text = text
         self.names = names
+        self.check = check
         self.statements: list[Statement] = []
         self.errors: list[CqlError] = []
         self.queries: set[str] = set()
@@ -71,9 +80,10 @@ class _StatementReader:
 
     def statement(self, tokens: list[Token]) -> None:
         try:
-            self.statements.append(
-                self.read(TokenCursor(self.text, tidy_tokens(self.text, tokens)))
-            )
+            statement = self.read(TokenCursor(self.text, tidy_tokens(self.text, tokens)))
+            self.statements.append(statement)
+            if self.check is not None:
+                self.check(statement, tokens)
         except UnknownName as problem:
             if problem.name.lower() not in self.failed:
                 self.errors.append(problem)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import cycle
 from pathlib import Path
 
-from headwater.reproduce.figure import Plot
+from headwater.report import Plot
 
 STYLES = ("-", "--", "-.", ":")
 """Lines that lie on each other stay visible."""

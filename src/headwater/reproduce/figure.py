@@ -1,8 +1,4 @@
-"""What a reproduced figure is made of: tables, lines to plot, and the paper's claims beside ours.
-
-A figure is a function from settings to a report. A report is data, so that the same one is printed
-for people, written as JSON and drawn.
-"""
+"""What a reproduced figure is: a function from settings to a report."""
 
 from __future__ import annotations
 
@@ -10,7 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-Cell = str | int | float | bool | None
+from headwater.report import Cell, Claim, Plot, PlotLine, Report, ReportTable
+
+__all__ = [
+    "Cell",
+    "Claim",
+    "Figure",
+    "FigureSettings",
+    "Plot",
+    "PlotLine",
+    "Report",
+    "ReportTable",
+    "format_spread",
+]
 
 
 @dataclass(frozen=True)
@@ -20,62 +28,6 @@ class FigureSettings:
     seeds: int
     quick: bool = False
     data: Path | None = None
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """Rows of cells under their columns."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"{self.title}: {len(self.columns)} columns, but a row of {row}")
-
-
-@dataclass(frozen=True)
-class PlotLine:
-    """The points of one line of a plot; `low` and `high` are drawn as a band around it."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Lines in one frame, drawn into the file `name`.png."""
-
-    name: str
-    title: str
-    x: str
-    y: str
-    lines: tuple[PlotLine, ...]
-    logarithmic: bool = False
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a paper says, what was computed here, and whether it holds; None if that cannot be decided."""
-
-    what: str
-    paper: str
-    ours: str
-    holds: bool | None
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that a figure has to show."""
-
-    tables: tuple[ReportTable, ...]
-    claims: tuple[Claim, ...] = ()
-    plots: tuple[Plot, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.errors import CommitConflict, LeaseLost
+from headwater.errors import CatalogError, CommitConflict, LeaseLost
 from headwater.runtime.catalog import (
     ORIGIN_KEY,
     Catalog,
@@ -114,6 +114,23 @@ def test_a_unit_that_reads_another_is_copied_with_its_part(shared: tuple[Catalog
     assert unit_of(catalog, NEW).state == "dropped"
     names = {query.name for query in catalog.subscribers(OLD)}
     assert partial_join_name("reader") in names and partial_join_name(NEW) not in names
+
+
+def test_messages_name_no_query_that_a_unit_submitted(shared: tuple[Catalog, Lease]) -> None:
+    """Users cannot drop a hidden query: what it serves is named instead."""
+    catalog, _ = shared
+    (stream,) = (row.name for row in catalog.streams())
+    reader = NewUnit("f", "", (unit_log(OLD),), id="reader")
+    catalog.accept_query(NewQuery(partial_join_name("reader"), "", "g"), OLD)
+    catalog.accept_query(NewQuery("Q", "", "f"), reader)
+    with pytest.raises(CatalogError, match=f"{stream} is read by Q, bad, good: drop"):
+        catalog.drop_stream(stream)
+    with pytest.raises(CatalogError, match=r"no query x; there is: Q, bad, good$"):
+        catalog.drop_query("x")
+    catalog.drop_query("bad")
+    catalog.drop_query("good")
+    with pytest.raises(CatalogError, match=f"{stream} is read by Q: drop"):
+        catalog.drop_stream(stream)
 
 
 def test_nothing_moves_if_something_came_first(shared: tuple[Catalog, Lease]) -> None:

@@ -130,7 +130,7 @@ def test_options_of_sinks(sink: Connector, options: object) -> None:
     [
         (of("files"), "needs a path"),
         (of("files", path="hdfs://x/y"), "a folder of this machine"),
-        (of("files", path="out", format="avro"), "avro; there is: csv, json, parquet"),
+        (of("files", path="out", format="avro"), "cannot write avro; there is: csv, json, parquet"),
         (of("files", path="out", files_per_step=1), "no option files_per_step"),
         (of("kafka", **AT, start="latest"), "no option start"),
         (of("rate", rows_per_second=1), "no sink rate"),

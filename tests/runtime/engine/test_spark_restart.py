@@ -48,7 +48,9 @@ def test_only_the_query_that_ends_java_is_parked(tmp_path: Path) -> None:
         rows = {name: headwater.query(name).row for name in QUERIES}
         assert {name for name, row in rows.items() if row.state == "parked"} == {"bad"}
         assert "Java ended" in rows["bad"].error
-        assert len(headwater.catalog.events(kind="spark ended")) >= 2
+        ended = headwater.catalog.events(kind="spark ended")
+        assert len(ended) >= 2
+        assert all("it is started again" in str(event) for event in ended)
         headwater.execute("END STREAM s; RESUME QUERY bad")
         run(tmp_path / "state", deadly=False)
         assert equal(headwater, queries, ROWS) == list(QUERIES)

@@ -314,7 +314,17 @@ def test_measuring_changes_no_result(spark: Any, tmp_path: Path) -> None:
         for name, query in found.items():
             submit(headwater, name, query)
         feed(headwater, random.Random(3), data)
+        unions: list[dict[str, Any]] = []
         for name, query in found.items():
             assert told(headwater, name, query) == expected(query, data, TABLES), name
             measured = headwater.query(name).analysis()
             assert measured.plan is not None and 1 < measured.plan.step <= measured.steps
+            unions += [
+                o
+                for job in measured.as_json()["plan"]["jobs"]
+                for o in flat(job["operators"])
+                if o["kind"] == "union"
+            ]
+        assert unions
+        for union in unions:
+            assert union["rows_out"] == union["rows_in"]

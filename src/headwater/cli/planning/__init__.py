@@ -1,1 +1,1 @@
-"""Commands that compute and run no state: plan, tune, calibrate, reproduce."""
+"""Commands that compute and run no state: plan, tune, simulate, calibrate, reproduce."""

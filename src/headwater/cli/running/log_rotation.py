@@ -30,7 +30,7 @@ def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
         older = rotated_path(path, number)
         if older.exists():
             older.replace(rotated_path(path, number + 1))
-    shutil.copyfile(path, rotated_path(path, 1))
+    shutil.copy(path, rotated_path(path, 1))  # with its mode: logs are private
     os.truncate(path, 0)
     return True
 

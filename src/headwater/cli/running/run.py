@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from threading import Event
@@ -34,6 +35,7 @@ from headwater.cql import CreateStream, CreateTable, parse
 from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
+from headwater.runtime.durability import owner_only_opener
 from headwater.runtime.inspect.status import Observer
 from headwater.runtime.leases import is_dead_process, lease_holders, process_name, run_periodically
 from headwater.runtime.settings import SettingValue
@@ -209,7 +211,7 @@ def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
 @contextmanager
 def log_to_files(state: Path) -> Iterator[None]:
     """Log to a file in full, and the engine's own messages to standard error in short."""
-    file_handler = RotatingFileHandler(
+    file_handler = _PrivateFileHandler(
         state / ENGINE_LOG, maxBytes=MAX_BYTES, backupCount=MAX_ROTATED_FILES, delay=True
     )
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -229,6 +231,13 @@ def log_to_files(state: Path) -> Iterator[None]:
         for logger, handler in handlers:
             logger.removeHandler(handler)
             handler.close()
+
+
+class _PrivateFileHandler(RotatingFileHandler):
+    """Writes to files that only their owner can read, like all of a state."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=owner_only_opener)
 
 
 class _ShortFormatter(logging.Formatter):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ def start_spark(state: Path, master: str, settings: Callable[[], Mapping[str, st
     """Start a session; raises RuntimeFailure, which names the file with Spark's own output."""
     log = state / SPARK_LOG
     try:
-        with _redirect_output(log):
+        with _redirect_output(log), _keep_interrupt_handler():
             spark = open_session(master, settings=settings())
     except OSError as error:
         raise RuntimeFailure(
@@ -32,6 +34,20 @@ def start_spark(state: Path, master: str, settings: Callable[[], Mapping[str, st
     # Outside of the redirection: what it prints while it waits for executors is for the terminal.
     check_cluster(spark, state)
     return spark
+
+
+@contextmanager
+def _keep_interrupt_handler() -> Iterator[None]:
+    """Restore the handler of Ctrl-C, which PySpark replaces by its own in the main thread.
+
+    Without this, Ctrl-C would end a run at once and without a word after Spark was started again.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

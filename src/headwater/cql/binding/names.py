@@ -70,6 +70,8 @@ class Scope:
         if column is not None:
             return column
         source = self.source(alias)
+        if source is None and self.outer is not None and self.correlated:
+            source = self.outer.source(alias)
         if source is None:
             raise self.unknown_source_error(alias)
         names = (c.name for c in source.columns.values())

@@ -5,7 +5,7 @@ Each has its name in lower case, by which it is found, and `spelled`, as the use
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +15,13 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import CatalogBase, Transaction
 from headwater.runtime.catalog.journal import add_event
 from headwater.runtime.catalog.log import create_log, drop_log
-from headwater.runtime.catalog.records import StreamRow, TableRow, stream_log, table_input
+from headwater.runtime.catalog.records import (
+    StreamRow,
+    TableRow,
+    requesting_unit,
+    stream_log,
+    table_input,
+)
 
 
 def _select_streams() -> sa.Select[Any]:
@@ -213,15 +219,8 @@ def _check_not_read(transaction: Transaction, name: str, input_name: str) -> Non
     units = units_reading(transaction, input_name)
     if not units:
         return
-    table, members = schema.queries, schema.members
-    readers = (
-        sa.select(table.c.spelled)
-        .join(members, members.c.query == table.c.name)
-        .where(members.c.unit_id.in_(units))
-        .distinct()
-        .order_by(table.c.spelled)
-    )
-    names = list(transaction.connection.scalars(readers)) or [f"unit {unit}" for unit in units]
+    readers = sorted(_queries_served(transaction, units))
+    names = readers or [f"unit {unit}" for unit in units]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     raise CatalogError(f"{name} is read by {listed}: drop what reads it first")
 
@@ -235,3 +234,25 @@ def _delete(transaction: Transaction, table: sa.Table, kind: str, name: str) -> 
 def _missing_message(transaction: Transaction, table: sa.Table, kind: str, name: str) -> str:
     names = transaction.connection.scalars(sa.select(table.c.spelled))
     return f"there is no {kind} {name}; {suggest(name, names)}"
+
+
+def _queries_served(transaction: Transaction, units: Iterable[str]) -> set[str]:
+    """The queries of users that get rows from these units, directly or through units that read a
+    partial join of one of them."""
+    queries, members = schema.queries, schema.members
+    join = sa.select(queries.c.name, queries.c.spelled).join(
+        members, members.c.query == queries.c.name
+    )
+    names: set[str] = set()
+    seen, pending = set(units), set(units)
+    while pending:
+        subscribers = transaction.connection.execute(join.where(members.c.unit_id.in_(pending)))
+        requesting: set[str] = set()
+        for name, spelled in subscribers:
+            if (unit := requesting_unit(name)) is None:
+                names.add(spelled)
+            else:
+                requesting.add(unit)
+        pending = requesting - seen
+        seen |= pending
+    return names

@@ -399,7 +399,8 @@ def _live_query(transaction: Transaction, name: str) -> QueryRow:
     same = sa.select(_Q).where(_Q.c.name == name.lower(), _Q.c.state != "dropped")
     selected = select_rows(transaction.connection, QueryRow, same)
     if not selected:
-        live = sa.select(_Q.c.spelled).where(_Q.c.state != "dropped")
+        visible = sa.not_(_Q.c.name.startswith(HIDDEN_PREFIX))
+        live = sa.select(_Q.c.spelled).where(_Q.c.state != "dropped", visible)
         names = transaction.connection.scalars(live)
         raise CatalogError(f"there is no query {name}; {suggest(name, names)}")
     return selected[0]

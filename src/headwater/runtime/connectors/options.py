@@ -166,7 +166,8 @@ class OptionReader:
     def choice(self, name: str, allowed: Sequence[str], default: str) -> str:
         chosen = str(self.values.get(name, default)).lower()
         if chosen not in allowed:
-            verb = "cannot read" if name == "format" else f"has no {name}"
+            can = "cannot write" if self.target is FileSinkOptions else "cannot read"
+            verb = can if name == "format" else f"has no {name}"
             raise InputError(f"{self.kind} {verb} {chosen}; {suggest(chosen, allowed)}")
         return chosen
 

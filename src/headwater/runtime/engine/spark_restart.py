@@ -160,8 +160,9 @@ class SparkRecovery:
     def _start_again(self, error: SparkEnded) -> None:
         if self.restart is None:
             raise error
-        log.error("%s", error.args[0].replace("run it again to go on", "it is started again"))
-        self.catalog.record_event("spark ended", self.holder, error=str(error))
+        message = str(error).replace("run it again to go on", "it is started again")
+        log.error("%s", message)
+        self.catalog.record_event("spark ended", self.holder, error=message)
         discard_session(self.session)
         self.session = self.restart()
         self.use_session(self.session)

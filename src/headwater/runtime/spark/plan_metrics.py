@@ -131,6 +131,9 @@ class _PlanReader:
             return below, own
         label = _label(node, name, kind)
         rows = _metric(node, "numOutputRows")
+        if kind == "union":
+            # Spark does not count them: a union emits what its inputs emit.
+            rows = sum(operator.rows_out or 0 for operator in below)
         return [_PlanOperator(kind, label, rows, own or None, stage, tuple(below))], 0.0
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from headwater.algebra.canonical import CanonicalQuery
 from headwater.cql import Statement, parse
-from headwater.cql.tokens import split_statements
-from headwater.errors import CqlError, CqlErrors, HeadwaterError
+from headwater.errors import CqlError, HeadwaterError
 from headwater.runtime.submit.actions import find_action
 
 
@@ -25,16 +24,14 @@ def check_statement(statement: Statement) -> CanonicalQuery | None:
 
 def check_script(text: str) -> tuple[Statement, ...]:
     """The statements of a text; raises CqlErrors with all that is wrong, each with its position."""
-    statements = parse(text)
-    problems: list[CqlError] = []
-    for statement, tokens in zip(statements, split_statements(text), strict=True):
+
+    def check(statement: Statement, tokens: Sequence[Any]) -> None:
         try:
             check_statement(statement)
         except HeadwaterError as problem:
-            problems.append(_locate_problem(problem, text, tokens))
-    if problems:
-        raise CqlErrors(problems)
-    return statements
+            raise _locate_problem(problem, text, tokens) from problem
+
+    return parse(text, check=check)
 
 
 def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:

@@ -1,0 +1,1 @@
+"""How providers keep dissemination trees together: messages, locks and moves as state machines."""
