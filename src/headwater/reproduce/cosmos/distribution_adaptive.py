@@ -15,8 +15,8 @@ from headwater.federation.distribution.model import QueryGraph, Substreams, conc
 from headwater.federation.distribution.routing import OnlineRouter, make_table, route_batch
 from headwater.reproduce.cosmos.distribution_worlds import (
     MEASURED_COLUMNS,
+    DistributionWorld,
     Measured,
-    World,
     adaptation_settings,
     hierarchy_settings,
     line,
@@ -286,7 +286,7 @@ def _by_k(texts: dict[int, str]) -> str:
     return ", ".join(f"{k}: {text}" for k, text in texts.items())
 
 
-def _routing_rate(world: World, queries: QueryGraph, place: np.ndarray) -> float:
+def _routing_rate(world: DistributionWorld, queries: QueryGraph, place: np.ndarray) -> float:
     """Queries that the root routes in a second of the processor; the best of several runs."""
     federation = world.federation
     new = world.queries(max(2_000, len(queries)), 99)
@@ -408,8 +408,8 @@ def _rate_change_series(
 
 
 def _changed(
-    world: World, queries: QueryGraph, factor: float, generator: np.random.Generator
-) -> tuple[World, QueryGraph]:
+    world: DistributionWorld, queries: QueryGraph, factor: float, generator: np.random.Generator
+) -> tuple[DistributionWorld, QueryGraph]:
     """A twenty-fifth of the substreams (800 of 20,000) at other rates; loads follow the input."""
     substreams = world.federation.substreams
     rate = substreams.rate.copy()

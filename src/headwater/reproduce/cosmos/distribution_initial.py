@@ -24,8 +24,8 @@ from headwater.federation.distribution.model import (
 from headwater.federation.distribution.objective import Objective, check
 from headwater.reproduce.cosmos.distribution_worlds import (
     MEASURED_COLUMNS,
+    DistributionWorld,
     Measured,
-    World,
     hierarchy_settings,
     line,
     make_world,
@@ -133,7 +133,7 @@ def example(settings: FigureSettings) -> Report:
 
 
 def run_algorithm(
-    name: str, world: World, queries: QueryGraph, settings: FigureSettings
+    name: str, world: DistributionWorld, queries: QueryGraph, settings: FigureSettings
 ) -> Indices:
     problem = world.federation.problem(queries)
     if name == NAIVE:
@@ -186,7 +186,7 @@ def _job(
     name: str,
     number: int,
     seed: int,
-    world: World,
+    world: DistributionWorld,
     queries: QueryGraph,
     settings: FigureSettings,
 ) -> Callable[[], Run]:

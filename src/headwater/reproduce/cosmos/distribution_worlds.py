@@ -62,7 +62,7 @@ QUICK = WorldSize(SMALL, 12, 24, WorkloadSetting(2000, 400, 8, 0.8, 15, 30))
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class DistributionWorld:
     """A federation, and where its queries come from."""
 
     federation: Federation
@@ -96,7 +96,7 @@ def make_world(
     k: int = 4,
     data: Path | None = None,
     workload: WorkloadSetting | None = None,
-) -> World:
+) -> DistributionWorld:
     """The world of a seed; with `data` on measured latencies instead of a generated network."""
     sites = _sites(size, seed, data)
     setting = workload or size.workload
@@ -104,7 +104,7 @@ def make_world(
     substreams = draw_substreams(setting, size.origins, generator)
     tree = build_tree(sites.places.latency, range(size.providers), k)
     federation = Federation(substreams, sites.places, branch_of(tree))
-    return World(federation, setting, draw_hot_spots(setting, generator))
+    return DistributionWorld(federation, setting, draw_hot_spots(setting, generator))
 
 
 @lru_cache(maxsize=4)
@@ -151,7 +151,7 @@ class Measured:
     """The standard deviation of loads by their shares."""
 
 
-def measure(world: World, queries: QueryGraph, place: Indices) -> Measured:
+def measure(world: DistributionWorld, queries: QueryGraph, place: Indices) -> Measured:
     problem = world.federation.problem(queries)
     found: MappingCheck = check(problem, place)
     loads = found.relative_loads(problem)
