@@ -170,6 +170,22 @@ def test_nobody_is_out_of_tolerance_without_delay(seed: int) -> None:
     assert found.average == 0.0
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 10**6))
+def test_nor_when_the_tree_changes(seed: int) -> None:
+    """Every piece has another random tree, in which many have to follow more closely than before."""
+    random = np.random.default_rng(seed)
+    updates = price_walks(3, 2000.0, random)
+    tolerances = draw_tolerances(8, 3, 0.6, random)
+    world = world_of(wanted_rates(updates, tolerances), 0.0, 0.0)
+    run = dissemination._Simulation(world, chain_and_fan(), updates, random, tolerances)
+    for piece in range(10):
+        run.run_piece(piece, False)
+        parents = [-1, *(int(random.integers(node)) for node in range(1, 8))]
+        run.change_tree(np.array(parents, np.int64), (piece + 1) * 200.0)
+    assert run.losses(200.0).max() == 0.0
+
+
 def test_with_delay_somebody_is() -> None:
     random = np.random.default_rng(1)
     updates = price_walks(3, 2000.0, random)

@@ -281,7 +281,8 @@ def simulate_dissemination(
                 reports += reported.report(measured)
             made = run_round(reported.tree, worthwhile)
             moves += len(made)
-            state.parents = reported.tree.parents
+            if made:
+                state.change_tree(reported.tree.parents, (piece + 1) * PIECE_SECONDS)
     return DisseminationRun(state.losses(window), moves, reports, state.parents)
 
 
@@ -314,6 +315,47 @@ class _Simulation:
             spent = self._pass(slice(first, last), measure)
             if measure:
                 self.measurements.append(self._measure(spent, slice(first, last)))
+
+    def change_tree(self, parents: Indices, now: float) -> None:
+        """Give nodes other parents; who has to follow an object more closely than before gets its value at once.
+
+        A move takes effect when the new way has delivered. So where a copy is further from the parent's than the new bound
+        allows, the newest value comes down the whole way.
+        """
+        self.parents = parents
+        if self.tolerances is None:
+            return
+        bound, wants = self.tolerances.bounds(parents)
+        newest = self._newest_messages(now)
+        known = newest >= 0
+        current = np.where(known, self.updates.value[np.maximum(newest, 0)], self.updates.start)
+        self.last_sent[SOURCE] = current
+        order = tree_order(parents)
+        behind = np.zeros_like(wants)
+        for node in reversed(order[1:]):
+            up = parents[node]
+            gap = np.abs(self.last_sent[up] - self.last_sent[node])
+            behind[node] |= wants[node] & known & (gap > bound[node])
+            behind[up] |= behind[node]
+        delay = np.zeros(self.world.count)
+        for node in order[1:]:
+            up = parents[node]
+            delay[node] = delay[up] + self.world.delays[up, node]
+            # Others below one that got the value are sent it as any update.
+            gap = np.abs(current - self.last_sent[node])
+            fresh = behind[node] | (behind[up] & wants[node] & (gap > bound[node]))
+            behind[node] = fresh
+            self.last_sent[node, fresh] = current[fresh]
+            places = newest[fresh]
+            missing = np.isnan(self.arrival[node, places])
+            self.arrival[node, places[missing]] = now + delay[node]
+
+    def _newest_messages(self, now: float) -> Indices:
+        """By object the last message before a moment, -1 if there is none."""
+        newest = np.full(len(self.updates.start), -1, np.int64)
+        emitted = int(np.searchsorted(self.updates.time, now))
+        newest[self.updates.item[:emitted]] = np.arange(emitted)
+        return newest
 
     def _pass(self, messages: slice, measure: bool) -> Floats:
         order = np.array(tree_order(self.parents), np.int64)

@@ -22,13 +22,14 @@ from headwater.jit import cached_njit
 
 @dataclass(frozen=True)
 class AnnealingSettings:
-    """How long to anneal; temperatures are in units of the average loss."""
+    """How long to anneal; temperatures are in units of the loss of a tree, so that the unit of rates does not matter."""
 
     trials: int = 64
     """Trials at a temperature, for each node."""
     cooling: float = 0.95
-    frozen: float = 0.001
-    """Freezing takes a temperature below this one and a best tree that has not changed for `patience` temperatures."""
+    frozen: float = 0.02
+    """Freezing takes a temperature below this one, in units of the best loss, and a best tree that has not changed for
+    `patience` temperatures. The thesis's 0.001 is this at its average loss of 0.05."""
     patience: int = 10
     start: float = 2.0
     """The first temperature, in units of the loss of the first tree."""
@@ -41,9 +42,9 @@ IMPROVEMENT = 1e-9
 
 PRINTED = AnnealingSettings()
 """The setting of the thesis."""
-THOROUGH = AnnealingSettings(greedy_start=0.05)
+THOROUGH = AnnealingSettings(frozen=0.002, greedy_start=0.05)
 """Never above greedy."""
-HASTY = AnnealingSettings(trials=16, frozen=0.0015)
+HASTY = AnnealingSettings(trials=16, frozen=0.03)
 """The second setting of the thesis, figure 4.8."""
 
 
@@ -75,8 +76,7 @@ def _anneal_from(
     tree = DisseminationTree(world, parents)
     best, best_total = tree.parents, tree.total
     temperature, unchanged = start * tree.total, 0
-    frozen = settings.frozen * (world.count - 1)
-    while temperature >= frozen or unchanged < settings.patience:
+    while temperature >= settings.frozen * best_total or unchanged < settings.patience:
         found, total = anneal_once(tree, members, random, settings.trials, temperature)
         unchanged += 1
         if total < best_total * (1 - IMPROVEMENT):

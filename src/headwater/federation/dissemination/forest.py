@@ -124,7 +124,7 @@ def annealed_forest(
     lowest = forest.average_loss
     best = [tree.parents for tree in forest.trees]
     temperature, unchanged = settings.start * lowest, 0
-    while temperature >= settings.frozen or unchanged < settings.patience:
+    while temperature >= settings.frozen * lowest or unchanged < settings.patience:
         for item in range(len(forest.trees)):
             heat = temperature * (world.count - 1)
             anneal_once(forest.focus(item), members[item], random, settings.trials, heat)

@@ -57,6 +57,8 @@ from headwater.sim.prices import draw_tolerances, price_walks, trade_updates, wa
 
 INTEREST = 0.6
 TICKS = "ticks"
+MILLION = 1e6
+"""Prices change seldom, so losses are small: absolute ones are in millionths."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,9 @@ class ObjectScale:
 def object_scale(settings: FigureSettings) -> ObjectScale:
     """The scale that the settings ask for; a forest has trials in every tree, so it has fewer in each."""
     if settings.quick:
-        few = AnnealingSettings(trials=4, cooling=0.85)
+        few = AnnealingSettings(trials=4, cooling=0.85, frozen=0.0005)
         return ObjectScale(32, 10, 8_000.0, QUICK.annealing, few, (1.0, 5.0), 10)
-    few = AnnealingSettings(trials=8, cooling=0.93)
+    few = AnnealingSettings(trials=4, cooling=0.9, frozen=0.0005)
     medium = AnnealingSettings(trials=16, cooling=0.93, greedy_start=0.05)
     return ObjectScale(FULL.providers, 100, 20_000.0, medium, few, FULL.loads, 20)
 
@@ -143,7 +145,7 @@ def _compare(
         for name, (tree, adaptive) in trees.items()
     }
     losses["DiTA (model)"] = best_dita_forest(world).average_loss / model_unit
-    return losses | ({"SA absolute": unit} if absolute else {})
+    return losses | ({"SA, millionths": MILLION * unit} if absolute else {})
 
 
 def by_load(settings: FigureSettings) -> Report:
@@ -246,7 +248,7 @@ def by_objects(settings: FigureSettings) -> Report:
         ),
     )
     few, many = counts[0], counts[-1]
-    unit = {x: mean_of(values, "SA absolute", x) for x in counts}
+    unit = {x: mean_of(values, "SA, millionths", x) for x in counts}
     growth = {
         curve: mean_of(values, curve, many) * unit[many] / (mean_of(values, curve, few) * unit[few])
         for curve in ("Greedy", "Greedy+Adaptive", "SA+Adaptive", "Source-Based")
@@ -277,7 +279,8 @@ def _single_and_multi(setting: ObjectSetting, seed: int, scale: ObjectScale) -> 
     world = setting.world
     one = annealed_tree(world, np.random.default_rng([seed, 4]), scale.annealing)
     many = annealed_forest(world, np.random.default_rng([seed, 4]), scale.forest_annealing)
-    return {"single tree": model_loss(world, one), "multi-tree": many.average_loss}
+    losses = {"single tree": model_loss(world, one), "multi-tree": many.average_loss}
+    return {name: MILLION * loss for name, loss in losses.items()}
 
 
 def multi_by_load(settings: FigureSettings) -> Report:
@@ -295,18 +298,18 @@ def multi_by_load(settings: FigureSettings) -> Report:
         for load in scale.loads
     ]
     return Report(
-        (values_table("annealing's loss by the model", "load", values, 5),),
+        (values_table("annealing's loss by the model, in millionths", "load", values, 1),),
         (
             claim_that(
                 "multi-tree better at every load",
                 "yes",
-                ", ".join(f"{gap:+.5f}" for gap in gaps),
+                ", ".join(f"{gap:+.1f}" for gap in gaps),
                 min(gaps) > 0,
             ),
             claim_that(
                 "the difference grows with load",
                 "yes",
-                f"{gaps[0]:.5f} to {gaps[-1]:.5f}",
+                f"{gaps[0]:.1f} to {gaps[-1]:.1f}",
                 gaps[-1] > gaps[0],
             ),
         ),
@@ -338,7 +341,11 @@ def multi_by_interest(settings: FigureSettings) -> Report:
     }
     few, many = counts
     return Report(
-        (values_table("annealing's loss by the model, load 8", "interest", values, 5),),
+        (
+            values_table(
+                "annealing's loss by the model in millionths, load 8", "interest", values, 1
+            ),
+        ),
         (
             claim_that(
                 "multi-tree better at every degree",
@@ -425,7 +432,7 @@ def after_a_change(settings: FigureSettings) -> Report:
                 change=partial(_slow_after, moment, slow),
                 window=scale.seconds / scale.windows,
             )
-            _add_line(values, "SA+Adaptive" if adaptive else "SA", scale, run.losses)
+            _add_line(values, "SA+Adaptive" if adaptive else "SA", scale, MILLION * run.losses)
     late = [x for curve, x in values if curve == "SA" and x > scale.seconds / 2]
     early = [x for curve, x in values if curve == "SA" and x <= moment]
     means = {
@@ -435,7 +442,7 @@ def after_a_change(settings: FigureSettings) -> Report:
     }
     rise = {c: means[c, "after"] / means[c, "before"] for c in ("SA", "SA+Adaptive")}
     return Report(
-        (values_table("simulated loss", "seconds", values, 5),),
+        (values_table("simulated loss in millionths", "seconds", values, 1),),
         (
             claim_that(
                 "SA stays high after the change",
@@ -452,7 +459,7 @@ def after_a_change(settings: FigureSettings) -> Report:
             claim_that(
                 "before the change SA is slightly worse than SA+Adaptive",
                 "yes",
-                f"{means['SA', 'before']:.5f} and {means['SA+Adaptive', 'before']:.5f}",
+                f"{means['SA', 'before']:.1f} and {means['SA+Adaptive', 'before']:.1f}",
                 means["SA", "before"] >= means["SA+Adaptive", "before"],
             ),
         ),
