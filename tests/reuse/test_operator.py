@@ -22,7 +22,7 @@ from headwater.reuse import (
     relax,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.reuse.operator import MAX_PIECES
+from headwater.reuse.operator import MAX_PIECES, MAX_VALUES
 from overlapping import random_join
 from strategies import SECOND, streams, tables
 
@@ -141,10 +141,22 @@ def test_conditions_are_covered_term_by_term() -> None:
 
 def test_many_values_become_one_stretch() -> None:
     now = "[NOW]", "[NOW]"
-    forms = [joined(now, f" AND b.item = {3 * n}") for n in range(MAX_PIECES + 1)]
+    forms = [joined(now, f" AND b.item = {3 * n}") for n in range(MAX_VALUES + 1)]
+    values = ", ".join(str(3 * n) for n in range(MAX_VALUES))
+    assert serving(forms[:-1]).where == joined(now, f" AND b.item IN ({values})").content.where
     found = serving(forms)
-    assert found.where == joined(now, f" AND b.item BETWEEN 0 AND {3 * MAX_PIECES}").content.where
+    assert found.where == joined(now, f" AND b.item BETWEEN 0 AND {3 * MAX_VALUES}").content.where
     assert all(classify_containment(one, found) is Containment.CONTAINED for one in forms)
+
+
+def test_many_ranges_become_one() -> None:
+    now = "[NOW]", "[NOW]"
+    ranges = [f" AND b.item BETWEEN {30 * n} AND {30 * n + 9}" for n in range(MAX_PIECES + 1)]
+    forms = [joined(now, text) for text in ranges]
+    assert len(serving(forms[:-1]).where.constraints[0].domain.intervals) == MAX_PIECES
+    found = serving(forms)
+    end = 30 * MAX_PIECES + 9
+    assert found.where == joined(now, f" AND b.item BETWEEN 0 AND {end}").content.where
 
 
 def test_relations() -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from headwater.algebra.canonical.block import call_text
 from headwater.algebra.catalog import Stream
+from headwater.algebra.conditions.domain import Domain
 from headwater.algebra.conditions.predicate import Box, cover, implies
 from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column, Expr, columns_of
@@ -26,7 +27,12 @@ from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
 T = TypeVar("T")
 
 MAX_PIECES = 64
-"""A cover with more values or ranges of a term than these becomes the least interval around them."""
+"""A cover with more ranges of a term than these becomes the least interval around them."""
+
+MAX_VALUES = 256
+"""The same for single values. Spark looks a row up in a set of them, so that their number costs little
+but the text of the condition and the time of a submission; the interval around them could hold many
+times as many rows."""
 
 
 class Containment(Enum):
@@ -129,11 +135,16 @@ def cover_conditions(a: Box, b: Box) -> Box:
     if implies(b, a):
         return a
     covered = cover(a, b, "set")
-    # Two cuts make one piece. Without the bound a condition would grow with every query that joins,
-    # and with it the SQL and the time of `implies`.
-    if any(len(c.domain.cuts) > 2 * MAX_PIECES for c in covered.constraints):
-        return cover(a, b, "hull")
-    return covered
+    # Without a bound a condition would grow with every query that joins, and with it the SQL and the
+    # time of `implies`.
+    if all(_is_small(c.domain) for c in covered.constraints):
+        return covered
+    return cover(a, b, "hull")
+
+
+def _is_small(domain: Domain) -> bool:
+    # Two cuts make one piece.
+    return len(domain.cuts) <= 2 * MAX_PIECES or domain.values(MAX_VALUES) is not None
 
 
 def _slides(sources: tuple[Scan | TableScan, ...]) -> list[int | None]:
