@@ -141,7 +141,7 @@ def test_trees_that_do_not_count_each_other_can_raise_the_loss_of_all() -> None:
 
 @pytest.mark.long
 def test_annealing_a_forest_beats_rounds_of_its_start() -> None:
-    few = AnnealingSettings(trials=16, cooling=0.8)
+    few = AnnealingSettings(trials=8, cooling=0.7)
     forest = drawn_forest(3, nodes=8, objects=2)
     while run_forest_round(forest):
         pass

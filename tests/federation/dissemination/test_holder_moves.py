@@ -72,12 +72,12 @@ def test_a_price_is_what_computing_the_whole_tree_again_gives(
 @pytest.mark.long
 def test_thousands_of_moves_of_all_six_kinds() -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(100):
+    for seed in range(70):
         made = wander(seed, 12 + seed % 20, 1 + seed % 3, 30)
         check_prices(made)
         kinds.update(move.name for move, _, _ in made)
     assert set(kinds) == set(MOVE_NAMES)
-    assert min(kinds.values()) >= 50
+    assert min(kinds.values()) >= 30
 
 
 class GuardedDelays:

@@ -105,6 +105,8 @@ def test_worlds_and_trees_that_make_no_sense_are_refused() -> None:
         replace(world, weights=np.ones(3))
     with pytest.raises(PlanError, match="3 nodes"):
         replace(world, weights=np.zeros(2))
-    for parents in ([-1, 2, 1], [0, 0, 0], [-1, -1, 0]):
+    for parents in ([-1, 2, 1], [0, 0, 0], [1, 0, 0], [1, -1, 0]):
         with pytest.raises(PlanError, match="way to the source"):
             node_losses(world, np.array(parents))
+    with pytest.raises(PlanError, match="alone"):
+        node_losses(world, np.array([-1, -1, 0]))

@@ -84,11 +84,13 @@ def tree_order(parents: Indices) -> list[int]:
     below: dict[int, list[int]] = {}
     for node, parent in enumerate(parents.tolist()):
         below.setdefault(parent, []).append(node)
-    order = [SOURCE]
+    order = below.get(-1, [])[:]
     for node in order:
         order += below.get(node, [])
-    if parents[SOURCE] != -1 or len(order) != (parents != ABSENT).sum():
+    if order[:1] != [SOURCE] or len(order) != (parents != ABSENT).sum():
         raise PlanError("not every node has a way to the source")
+    if parents[SOURCE] != -1 or (parents == -1).sum() != 1:
+        raise PlanError("the source alone has no parent")
     return order
 
 
