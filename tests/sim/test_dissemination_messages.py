@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.federation.dissemination.coherency import (
+    effective_requirements,
+    forwarding_bound,
+)
 from headwater.federation.dissemination.model import (
     DisseminationWorld,
     Indices,
@@ -168,6 +172,25 @@ def test_nobody_is_out_of_tolerance_without_delay(seed: int) -> None:
     world = world_of(wanted_rates(updates, tolerances), 0.0, 0.0)
     found = simulate_dissemination(world, chain_and_fan(), updates, random, tolerances=tolerances)
     assert found.average == 0.0
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6))
+def test_bounds_are_those_of_forwarders(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    parents = np.array([-1, *(int(random.integers(node)) for node in range(1, 8))], np.int64)
+    tolerances = draw_tolerances(8, 2, 0.6, random)
+    bounds, wants = tolerances.bounds(parents)
+    for item in range(2):
+        values = tolerances.values[:, item].tolist()
+        effective = effective_requirements(
+            {node: None if up < 0 else up for node, up in enumerate(parents.tolist())},
+            {node: value for node, value in enumerate(values) if not np.isnan(value)},
+        )
+        for node in range(1, 8):
+            expected = forwarding_bound(effective[node], effective[int(parents[node])])
+            assert bounds[node, item] == pytest.approx(expected, abs=1e-15)
+            assert wants[node, item] == (effective[node] < np.inf)
 
 
 @settings(max_examples=20)

@@ -1,7 +1,7 @@
 """Rounds of adaptation: a token goes down the tree, and every holder makes its best move if that pays.
 
 A holder decides from its view alone. One move a token, then a copy of the token to every child that has children. This
-is the order of things without the messages; `locks` has the protocol that keeps holders apart.
+is the order of things without the messages; `protocol` has what keeps holders apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from headwater.federation.dissemination.tree import DisseminationTree
 
 WORTHWHILE = 0.01
 """A move has to save this share of what its holder can influence, so that noise moves nothing."""
-
 
 ROUNDING = 1e-11
 """A smaller share may be an error of rounding."""

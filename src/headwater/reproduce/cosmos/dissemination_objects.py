@@ -363,7 +363,7 @@ def multi_by_interest(settings: FigureSettings) -> Report:
                 "more with more objects",
                 "yes",
                 f"{gain[few, degrees[0]]:.0%} and {gain[many, degrees[0]]:.0%} at {degrees[0]}",
-                gain[many, degrees[0]] > gain[few, degrees[0]],
+                gain[many, degrees[0]] > max(gain[few, degrees[0]], 0.0),
             ),
         ),
         (values_plot("cosmos-fig4-7", "degree of interest", "interest", "loss", values),),
