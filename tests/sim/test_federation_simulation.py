@@ -130,6 +130,23 @@ def test_hundreds_of_providers_end_in_a_right_tree(seed: int) -> None:
     assert federation.tree().depth >= 3
 
 
+def test_a_crowd_that_joins_at_once_is_split_in_time() -> None:
+    """Faster than members can measure each other: no cluster may grow without bound meanwhile."""
+    federation = FederationSimulation(plane(40, 6), 3, 6)
+    federation.start(0)
+    for provider in range(1, 40):
+        federation.start(provider, (0,))
+        federation.run_for(0.1)
+    largest = 0
+    for _ in range(30):
+        federation.run_for(2.0)
+        clusters = federation.tree().levels[0].values()
+        largest = max(largest, *(len(cluster.members) for cluster in clusters))
+    # More than a cluster may have, but never more than twice as many.
+    assert 8 < largest <= 16
+    run_until_right(federation)
+
+
 def test_a_dead_leaf_coordinator_is_succeeded_by_the_median_of_the_living() -> None:
     federation = started(20, seed=2)
     run_until_right(federation)

@@ -124,11 +124,12 @@ class FederationSimulation:
 
     def confirmed_roots(self) -> list[int]:
         """The providers that are the root of a tree, as more than half of its cluster agree."""
-        return [
-            provider
-            for provider, node in sorted(self.nodes.items())
-            if node.membership.is_top and node.membership.tree.has_root
-        ]
+        found = []
+        for provider, node in sorted(self.nodes.items()):
+            tree = node.membership.tree
+            if node.membership.is_top and tree.has_root and tree.root == str(provider):
+                found.append(provider)
+        return found
 
     def _ticks(self, provider: int, node: ProviderNode) -> Process:
         phase = coin_flip(self._key, self._lives[provider], 3 * provider + _PHASE) / CERTAIN

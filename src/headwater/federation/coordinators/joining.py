@@ -68,6 +68,8 @@ def on_introduce(me: Membership, sender: str, message: Introduce) -> None:
     if other.root == me.name:
         me.supporters[sender] = me.now
     elif me.is_settled and me.joining is None:
+        # The contacts given at first may be dead by the time they are asked again.
+        me.remember(other.root)
         me.update_summary()
         if sender != other.root:
             me.leads.add(other.root)
@@ -134,10 +136,20 @@ def on_join_request(me: Membership, sender: str, message: JoinRequest) -> None:
         me.send(sender, ChildList(message.attempt, at, tuple(sorted(me.roles[at].members))))
     elif sender in me.roles[at].members:
         me.send(sender, me.describe(at))
+    elif message.replaces is None and _is_full(me, at):
+        me.send(sender, JoinRefused(message.attempt))
     else:
         if message.replaces is not None:
             replace_member(me, at, message.replaces, (sender,))
         me.add_members(at, (sender,), message.epoch)
+
+
+def _is_full(me: Membership, level: int) -> bool:
+    """Whether a cluster has to split before it takes more.
+
+    Members measure each other, so a crowd that joins faster than it can measure would never be split.
+    """
+    return len(me.roles[level].members) >= 2 * (3 * me.options.k - 1)
 
 
 def on_child_list(me: Membership, message: ChildList) -> None:
@@ -145,6 +157,7 @@ def on_child_list(me: Membership, message: ChildList) -> None:
     if attempt is None or attempt.number != message.attempt or attempt.children:
         return
     attempt.at, attempt.children, attempt.progress = message.at, message.children, me.now
+    me.remember(*message.children)
     for name in message.children:
         me.probes += 1
         me.send(name, Ping(me.now))

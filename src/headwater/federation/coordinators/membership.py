@@ -96,6 +96,7 @@ class Role:
     elected: float
     merging_into: str | None = None
     merge_tries: int = 0
+    overfull_since: float | None = None
     square: tuple[Names, Latencies] | None = None
     """What was last computed from the members; None if a latency changed since."""
 

@@ -90,7 +90,7 @@ class ChildList:
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused:
-    """The receiver of a request is no coordinator of that level."""
+    """The sender is no coordinator of that level, or its cluster is full for now."""
 
     attempt: int
 

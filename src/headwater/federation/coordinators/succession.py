@@ -180,16 +180,21 @@ def adjust_cluster(me: Membership, level: int) -> None:
 def _split(me: Membership, level: int) -> None:
     role = me.roles[level]
     names, latencies = me.square(level)
-    if not all(record.has_answered for record in role.members.values()):
+    answered = [name for name in names if role.members[name].has_answered]
+    if role.overfull_since is None:
+        role.overfull_since = me.now
+    is_known = len(answered) == len(names) and is_complete(latencies)
+    if not is_known and me.now - role.overfull_since < PATIENCE_SECONDS:
         return
-    if not is_complete(latencies) and me.now - role.since < PATIENCE_SECONDS:
-        return
+    role.overfull_since = None
     chosen = best_split(complete_square(latencies), me.options.k)
     parts = [
         tuple(n for n, first in zip(names, chosen, strict=True) if first == side)
         for side in (True, False)
     ]
-    parents = tuple(median_name(names, latencies, part) for part in parts)
+    parents = tuple(
+        median_name(names, latencies, [n for n in part if n in answered] or part) for part in parts
+    )
     for part, parent in zip(parts, parents, strict=True):
         if parent == me.name:
             _keep_part(me, level, part)
