@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 
@@ -112,6 +112,7 @@ def delta_frame(
             terms.append(
                 order_term(plan.block, alias, rows, selectivities, plan.prejoined, ordering)
             )
+            terms[-1] = replace(terms[-1], span=_span_seconds(inputs[alias].new))
             order = terms[-1].order
             bands = _choose_bands(plan, terms[-1], inputs[alias].new, selectivities)
             names = dict(table_views)
@@ -131,6 +132,12 @@ def delta_frame(
             constants = view(spark.createDataFrame(plan.delta_constants))
             text = _name_views({CONSTANTS: constants}, text)
         return spark.sql(text), terms
+
+
+def _span_seconds(segments: Sequence[Segment]) -> float:
+    """The seconds of event time that segments span."""
+    times = [t for s in segments for t in (s.least_time, s.largest_time) if t is not None]
+    return (max(times) - min(times)) / 1e6 if times else 0.0
 
 
 def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
