@@ -140,9 +140,9 @@ def main() -> int:
                 print(f"only {len(work)} steps: {text}", flush=True)
                 continue
             measured = median(cpu for _, cpu in work[FIRST:][-LAST:])
-            rows = median(count for count, _ in work[FIRST:][-LAST:])
+            usual_rows = median(count for count, _ in work[FIRST:][-LAST:])
             fixed, per_row = fit_line(work[1:FIRST])
-            before, after = predict(text, costs), fixed + per_row * rows
+            before, after = predict(text, costs), fixed + per_row * usual_rows
             errors.append((factor(before, measured), factor(after, measured)))
             print(
                 f"measured {measured:.3f} s, calibrated {before:.3f} ({errors[-1][0]:.2f}), "

@@ -127,7 +127,8 @@ def filter_node(model: CostModel, below: NodeEstimate, share: Estimate, label: s
         below.bytes * share.value,
         model.costs["select"].per_tuple * below.rate,
         0.0,
-        {**below.known, "selectivity": share.provenance},
+        # That all tuples pass where there is no condition is certain, and not worth saying.
+        {**below.known, **({} if share.confidence == 1 else {"selectivity": share.provenance})},
         min(below.confidence, share.confidence),
     )
 
@@ -223,5 +224,4 @@ def _known_together(nodes: Sequence[NodeEstimate], share: Estimate) -> Known:
     for node in nodes:
         for name, provenance in node.known.items():
             known[name] = min(known.get(name, provenance), provenance)
-    worst = min(known.get("selectivity", share.provenance), share.provenance)
-    return {**known, "selectivity": worst}
+    return {**known, "join": share.provenance}

@@ -52,6 +52,8 @@ from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.leases import ProcessLeases, process_name
 from headwater.runtime.lifecycle import input_streams, settle_ends
 from headwater.runtime.metrics.cost_model import cost_statistics
+from headwater.runtime.metrics.sharing import SharingSummary, store_sharing
+from headwater.runtime.metrics.sharing_loads import summarize_sharing
 from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.sink_progress import sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
@@ -413,12 +415,19 @@ class Engine:
             self.housekeeping.tidy(lease, self.settings.results_keep or None)
             self._forget_dropped()
 
+    def record_sharing(self) -> SharingSummary:
+        """Compute what sharing saves, and keep that in the catalog."""
+        summary = summarize_sharing(self.catalog, self.units.planner)
+        store_sharing(self.catalog, summary)
+        return summary
+
     def _tidy_if_due(self) -> None:
         if time.monotonic() - self._tidied_at <= TIDY_SECONDS:
             return
         self._tidied_at = time.monotonic()
         try:
             self.tidy()
+            self.record_sharing()
         except CatalogUnavailable:
             raise
         except LeaseLost:
