@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import tempfile
-from dataclasses import replace
+import time
 from pathlib import Path
 from statistics import median
 
@@ -114,6 +114,7 @@ def main() -> int:
     options.add_argument("--queries", type=int, default=50)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--costs", type=Path, help="a costs.toml; measured now if not given")
+    options.add_argument("--minutes", type=float, default=1e9, help="begin no query after these")
     options.add_argument("--rows", type=int, default=150_000, help="of a stream, to calibrate")
     chosen = options.parse_args()
     spark = session()
@@ -121,7 +122,7 @@ def main() -> int:
     costs = (
         calibrate(spark, chosen.rows, report=lambda words: print(words, flush=True))
         if chosen.costs is None
-        else replace(read_costs(chosen.costs))
+        else read_costs(chosen.costs)
     )
     for kind, cost in costs.costs.items():
         print(f"{kind}: {cost.per_tuple * 1e6:.2f} us, {cost.per_result * 1e6:.2f} us a result")
@@ -133,7 +134,8 @@ def main() -> int:
         for name, rate in RATES.items():
             rows = rate * STEP_SECONDS * files
             write_stream(spark, streams / name, COLUMNS, rows, rate, files)
-        while len(errors) < chosen.queries:
+        until = time.monotonic() + 60 * chosen.minutes
+        while len(errors) < chosen.queries and time.monotonic() < until:
             text = random_text(rng)
             work = measure(spark, Path(folder) / f"state {len(errors)}", streams, text)
             if len(work) <= FIRST:
@@ -152,7 +154,8 @@ def main() -> int:
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     calibrated, known = (median(column) for column in zip(*errors, strict=True))
     print(
-        f"ratio: {calibrated:.2f} after calibrate, {known:.2f} after five steps, median error factors"
+        f"ratio: {calibrated:.2f} after calibrate, {known:.2f} after five steps, median error factors "
+        f"of {len(errors)} queries"
     )
     return 0 if calibrated <= 2 and known <= 1.3 else 1
 

@@ -114,8 +114,9 @@ TRIALS: tuple[Trial, ...] = (
 STEP_TRIALS = (TRIALS[2], TRIALS[4], TRIALS[7])
 """A query of one source, one that joins two, and one that keeps panes."""
 
-STEP_ROWS, STEP_FILES = 300, 8
-"""Tuples of a stream, and files that are each a step, for what a step costs however little it reads."""
+STEP_ROWS, STEP_FILES, STEP_RATE = 320, 8, 10
+"""Tuples of a stream, files that are each a step, and tuples in a second, for what a step costs however
+little it reads: so few that each step has some seconds of event time, and windows that slide emit."""
 
 
 def calibrate(
@@ -152,7 +153,8 @@ def with_step_costs(costs: CostTable, fixed: Sequence[float]) -> CostTable:
         {
             **costs.costs,
             # What a trial reads are tuples of a log; its results cannot be told from their writing.
-            "read": OperatorCost(costs["emit"].per_result),
+            # Too fast to be measured over so few tuples is not free.
+            "read": OperatorCost(costs["emit"].per_result or SECOND_COSTS["read"].per_tuple),
             "write": OperatorCost(),
             "step": OperatorCost(step),
             "term": OperatorCost(term),
@@ -214,28 +216,28 @@ class _TrialRuns:
 
     def seconds(self, trial: Trial, rows: int) -> float:
         """The CPU seconds of the steps of one run."""
-        return self._statistic(trial, rows, 1, "cpu_seconds")
+        return self._statistic(trial, self._folder(rows, 1, RATE), "cpu_seconds")
 
     def step_seconds(self, trial: Trial) -> float:
         """The CPU seconds of a step that reads next to nothing."""
-        return self._statistic(trial, STEP_ROWS, STEP_FILES, "cpu_fixed")
+        few = "SET rows_per_step = 1"  # at least a segment, and no more
+        folder = self._folder(STEP_ROWS, STEP_FILES, STEP_RATE)
+        return self._statistic(trial, folder, "cpu_fixed", few)
 
-    def _statistic(self, trial: Trial, rows: int, files: int, name: str) -> float:
+    def _statistic(self, trial: Trial, streams: Path, name: str, *settings: str) -> float:
         self.count += 1
-        names = [name for name in "ab" if f" {name} " in f"{trial.query} "]
-        statements = [
-            stream_declaration(name, COLUMNS, self._stream(name, rows, files)) for name in names
-        ]
-        if files > 1:
-            statements.append("SET rows_per_step = 1")  # at least a segment, and no more
-        statements.append(f"CREATE QUERY q AS {trial.query}")
+        sources = [source for source in "ab" if f" {source} " in f"{trial.query} "]
+        statements = [stream_declaration(s, COLUMNS, streams / s) for s in sources]
+        statements += [*settings, f"CREATE QUERY q AS {trial.query}"]
         with run_statements(self.spark, self.folder / f"state {self.count}", statements) as state:
             (unit,) = state.catalog.units()
             measured = state.catalog.statistic(unit.id, name)
         return 0.0 if measured is None else measured.value
 
-    def _stream(self, name: str, rows: int, files: int) -> Path:
-        folder = self.folder / f"{rows} in {files}" / name
-        if not folder.exists():
-            write_stream(self.spark, folder, COLUMNS, rows, RATE, files)
+    def _folder(self, rows: int, files: int, rate: int) -> Path:
+        """The folder of streams of so many tuples, which are written when they are first needed."""
+        folder = self.folder / f"{rows} in {files} at {rate}"
+        for name in "ab":
+            if not (folder / name).exists():
+                write_stream(self.spark, folder / name, COLUMNS, rows, rate, files)
         return folder
