@@ -178,14 +178,17 @@ def _measured_shares(
 ) -> Iterator[MeasuredShare]:
     newest = sorted(values.items(), key=lambda item: (-item[1].updated_at, item[0]))
     for text, statistic in newest[:MAX_CONDITIONS]:
-        condition = _parse_condition(stream, text, namespace)
+        condition = _parse_condition(stream, text, namespace, namespace.version)
         if condition is not None:
             yield MeasuredShare(condition, measured(statistic.value, TIMES_MEASURED))
 
 
 @lru_cache(maxsize=4096)
-def _parse_condition(stream: str, text: str, namespace: Namespace) -> SourceCondition | None:
+def _parse_condition(
+    stream: str, text: str, namespace: Namespace, _version: int
+) -> SourceCondition | None:
     """A condition as it was stored; None if the stream was declared anew since, without a column."""
+    # A namespace changes in place; the version is there for the cache.
     try:
         query = parse_query(f"SELECT 1 AS x FROM `{stream}` [NOW] AS s WHERE {text}", namespace)
     except HeadwaterError:
