@@ -183,7 +183,8 @@ class UnitIndex:
                 and not _reads_partial_join(self._units[unit_id])
             ]
             choice = choose_operator(part_signature, running, self._prices(part_signature))
-            rest = self._prices(signature).step_seconds
+            # It joins what the other unit emits with the rest: at least two inputs.
+            rest = self._prices(signature).model.step_seconds(2)
             if choice.name is not None and choice.added_load + rest <= alone:
                 return PartialJoinChoice(query, canonical, part_signature, choice, since)
         return None
