@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+LOGGED_CHARACTERS = 20_000
 PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -50,12 +51,17 @@ class Order:
 class Workers:
     """The forking process, seen from the test."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
+        self._logged_before: dict[int, int] = {}
 
     def start(self, order: Order) -> int:
         """The process id of a new worker."""
-        return int(self._ask({"start": asdict(order)}))
+        before = self._log.stat().st_size
+        pid = int(self._ask({"start": asdict(order)}))
+        self._logged_before[pid] = before
+        return pid
 
     def wait(self, pid: int) -> int:
         """How a worker ended: its exit status, or minus the number of a signal."""
@@ -66,13 +72,29 @@ class Workers:
         found = self._ask({"poll": pid})
         return None if found is None else int(found)
 
-    def run(self, order: Order) -> int:
-        return self.wait(self.start(order))
+    def expect(self, pid: int, status: int) -> None:
+        """Wait for a worker; raises AssertionError with its log unless it ends in this way."""
+        ended = self.wait(pid)
+        assert ended == status, f"worker {pid} ended with {ended}, not {status}\n{self.log(pid)}"
 
-    def kill(self, pid: int) -> int:
+    def run(self, order: Order, status: int = 0) -> None:
+        """Run a worker to its end, which has to be this one."""
+        self.expect(self.start(order), status)
+
+    def kill(self, pid: int, or_ended: bool = False) -> None:
+        """Kill a worker, which must not have ended by itself unless it may."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        return self.wait(pid)
+        if or_ended:
+            self.wait(pid)
+        else:
+            self.expect(pid, -signal.SIGKILL)
+
+    def log(self, pid: int) -> str:
+        """The end of what all workers and the JVM have logged since this one was started."""
+        with self._log.open("rb") as file:
+            file.seek(self._logged_before[pid])
+            return file.read().decode(errors="replace")[-LOGGED_CHARACTERS:]
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -97,7 +119,7 @@ def workers(log: Path) -> Iterator[Workers]:
             env={**os.environ, **gateway},
         ) as process,
     ):
-        yield Workers(process)
+        yield Workers(process, log)
 
 
 @contextmanager

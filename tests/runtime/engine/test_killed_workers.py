@@ -169,11 +169,15 @@ class Trial:
         return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
 
 
-def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
-    """Wait for something that has to come about."""
+def until(
+    true: Callable[[], bool],
+    log: Callable[[], str] = lambda: "it did not happen",
+    seconds: float = 180.0,
+) -> None:
+    """Wait for something that has to come about; `log` says why it may not."""
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, log()
         time.sleep(0.1)
 
 
@@ -187,8 +191,8 @@ def kill_at(crew: Workers, trial: Trial, point: str) -> None:
             trial.feed()
         return crew.poll(pid) is not None
 
-    until(dead)
-    assert crew.wait(pid) == -signal.SIGKILL
+    until(dead, lambda: crew.log(pid))
+    crew.expect(pid, -signal.SIGKILL)
 
 
 def kill_somewhere(crew: Workers, trial: Trial) -> None:
@@ -197,7 +201,7 @@ def kill_somewhere(crew: Workers, trial: Trial) -> None:
     for _ in range(trial.rng.randint(1, 3)):
         trial.feed()
         time.sleep(trial.rng.uniform(0, 1))
-    assert crew.kill(pid) == -signal.SIGKILL
+    crew.kill(pid)
 
 
 def kill_often(crew: Workers, trial: Trial, kills: int) -> None:
@@ -208,7 +212,7 @@ def kill_often(crew: Workers, trial: Trial, kills: int) -> None:
             kill_somewhere(crew, trial)
         else:
             kill_at(crew, trial, POINTS[(number - number // 3) % len(POINTS)])
-    assert crew.run(trial.order(until_idle=True)) == 0
+    crew.run(trial.order(until_idle=True))
     trial.check()
 
 
@@ -235,8 +239,8 @@ def test_the_kill_test_notices_a_careless_commit(crew: Workers, tmp_path: Path, 
     trial = Trial(tmp_path, seed=1, most_late=0)
     for _ in range(4):
         trial.feed()
-    assert crew.run(trial.order(point="careless", careless=first)) == -signal.SIGKILL
-    assert crew.run(trial.order(until_idle=True)) == 0
+    crew.run(trial.order(point="careless", careless=first), -signal.SIGKILL)
+    crew.run(trial.order(until_idle=True))
     with pytest.raises(AssertionError, match=r"^(joined|counted|cheap)\n"):
         trial.check()
 
@@ -266,12 +270,12 @@ def test_a_worker_that_stood_still_is_fenced(crew: Workers, tmp_path: Path) -> N
     until(lambda: trial.files == trial.stepped(unit))
     assert crew.poll(stopped) is None and crew.poll(other) is None
     assert written <= trial.files_of_units() - trial.segments(), "it was fenced"
-    assert crew.kill(other) == -signal.SIGKILL
+    crew.kill(other)
     trial.feed()
     until(lambda: trial.files == trial.stepped(unit))
     assert leases(trial)[unit][0].endswith(f":{stopped}"), "it takes over again when it may"
-    assert crew.kill(stopped) == -signal.SIGKILL
-    assert crew.run(trial.order(until_idle=True)) == 0
+    crew.kill(stopped)
+    crew.run(trial.order(until_idle=True))
     trial.check()
 
 
@@ -281,7 +285,8 @@ def test_two_workers_until_idle(crew: Workers, tmp_path: Path) -> None:
     for _ in range(8):
         trial.feed()
     both = [crew.start(trial.order(until_idle=True)) for _ in range(2)]
-    assert [crew.wait(pid) for pid in both] == [0, 0]
+    for pid in both:
+        crew.expect(pid, 0)
     trial.check()
 
 
