@@ -19,7 +19,8 @@ from headwater.reuse import (
     minimal_operator,
     relax,
 )
-from headwater.reuse.decide import SharingCosts, choose_operator, estimate_load
+from headwater.reuse.decide import choose_operator
+from headwater.reuse.load import SharingCosts, estimate_load
 from overlapping import random_join
 
 RATES = {"bids": 1_000.0, "asks": 10.0}

@@ -15,7 +15,7 @@ from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import site_loads
 from headwater.plan.placement.planners.dynamic import StreamPopularity, place_stream
 from headwater.plan.throughput.profile import WorkloadProfile
-from headwater.reuse.decide import SharingCosts
+from headwater.reuse.load import SharingCosts
 from headwater.runtime.catalog import Catalog, Statistic, stream_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.metrics.step_estimates import estimate_step

@@ -25,8 +25,9 @@ from headwater.reuse import (
     partial_join_queries,
     signature_of,
 )
-from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
+from headwater.reuse.decide import SharingChoice, choose_operator
 from headwater.reuse.definition import operator_definition
+from headwater.reuse.load import SharingCosts
 from headwater.reuse.operator import (
     depends_on_previous_event,
     looks_back,
