@@ -151,6 +151,13 @@ CALLS = [
     "MIN(b.note)",
     "AVG(b.item)",
     "SUM(b.item) FILTER (WHERE b.note = 'a')",
+    "COUNT(DISTINCT b.note)",
+    "COUNT(DISTINCT b.price) FILTER (WHERE b.bidder > 0)",
+    "SUM(DISTINCT b.bidder)",
+    "AVG(DISTINCT b.item)",
+    "VAR_POP(b.bidder)",
+    "STDDEV(b.item)",
+    "ROUND(STDDEV_POP(b.price), 6)",
 ]
 OUTPUTS = ["ISTREAM", "DSTREAM", "RSTREAM"]
 
