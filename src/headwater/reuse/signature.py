@@ -203,7 +203,7 @@ def _join_conditions(kind: SharingKind, block: Block) -> Box:
     where = block.where
     equalities = tuple(c for c in where.constraints if _is_equijoin(c))
     aliases = [source.alias for source in leaves_of(block)]
-    if kind is SharingKind.JOIN and _is_connected(equalities, aliases):
+    if kind is SharingKind.JOIN and is_connected(equalities, aliases):
         return Box(equalities, ())
     return Box(
         tuple(c for c in where.constraints if spans_sources(*c.terms)),
@@ -299,37 +299,40 @@ def rename_block_columns(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
 
 
 def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
-    """The joins of some of a query's sources, larger ones first, as queries that emit all columns that
-    joining the other sources needs, event times included.
+    """The joins of some of a query's sources, larger ones first, as queries: each within the bounds
+    that the query has for its sources, and with all columns that joining the other sources needs,
+    event times included.
 
-    Every row of the query is made of a row of each of them. They have what joins their sources and
-    none of the query's bounds, so that they serve others like it too.
+    Every row of the query is made of a row of each of them.
     """
+    for chosen in partial_join_aliases(signature):
+        query = partial_join_query(signature, chosen)
+        if query is not None:
+            yield query
+
+
+def partial_join_aliases(signature: QuerySignature) -> Iterator[tuple[str, ...]]:
+    """The sources of a query that conditions connect, but for all of them; larger sets first."""
     if signature.block is None or not 2 < len(signature.block.sources) <= MAX_SOURCES:
         return
     aliases = [source.alias for source in leaves_of(signature.block)]
     for size in range(len(aliases) - 1, 1, -1):
         for chosen in combinations(aliases, size):
-            query = _partial_join_query(signature, chosen)
-            if query is not None:
-                yield query
+            if is_connected(signature.block.where.constraints, chosen):
+                yield chosen
 
 
-def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
+def partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
+    """The join of sources that conditions connect, as a query; None if others cannot share it."""
     block = signature.content
     sources = [source for source in leaves_of(block) if source.alias in chosen]
-    if not _is_connected(block.where.constraints, chosen) or not any(
-        isinstance(s, Scan) for s in sources
-    ):
+    if not any(isinstance(s, Scan) for s in sources):
         return None
     # The instants of a query are the multiples of *all* its slides, so a part with fewer slides
     # would emit at other times. Sources of the same name could be assigned in two ways.
     if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
         return None
-    restricted = restrict_to_sources(block.where, set(chosen))
-    where = _without_bounds(
-        _join_conditions(SharingKind.JOIN, replace(block, sources=tuple(sources), where=restricted))
-    )
+    where = restrict_to_sources(block.where, set(chosen))
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
     items = tuple(sorted(_needed_columns(signature, set(chosen)), key=canonical_text))
     part = Block(tuple(sources), where, (), None, items, False)
@@ -337,18 +340,6 @@ def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Q
         replace(part, sources=_with_aliases(sources, alias)), _column_mapping(block, alias)
     )
     return Query(Output.ISTREAM, RelationBuilder().build(part))
-
-
-def _without_bounds(joining: Box) -> Box:
-    """What joins sources, without bounds on the columns that do."""
-    exprs: list[Expr] = []
-    for constraint in joining.constraints:
-        first, *others = constraint.terms
-        if others:
-            exprs += [Call("=", (first, other), BOOLEAN) for other in others]
-        else:
-            exprs += constraint_conjuncts(constraint)
-    return normalize(conjunction([*exprs, *joining.terms]))
 
 
 def _have_unique_names(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
@@ -392,7 +383,7 @@ def _needed_columns(signature: QuerySignature, aliases: set[str]) -> set[Column]
     return {c for expr in exprs for c in columns_of(expr) if c.relation in aliases}
 
 
-def _is_connected(constraints: Iterable[Constraint], chosen: Sequence[str]) -> bool:
+def is_connected(constraints: Iterable[Constraint], chosen: Sequence[str]) -> bool:
     """Whether constraints lead from each of the sources to all of them."""
     reached, links = {chosen[0]}, []
     for constraint in constraints:

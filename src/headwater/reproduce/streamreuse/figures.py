@@ -18,20 +18,20 @@ from headwater.reproduce.figure import (
     format_spread,
 )
 from headwater.reproduce.streamreuse.deployment import JoinPrices
-from headwater.reproduce.streamreuse.planner import (
-    HEADWATER,
-    NO_REUSE,
-    NO_REWRITING,
-    STRATEGIES,
-    VARIANTS,
-    Strategy,
-)
 from headwater.reproduce.streamreuse.simulate import (
     QueryTiming,
     StrategyTrace,
     UsageSample,
     prepare_submissions,
     simulate,
+)
+from headwater.reproduce.streamreuse.strategies import (
+    HEADWATER,
+    NO_REUSE,
+    NO_REWRITING,
+    STRATEGIES,
+    VARIANTS,
+    Strategy,
 )
 from headwater.reproduce.streamreuse.workload import (
     HOUR,
