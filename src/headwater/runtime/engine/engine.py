@@ -40,6 +40,7 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
+from headwater.runtime.engine.hand_over import HandOvers
 from headwater.runtime.engine.housekeeping import Housekeeping
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
@@ -128,6 +129,7 @@ class Engine:
         self.failures = UnitFailures(
             catalog, self.leases, self.units, lambda: self.stepper, describe, clock
         )
+        self.hand_overs = HandOvers(catalog, self.units, self.leases, self._step_until, at_point)
         self.housekeeping = Housekeeping(
             catalog, self.units, self.ingestion, self.local_site, at_point, self._report_trouble
         )
@@ -270,6 +272,8 @@ class Engine:
         self.ingestion.reopen_streams()  # before units step: at its end they finish queries
         worked = self.recovery.try_suspects(self)
         worked |= self._run_round(streams)
+        # Between rounds, as nothing else steps a unit then.
+        worked |= not self.stop_requested.is_set() and self.hand_overs.advance()
         ready = [
             partial(self.deliver, query) for query in self.sinks.ready_queries(self.local_site.owns)
         ]
@@ -361,8 +365,18 @@ class Engine:
 
     # ---- units
 
-    def try_step(self, row: UnitRow) -> bool:
-        """Step a unit; a failure is noted and tried again later, and parks it in the end."""
+    def _step_until(self, row: UnitRow, until: Mapping[str, int]) -> bool:
+        """Step a unit as it is now, until these sequence numbers, unless it waits to be tried again."""
+        current = self.catalog.unit(row.id)
+        if current is None or current.state != "running":
+            return False
+        if is_in_future(current.not_before, self.clock(), MAX_RETRY_SECONDS):
+            return False
+        return self.try_step(current, until)
+
+    def try_step(self, row: UnitRow, until: Mapping[str, int] | None = None) -> bool:
+        """Step a unit, `until` these sequence numbers; a failure is noted and tried again later, and
+        parks it in the end."""
         if self.stop_requested.is_set():
             return False
         owner = unit_log(row.id)
@@ -378,7 +392,7 @@ class Engine:
                 streams = input_streams(
                     self.catalog, row
                 )  # before the step: a later end counts next
-                worked = self.step(unit)
+                worked = self.step(unit, until)
                 with self._count_lock:
                     self.steps += worked
                 self.unit_steps.finish_queries(unit, streams, idle=not worked)
@@ -396,9 +410,10 @@ class Engine:
                 raise_if_spark_ended(self.spark, error)
                 return self.failures.handle(row, error)
 
-    def step(self, unit: Unit) -> bool:
-        """Let a unit read what is new, and commit; returns whether there was anything."""
-        return self.unit_steps.step(unit)
+    def step(self, unit: Unit, until: Mapping[str, int] | None = None) -> bool:
+        """Let a unit read what is new, `until` these sequence numbers, and commit; returns whether
+        there was anything."""
+        return self.unit_steps.step(unit, until)
 
     # ---- housekeeping
 
