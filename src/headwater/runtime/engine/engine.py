@@ -65,6 +65,8 @@ log = logging.getLogger("headwater")
 COSTS_FILE = "costs.toml"
 """What operators cost, in the state directory, if `headwater calibrate` measured it."""
 TIDY_SECONDS = 30.0
+REVISIT_SECONDS = 60.0
+"""Seconds between two looks at what units read."""
 COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 
@@ -84,6 +86,8 @@ class Engine:
     """Called at each named point of a step, so that a test can stop the process there."""
     clock: Callable[[], float] = time.time
     """The time of day, by which failed steps are tried again."""
+    revisit: Callable[[], object] = lambda: None
+    """Asks for hand-overs of units where these pay, now and then; returns whether there are any."""
     site: InitVar[LocalSite | None] = None
     """The site that this process runs, if there are several; else it does all work there is."""
     restart_spark: InitVar[Callable[[], SparkSession] | None] = None
@@ -182,7 +186,7 @@ class Engine:
             return self.stop_requested.is_set() or stopping()
 
         waits_for_more = patience > 0
-        self._tidied_at = self._busy_at = time.monotonic()
+        self._tidied_at = self._revisited_at = self._busy_at = time.monotonic()
         with self.leases.keep_alive(), self.local_site.send_heartbeats():
             while not is_stopping():
                 started = time.monotonic()
@@ -191,6 +195,7 @@ class Engine:
                     worked = self.tick()
                     on_tick()
                     self._tidy_if_due()
+                    self._revisit_if_due()
                     if self.local_site.has_others and not worked:
                         worked = self._yield_to_others()
                     waits_for_more = waits_for_more and self.idle_seconds <= patience
@@ -436,6 +441,18 @@ class Engine:
             self.leases.mark_lost(self.local_site.housekeeping_owner)
         except Exception:
             log.exception("housekeeping failed, and is tried again")
+
+    def _revisit_if_due(self) -> None:
+        if time.monotonic() - self._revisited_at <= REVISIT_SECONDS:
+            return
+        self._revisited_at = time.monotonic()
+        try:
+            if self.revisit():
+                self._at_point("hand-over: requested")
+        except CatalogUnavailable:
+            raise
+        except Exception:
+            log.exception("what units read is looked at again later")
 
     def _forget_dropped(self) -> None:
         """Keep nothing in memory of units that are gone."""

@@ -68,7 +68,7 @@ class HandOvers:
             return False
         requests = self.catalog.hand_overs()
         self._seen = None if requests else fingerprint
-        return any([self._try(asked) for asked in requests])
+        return sum(self._try(asked) for asked in requests) > 0
 
     def _try(self, asked: HandOver) -> bool:
         try:
