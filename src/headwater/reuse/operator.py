@@ -242,6 +242,13 @@ def depends_on_previous_event(signature: QuerySignature) -> bool:
     return group is not None and not group.keys
 
 
+def window_reach(signature: QuerySignature) -> int:
+    """How long before a result the rows that it is made of may have been emitted, by a join of some of
+    its sources that has these windows."""
+    windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
+    return max((w.size or 0) + (w.slide or 0) for w in windows)
+
+
 def serving_operator(signatures: Sequence[QuerySignature]) -> Operator:
     """The least operator that serves queries with one sharing key."""
     return reduce(relax, signatures[1:], minimal_operator(signatures[0]))

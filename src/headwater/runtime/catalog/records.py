@@ -228,6 +228,33 @@ class NewPartialJoin:
 
 
 @dataclass(frozen=True)
+class HandOver:
+    """A change of what a unit reads that was asked for and is still to be made: from streams to the
+    rows of another unit, to which it has subscribed, or back to streams."""
+
+    unit_id: str
+    to_streams: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class NewInputs:
+    """What a unit reads from a hand-over on, and the state of the catalog that this relies on.
+
+    `unit` and `source`, the unit whose rows it reads from now on or no longer, have their versions.
+    `cursors` are the positions of the unit in inputs that are new to it, `expected` those that both
+    units must have, `end` the last sequence number that the log of the source must have.
+    """
+
+    unit: UnitRow
+    source: UnitRow
+    inputs: tuple[str, ...]
+    cursors: Mapping[str, Json]
+    expected: Cursors
+    end: int
+
+
+@dataclass(frozen=True)
 class QueryRow:
     """An accepted query; the end of one with a lifetime is unknown before its first data.
 

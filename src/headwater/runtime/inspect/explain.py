@@ -16,7 +16,15 @@ from headwater.reuse.describe import (
     describe_shape,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.runtime.catalog import Catalog, Json, QueryRow, UnitRow, is_log, requesting_unit
+from headwater.runtime.catalog import (
+    Catalog,
+    Json,
+    QueryRow,
+    UnitRow,
+    is_log,
+    requesting_unit,
+    unit_log,
+)
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
@@ -185,10 +193,11 @@ def _describe_operator(
 
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
-    """The units that read the rows of a unit: each has a hidden query there that carries its id."""
+    """The units that read the rows of a unit: each has a hidden query there that carries its id, but
+    one that has only just subscribed still reads streams."""
     ids = (requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
     rows = (catalog.unit(reader) for reader in ids if reader is not None)
-    return [row for row in rows if row is not None and row.state != "dropped"]
+    return [row for row in rows if row is not None and unit_log(unit.id) in row.inputs]
 
 
 def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:

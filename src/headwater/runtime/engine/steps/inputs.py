@@ -106,6 +106,8 @@ class StepContext:
     costs: CostTable = field(default_factory=CostTable)
     local_log: Callable[[str], str] = lambda log: log
     """The log to read for an input: a copy, where the input is written on another site."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Sequence numbers of logs beyond which a step does not read."""
 
     def session(self, rows: int) -> SparkSession:
         """The session for a step that reads that many rows."""
@@ -120,7 +122,8 @@ class StepContext:
         # At least one segment of each input, however large it is, so that every step makes progress.
         fresh = {
             name: first_segments(
-                self.input_segments(name, reached[name].seq), rows=self.settings.rows_per_step
+                self.input_segments(name, reached[name].seq, self.until.get(name)),
+                rows=self.settings.rows_per_step,
             )
             for name in unit.inputs
         }
