@@ -26,6 +26,8 @@ from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
 
 T = TypeVar("T")
 
+Sources = tuple[Scan | TableScan, ...]
+
 MAX_PIECES = 64
 """A cover with more ranges of a term than these becomes the least interval around them."""
 
@@ -94,22 +96,12 @@ def relax(operator: Operator, signature: QuerySignature) -> Operator:
     """
     assert operator.sharing_key == signature.sharing_key
     own_operator = minimal_operator(signature)
-    sources = tuple(map(_wider_source, operator.sources, own_operator.sources))
-    if operator.kind is SharingKind.GROUP:
-        sources = tuple(map(_finer_source, operator.sources, own_operator.sources))
-    elif _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(
-        own_operator.sources
-    ):
-        sources = tuple(
-            map(
-                _wider_source,
-                map(_unslid_source, operator.sources),
-                map(_unslid_source, own_operator.sources),
-            )
-        )
+    cover_sources = (
+        cover_grouped_sources if operator.kind is SharingKind.GROUP else cover_joined_sources
+    )
     result = replace(
         operator,
-        sources=sources,
+        sources=cover_sources(operator.sources, own_operator.sources),
         where=cover_conditions(operator.where, own_operator.where),
         columns=operator.columns | own_operator.columns,
         keys=_merge_sorted(operator.keys, own_operator.keys, canonical_text),
@@ -117,6 +109,18 @@ def relax(operator: Operator, signature: QuerySignature) -> Operator:
     )
     # Callers test for "nothing changes" with `is`.
     return operator if result == operator else result
+
+
+def cover_joined_sources(a: Sources, b: Sources) -> Sources:
+    """The sources of a join, with windows that hold at every instant what those of both hold."""
+    if _slides(a) != _slides(b):
+        a, b = (tuple(map(_unslid_source, sources)) for sources in (a, b))
+    return tuple(map(_wider_source, a, b))
+
+
+def cover_grouped_sources(a: Sources, b: Sources) -> Sources:
+    """The sources of groups, with windows that panes of both can be cut from."""
+    return tuple(map(_finer_source, a, b))
 
 
 def classify_containment(signature: QuerySignature, operator: Operator) -> Containment | None:
@@ -147,7 +151,7 @@ def _is_small(domain: Domain) -> bool:
     return len(domain.cuts) <= 2 * MAX_PIECES or domain.values(MAX_VALUES) is not None
 
 
-def _slides(sources: tuple[Scan | TableScan, ...]) -> list[int | None]:
+def _slides(sources: Sources) -> list[int | None]:
     return [s.window.slide for s in sources if isinstance(s, Scan) and isinstance(s.window, Range)]
 
 

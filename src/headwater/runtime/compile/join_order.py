@@ -50,6 +50,8 @@ class Term:
     order: tuple[str, ...]
     rows: Mapping[str, int]
     prejoined: frozenset[str] = frozenset()
+    prefix: str = ""
+    """What the names of measured joins begin with, where several lanes have the same."""
 
     def join_names(self) -> list[str]:
         """A name for each join of the term, the same for the same source and conditions."""
@@ -285,11 +287,13 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
         if len(chain) == len(names):
             first = ran.order[0]
             if chain and ran.rows.get(first) and chain[0]["inputs"][0]["rows_out"] is not None:
-                measured[_filter_name(first)] = chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                measured[ran.prefix + _filter_name(first)] = (
+                    chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                )
             for name, alias, join in zip(names, ran.order[1:], chain, strict=True):
                 before, rows = join["inputs"][0]["rows_out"], ran.rows.get(alias, TABLE_ROWS)
                 if before and rows and join["rows_out"] is not None:
-                    measured[name] = join["rows_out"] / (before * rows)
+                    measured[ran.prefix + name] = join["rows_out"] / (before * rows)
     return measured
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.canonical.block import GROUP
@@ -60,6 +60,10 @@ class Panes(JoinsByDelta):
     @property
     def slides(self) -> frozenset[int]:
         return self.delta.slides
+
+    @property
+    def lanes(self) -> tuple[Self]:
+        return (self,)
 
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.pane_step(self)

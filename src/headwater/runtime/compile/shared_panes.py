@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product, zip_longest
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import GROUP, call_text
@@ -95,6 +95,10 @@ class SharedPanes(JoinsByDelta):
     @property
     def delta(self) -> DeltaJoin:
         return self.panes.delta
+
+    @property
+    def lanes(self) -> tuple[Self]:
+        return (self,)
 
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.pane_step(self)

@@ -12,6 +12,7 @@ from headwater.reuse import QuerySignature, SharingKind, signature_of
 from headwater.reuse.describe import (
     count_noun,
     describe_bounds,
+    describe_lanes,
     describe_operator,
     describe_shape,
 )
@@ -38,7 +39,8 @@ MAX_NAMED = 5
 """How many of the queries that share a unit are named."""
 
 MAX_SHAPED_QUERIES = 500
-"""Shapes are computed from all queries of a unit; for units with more than this, they are not shown."""
+"""Lanes and shapes are computed from all queries of a unit; for units with more than this, they are not
+shown."""
 
 RELATIONS = {
     "new": "no running operator could serve it for less: new operator",
@@ -63,10 +65,11 @@ class UnitSummary:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """The operator of a unit as it is now, line by line, its shapes, and what one query keeps of its
-    rows; None where that is not known or there is nothing to say."""
+    """The operator of a unit as it is now, line by line, the lanes in which it is computed, its shapes,
+    and what one query keeps of its rows; None where that is not known or there is nothing to say."""
 
     operator: tuple[str, ...] | None = None
+    lanes: tuple[str, ...] | None = None
     shapes: tuple[str, ...] | None = None
     part: str | None = None
 
@@ -93,6 +96,7 @@ class Placement:
     added: float | None
     alone: float | None
     operator: tuple[str, ...] | None
+    lanes: tuple[str, ...] | None
     shapes: tuple[str, ...] | None
     part: str | None
     reads: tuple[UnitSummary, ...]
@@ -134,6 +138,7 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         added=note.get("added"),
         alone=note.get("alone"),
         operator=shown.operator,
+        lanes=shown.lanes,
         shapes=shown.shapes,
         part=shown.part,
         reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
@@ -181,15 +186,18 @@ def _describe_operator(
     lines = tuple(describe_operator(operator))
     if signature.kind is not SharingKind.JOIN:
         return OperatorView(lines)
-    shapes = None
+    lanes = shapes = None
     if queries <= MAX_SHAPED_QUERIES:
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
         # Equal queries have one result key, and count as one query of a shape.
         signatures = {row.result_key: unit_planner.signature(row) for row in planned}
-        subscribers = JoinSubscribers(operator, tuple(signatures.values()))
+        subscribers = JoinSubscribers(
+            operator, tuple(signatures[key] for key in sorted(signatures))
+        )
+        lanes = tuple(describe_lanes(subscribers.lanes, operator))
         shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
     bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
-    return OperatorView(lines, shapes, describe_bounds(bounds, operator.sources))
+    return OperatorView(lines, lanes, shapes, describe_bounds(bounds, operator.sources))
 
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
@@ -224,6 +232,7 @@ def format_placement(placement: Placement) -> list[str]:
     text += _with_title("relaxed", placement.relaxed)
     text += _with_title("site", _format_location(placement.location) if placement.location else ())
     text += _with_title("operator", placement.operator or ())
+    text += _with_title("", placement.lanes or ())
     text += _with_title("tables", [f"{name}, version {n}" for name, n in placement.tables.items()])
     text += _with_title(
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]

@@ -27,13 +27,13 @@ from headwater.reuse import (
     relax,
     signature_of,
 )
-from headwater.reuse.decide import (
+from headwater.reuse.definition import operator_signature
+from headwater.reuse.load import (
     SECOND,
     SharingCosts,
     estimate_load,
     estimate_selectivity,
 )
-from headwater.reuse.definition import operator_signature
 from headwater.reuse.operator import window_reach
 from headwater.runtime.catalog import Catalog, stream_log
 from headwater.runtime.catalog.definitions import Definitions
