@@ -247,7 +247,9 @@ def test_a_reopened_stream_takes_its_queries_along(headwater: Headwater) -> None
     assert row is not None
     unit = headwater.catalog.unit(headwater.query("long").row.unit_id)
     assert unit is not None and not is_stopped_for_good(headwater.catalog, unit)
-    again = reopen_stream(headwater.catalog, row)
+    reopen_stream(headwater.catalog, row)
+    again = headwater.catalog.stream("a")
+    assert again is not None
     assert (again.ended, again.reopens, again.watermark) == (False, False, 4 * SECOND)
     assert [headwater.query(name).row.state for name in ("long", "short")] == ["running"] * 2
     after = headwater.catalog.unit(unit.id)
@@ -275,7 +277,9 @@ def test_instants_that_were_told_stay_told(headwater: Headwater) -> None:
     headwater.catalog.commit(None, cursors={(unit, "instant"): 10 * SECOND})
     row = headwater.catalog.stream("a")
     assert row is not None
-    again = reopen_stream(headwater.catalog, row)
+    reopen_stream(headwater.catalog, row)
+    again = headwater.catalog.stream("a")
+    assert again is not None
     assert again.watermark == 10 * SECOND + 1
     push(headwater, "a", 9, 10, 11)
     after = headwater.catalog.stream("a")

@@ -207,6 +207,9 @@ class Engine:
                     self._report_trouble("catalog", "")
                 except CatalogUnavailable as error:
                     self._report_trouble("catalog", str(error))
+                except CommitConflict as error:  # it acted on what others have changed meanwhile
+                    log.info("a round begins again: %s", error)
+                    worked = True
                 except SparkEnded as error:
                     if is_stopping():  # the signal that stops us may have gone to Java too
                         raise
