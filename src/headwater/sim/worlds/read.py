@@ -295,7 +295,7 @@ def _distribution(section: SectionReader) -> DistributionSettings:
     section.check_keys("policies", "objective", "k", "alpha", "rounds", "period")
     return DistributionSettings(
         _policies(section, DISTRIBUTION_POLICIES),
-        section.choice("objective", OBJECTIVES, "wec"),
+        section.choice("objective", OBJECTIVES, "traffic"),
         section.whole_number("k", 4, least=2),
         section.number("alpha", 0.1),
         section.whole_number("rounds", 5, least=1),
