@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import FAST, small_federation, tiny_problem
+from federations import FAST, home_loving_federation, small_federation, tiny_problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from headwater.federation.distribution.hierarchy import (
 )
 from headwater.federation.distribution.mapping import MappingSettings
 from headwater.federation.distribution.model import Indices, QueryGraph, Substreams
-from headwater.federation.distribution.objective import Objective, check
+from headwater.federation.distribution.objective import Objective, check, cost
 from headwater.federation.distribution.printed import printed_balance
 
 SETTINGS = AdaptationSettings(FAST["wec"])
@@ -85,6 +85,23 @@ def _last_moves(
     assert moves[0] > 0
     assert check(federation.problem(queries), place).feasible
     return sum(moves[-quiet:])
+
+
+@pytest.mark.parametrize("objective", FAST)
+def test_no_round_makes_a_mapping_worse(objective: Objective) -> None:
+    """From homes where it is best to stay, and from anywhere."""
+    federation, queries = home_loving_federation(1, 0.5)
+    problem = federation.problem(queries)
+    moved = 0
+    for place in (baselines.naive(problem), baselines.random_mapping(problem, 1)):
+        for seed in range(3):
+            done = adapt(federation, queries, place, AdaptationSettings(FAST[objective]), seed)
+            above = check(problem, place).violation, check(problem, done.place).violation
+            assert above[1] <= above[0] + 1e-6
+            if above[1] == above[0]:
+                assert cost(problem, done.place, objective) <= cost(problem, place, objective)
+            place, moved = done.place, moved + done.migrations
+    assert moved > 0
 
 
 def perturbed(federation: Federation, seed: int) -> Federation:

@@ -93,9 +93,14 @@ class ObjectSetting:
     tolerances: Tolerances
 
     def run(
-        self, parents: Indices, seed: int, scale: ObjectScale, adaptive: bool = False
+        self,
+        parents: Indices,
+        seed: int,
+        scale: ObjectScale,
+        adaptive: bool = False,
+        worthwhile: float = WORTHWHILE,
     ) -> DisseminationRun:
-        """Send the updates through a tree."""
+        """Send the updates through a tree; a move has to save the share `worthwhile` of what it influences."""
         return simulate_dissemination(
             self.world,
             parents,
@@ -103,7 +108,7 @@ class ObjectSetting:
             np.random.default_rng([seed, 7]),
             tolerances=self.tolerances,
             adaptive=adaptive,
-            worthwhile=WORTHWHILE,
+            worthwhile=worthwhile,
             window=self.updates.seconds / scale.windows,
         )
 
@@ -185,7 +190,7 @@ def _load_claims(
 
 
 def by_time(settings: FigureSettings) -> Report:
-    """Figure 4.5(b): a random tree of many objects adapts."""
+    """Figure 4.5(b): a random tree of many objects adapts, by every move that pays or only by those that pay one percent."""
     scale = object_scale(settings)
     values: Values = {}
     for load in (1.0, 5.0):
@@ -194,23 +199,26 @@ def by_time(settings: FigureSettings) -> Report:
             sa = annealed_tree(setting.world, np.random.default_rng([seed, 4]), scale.annealing)
             start = random_tree(setting.world, np.random.default_rng([seed, 5]))
             unit = setting.run(sa, seed, scale).losses
-            for adaptive in (True, False):
-                curve = f"Random{'+Adaptive' if adaptive else ''}, load {load:g}"
-                _add_line(
-                    values, curve, scale, setting.run(start, seed, scale, adaptive).losses / unit
-                )
+            runs = {
+                "Random+Adaptive": setting.run(start, seed, scale, True, 0.0),
+                "Random+Adaptive (1 %)": setting.run(start, seed, scale, True),
+                "Random": setting.run(start, seed, scale),
+            }
+            for name, one in runs.items():
+                _add_line(values, f"{name}, load {load:g}", scale, one.losses / unit)
     claims = []
     for load in (1.0, 5.0):
-        end = mean_of(values, f"Random+Adaptive, load {load:g}", scale.seconds)
         static = mean_of(values, f"Random, load {load:g}", scale.seconds)
-        claims.append(
-            claim_that(
-                f"Random+Adaptive at load {load:g}, in the end",
-                "as SA (at most 1.2)",
-                f"{end:.2f}, without adaptation {static:.2f}",
-                end <= 1.2,
+        for name in ("Random+Adaptive", "Random+Adaptive (1 %)"):
+            end = mean_of(values, f"{name}, load {load:g}", scale.seconds)
+            claims.append(
+                claim_that(
+                    f"{name} at load {load:g}, in the end",
+                    "as SA (at most 1.2)",
+                    f"{end:.2f}, without adaptation {static:.2f}",
+                    end <= 1.2,
+                )
             )
-        )
     return Report(
         (values_table("simulated loss / annealing's", "seconds", values),),
         tuple(claims),

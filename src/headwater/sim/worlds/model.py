@@ -128,7 +128,7 @@ class DistributionSettings:
     """How queries are assigned to providers: which policies are compared, for how many rounds."""
 
     policies: tuple[str, ...]
-    objective: str = "wec"
+    objective: str = "traffic"
     k: int = 4
     alpha: float = 0.1
     rounds: int = 5
