@@ -91,7 +91,7 @@ def asked_for(more: str = "", window: str = "[RANGE 4 SEC]") -> QuerySignature:
     return form(JOIN.format(window, f" AND {more}" if more else ""))
 
 
-def data(size: int = 600) -> dict[str, list[Any]]:
+def data(size: int = 200) -> dict[str, list[Any]]:
     rng = random.Random(1)
     times = [sorted(rng.randrange(100 * SECOND) for _ in range(size)) for _ in range(2)]
     bids = [(rng.randrange(4), rng.randrange(9), rng.randrange(9) / 2, "a", t) for t in times[0]]
@@ -143,7 +143,7 @@ def test_no_other_lanes_are_estimated_as_far_better(seed: int) -> None:
             sum(_estimate(serving([forms[at] for at in part])) for part in parts)
             for parts in _partitions(list(range(len(forms))))
         )
-        assert found <= MAX_LOSS * max(best, found if best == 0 else best)
+        assert found <= MAX_LOSS * best
 
 
 def _estimate(operator: Operator) -> float:
@@ -190,8 +190,8 @@ def test_lanes_in_words() -> None:
     members = JoinSubscribers(serving(together), tuple(together))
     assert describe_lanes(members.lanes, members.operator) == [
         "computed in 2 lanes:",
+        "Asks [RANGE 1 SECOND], Bids [RANGE 1 SECOND] where Asks.item = Bids.item, for 1 query",
         "Asks [RANGE 40 SECONDS], Bids [RANGE 40 SECONDS] where Asks.item = Bids.item AND "
         "Bids.bidder = 1, for 1 query",
-        "Asks [RANGE 1 SECOND], Bids [RANGE 1 SECOND] where Asks.item = Bids.item, for 1 query",
     ]
     assert {shape.lane for shape in members.shapes} == {0, 1}

@@ -20,7 +20,7 @@ from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.nodes import Scan
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
-from headwater.reuse.operator import Operator, Sources, cover_joined_sources
+from headwater.reuse.operator import MAX_PIECES, Operator, Sources, cover_joined_sources
 from headwater.reuse.signature import QuerySignature, leaves_of
 
 MAX_LANES = 8
@@ -32,8 +32,9 @@ MAX_LOSS = 1.5
 MAX_GROUPS = 48
 """Of more kinds of queries than these, those with windows of similar length count as one kind."""
 
-MAX_DOMAIN_PIECES = 1_000
-"""A lane's condition on a term has at most this many values or ranges."""
+MAX_DOMAIN_VALUES = 1_000
+"""A lane's condition on a term has at most this many single values, which Spark looks up in a set; else
+at most MAX_PIECES ranges, which it compares one after the other."""
 
 POINT_SHARE, PIECE_SHARE, TERM_SHARE, EXCLUSION_SHARE, MOST_SHARE = 0.01, 0.1, 0.3, 0.9, 0.5
 """The assumed fraction of pairs with one given value of a term; with one in a range; that meet any other
@@ -189,11 +190,18 @@ def _region_of(signatures: Sequence[QuerySignature]) -> _Region:
     by_structure = _group_by(signatures, _structure).values()
     boxes = [list({s.content.where: None for s in alike}) for alike in by_structure]
     where = reduce(
-        lambda a, b: cover(a, b, "set"), (cover_alike(alike, MAX_DOMAIN_PIECES) for alike in boxes)
+        lambda a, b: cover(a, b, "set"), (cover_alike(alike, _shortened) for alike in boxes)
     )
     sources = reduce(cover_joined_sources, {sources: None for sources, _ in wanted})
     pairs = sum(_estimate_pairs(*one) for one in wanted)
     return _Region(sources, where, min(pairs, _estimate_pairs(sources, where)))
+
+
+def _shortened(domain: Domain) -> Domain:
+    """A domain that holds this one and is not long as a condition."""
+    if domain.values(MAX_DOMAIN_VALUES) is not None:
+        return domain
+    return domain.fill_gaps(MAX_PIECES)
 
 
 def _cover_regions(a: _Region, b: _Region) -> _Region:

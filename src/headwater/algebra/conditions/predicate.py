@@ -276,16 +276,16 @@ def cover(a: Box, b: Box, mode: Mode) -> Box:
     return _close_facts(facts)
 
 
-def cover_alike(boxes: Sequence[Box], pieces: int) -> Box:
-    """The least box around boxes that restrict the same terms, however many; domains of more pieces
-    have their smallest gaps filled.
+def cover_alike(boxes: Sequence[Box], widen: Callable[[Domain], Domain]) -> Box:
+    """The least box around boxes that restrict the same terms, however many, but for domains that are
+    widened to be shorter.
 
     v = 3 AND w = 1, v = 5 AND w = 1, v = 9 AND w = 1  ->  v IN (3, 5, 9) AND w = 1
     """
     facts = Facts()
     for alike in zip(*(box.constraints for box in boxes), strict=True):
         domains = list({c.domain: None for c in alike})
-        facts.add_equal_terms(alike[0].terms, union_of(domains).fill_gaps(pieces))
+        facts.add_equal_terms(alike[0].terms, widen(union_of(domains)))
     for term in boxes[0].terms:
         facts.add_simplified(term)
     return _close_facts(facts)
