@@ -87,6 +87,12 @@ def stream_schema(schema: Schema) -> str:
 # ---- delta joins
 
 
+def _span_seconds(segments: Sequence[Segment]) -> float:
+    """The seconds of event time that segments span."""
+    times = [t for s in segments for t in (s.least_time, s.largest_time) if t is not None]
+    return (max(times) - min(times)) / 1e6 if times else 0.0
+
+
 @dataclass(frozen=True)
 class TimeBand:
     """Tuples from `before` a tuple of the delta to `after` it can meet it; a band is a stretch of time
@@ -210,6 +216,7 @@ def _term_readings(
             continue  # an input has nothing that the delta could meet
         rows = {other: term_input.rows for other, term_input in chosen.items()}
         term = order_term(lane.block, alias, rows, selectivities, lane.prejoined, ordering)
+        term = replace(term, span=_span_seconds(inputs[alias].new))
         bands = _choose_bands(lane, term, inputs[alias].new, selectivities)
         yield _TermReading(term, alias, chosen, bands)
 

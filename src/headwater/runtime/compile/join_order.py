@@ -17,13 +17,14 @@ from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Call, columns_of, conjuncts
 from headwater.algebra.nodes import Query, Relation, Scan, TableScan
 from headwater.cost.operators import CostTable
+from headwater.cost.rates import DEFAULT_DISTINCT
 from headwater.runtime.catalog import Json
 from headwater.runtime.compile.plan import PARTIAL_JOIN
 
-UNMEASURED_SELECTIVITY = 0.01
-"""The selectivity of a join that was not measured yet."""
+UNMEASURED_SELECTIVITY = 1 / DEFAULT_DISTINCT
+"""The selectivity of a join that was not measured yet, as the cost model assumes it."""
 
-TABLE_ROWS = 100
+TABLE_ROWS = round(DEFAULT_DISTINCT)
 """The rows that a table counts as, so that joining one that was not measured yet leaves as many rows."""
 
 MAX_COMPARED_SOURCES = 10
@@ -52,6 +53,8 @@ class Term:
     prejoined: frozenset[str] = frozenset()
     prefix: str = ""
     """What the names of measured joins begin with, where several lanes have the same."""
+    span: float | None = None
+    """The seconds between the first and the last tuple of the delta; None if that is not known."""
 
     def join_names(self) -> list[str]:
         """A name for each join of the term, the same for the same source and conditions."""
@@ -278,7 +281,7 @@ def _leaves_nearest_first(tree: JoinTree, first: str) -> list[str]:
 
 def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> dict[str, float]:
     """Rows out per row before and row read, of each join of the terms of a plan that Spark ran."""
-    chains = [chain for operator in operators for chain in _join_chains(operator)]
+    chains = [chain for operator in operators for chain in join_chains(operator)]
     measured: dict[str, float] = {}
     if len(chains) != len(terms):  # Spark left some out: it is not known which are which
         return measured
@@ -292,12 +295,14 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
                 )
             for name, alias, join in zip(names, ran.order[1:], chain, strict=True):
                 before, rows = join["inputs"][0]["rows_out"], ran.rows.get(alias, TABLE_ROWS)
-                if before and rows and join["rows_out"] is not None:
+                # Rows that meet an empty window say nothing of how many they would meet.
+                other = join["inputs"][1]["rows_out"] if len(join["inputs"]) > 1 else None
+                if before and rows and other != 0 and join["rows_out"] is not None:
                     measured[ran.prefix + name] = join["rows_out"] / (before * rows)
     return measured
 
 
-def _join_chains(operator: Json) -> Iterator[list[Json]]:
+def join_chains(operator: Json) -> Iterator[list[Json]]:
     """The joins of each term, the first one first."""
     if operator["kind"] == "join":
         chain = []
@@ -308,4 +313,4 @@ def _join_chains(operator: Json) -> Iterator[list[Json]]:
         yield chain[::-1]
         return
     for below in operator["inputs"]:
-        yield from _join_chains(below)
+        yield from join_chains(below)

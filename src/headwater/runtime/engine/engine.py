@@ -18,7 +18,7 @@ from threading import Event, Lock
 
 from pyspark.sql import SparkSession
 
-from headwater.cost.operators import CostTable, read_costs
+from headwater.cost.operators import SECOND_COSTS, CostTable, read_costs
 from headwater.errors import (
     CatalogError,
     CatalogUnavailable,
@@ -52,6 +52,9 @@ from headwater.runtime.engine.unit_steps import UnitSteps
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.leases import ProcessLeases, process_name
 from headwater.runtime.lifecycle import input_streams, settle_ends
+from headwater.runtime.metrics.cost_model import cost_statistics
+from headwater.runtime.metrics.sharing import SharingSummary, store_sharing
+from headwater.runtime.metrics.sharing_loads import summarize_sharing
 from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.sink_progress import sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
@@ -114,6 +117,9 @@ class Engine:
             read_state_costs(self.state_dir),
             self.local_site.local_log,
         )
+        if self.stepper.costs is not SECOND_COSTS:
+            # Into the catalog, so that whoever submits queries prices them alike.
+            catalog.set_statistics(cost_statistics(self.stepper.costs))
         self.unit_steps = UnitSteps(catalog, self.leases, self.meter, lambda: self.stepper)
         self.ingestion = Ingestion(
             catalog,
@@ -432,12 +438,19 @@ class Engine:
             self.housekeeping.tidy(lease, self.settings.results_keep or None)
             self._forget_dropped()
 
+    def record_sharing(self) -> SharingSummary:
+        """Compute what sharing saves, and keep that in the catalog."""
+        summary = summarize_sharing(self.catalog, self.units.planner)
+        store_sharing(self.catalog, summary)
+        return summary
+
     def _tidy_if_due(self) -> None:
         if time.monotonic() - self._tidied_at <= TIDY_SECONDS:
             return
         self._tidied_at = time.monotonic()
         try:
             self.tidy()
+            self.record_sharing()
         except CatalogUnavailable:
             raise
         except LeaseLost:
@@ -475,7 +488,7 @@ class Engine:
 def read_state_costs(state: Path) -> CostTable:
     """What operators cost where a state runs; raises InputError for a file that is not right."""
     path = state / COSTS_FILE
-    return read_costs(path) if path.exists() else CostTable()
+    return read_costs(path, SECOND_COSTS) if path.exists() else SECOND_COSTS
 
 
 def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:

@@ -29,6 +29,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.inspect.loads import LoadView, describe_load, format_load
 from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.lifecycle import input_streams, plannable_queries, upstream_units
 
@@ -72,6 +73,7 @@ class OperatorView:
     lanes: tuple[str, ...] | None = None
     shapes: tuple[str, ...] | None = None
     part: str | None = None
+    load: LoadView | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Placement:
     `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
     the load that it added, and the load that it would have had in a unit of its own. `reads` are the
     units whose rows its unit reads, `read_by` those that read the rows of its unit. `tables` has the
-    version of each table that the last step read.
+    version of each table that the last step read. `load` is that of the whole unit as it is now.
     """
 
     query: str
@@ -99,6 +101,7 @@ class Placement:
     lanes: tuple[str, ...] | None
     shapes: tuple[str, ...] | None
     part: str | None
+    load: LoadView | None
     reads: tuple[UnitSummary, ...]
     read_by: tuple[UnitSummary, ...]
     tables: Mapping[str, int]
@@ -141,6 +144,7 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         lanes=shown.lanes,
         shapes=shown.shapes,
         part=shown.part,
+        load=shown.load,
         reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
         read_by=() if unit is None else _summarize(catalog, _reading_units(catalog, unit)),
         tables=_table_versions(catalog, query),
@@ -184,8 +188,9 @@ def _describe_operator(
     if operator is None:
         return OperatorView()
     lines = tuple(describe_operator(operator))
+    load = describe_load(catalog, unit_planner, unit, operator)
     if signature.kind is not SharingKind.JOIN:
-        return OperatorView(lines)
+        return OperatorView(lines, load=load)
     lanes = shapes = None
     if queries <= MAX_SHAPED_QUERIES:
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
@@ -197,7 +202,8 @@ def _describe_operator(
         lanes = tuple(describe_lanes(subscribers.lanes, operator))
         shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
     bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
-    return OperatorView(lines, lanes, shapes, describe_bounds(bounds, operator.sources))
+    part = describe_bounds(bounds, operator.sources)
+    return OperatorView(lines, lanes, shapes, part, load)
 
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
@@ -233,6 +239,7 @@ def format_placement(placement: Placement) -> list[str]:
     text += _with_title("site", _format_location(placement.location) if placement.location else ())
     text += _with_title("operator", placement.operator or ())
     text += _with_title("", placement.lanes or ())
+    text += _with_title("load", format_load(placement.load) if placement.load else ())
     text += _with_title("tables", [f"{name}, version {n}" for name, n in placement.tables.items()])
     text += _with_title(
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]

@@ -34,6 +34,7 @@ from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_n
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
+from headwater.runtime.metrics.cost_model import read_cost_model
 
 
 @dataclass
@@ -267,9 +268,9 @@ class UnitIndex:
         return {name: declared.stream for name, declared in self.definitions.streams.items()}
 
     def prices(self, signature: QuerySignature) -> SharingCosts:
-        names = {scan.stream.lower() for scan in signature.scans}
-        rates = self.catalog.statistic_by_owner([stream_log(name) for name in names], "rows_rate")
-        return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
+        """What is known of the streams of a query: rates, what passes conditions, costs of operators."""
+        names = {scan.stream for scan in signature.scans}
+        return SharingCosts.of(read_cost_model(self.catalog, names, self.definitions.namespace))
 
 
 def _history_to_spare(signature: QuerySignature, streams: Mapping[str, Stream]) -> int:
