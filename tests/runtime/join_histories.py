@@ -210,6 +210,11 @@ def check_join_history(spark: Any, folder: Path, seed: int, actions: int) -> dic
         rng, spark, folder, actions, inlet, lateness, False, keep, options={"settings": settings}
     )
     history.run()
+    print(
+        "\n".join(
+            x for x in history.said if x.split()[0] in ("rewire", "split", "unshare", "crashed")
+        )
+    )
     return made_in(folder)
 
 
@@ -218,6 +223,9 @@ def made_in(folder: Path) -> dict[str, int]:
 
     with open_state(folder / "state") as headwater:
         events = headwater.catalog.events(kind="unit rewired", limit=1_000)
+        for e in headwater.catalog.events(limit=1000):
+            if "withdrawn" in e.kind or "requested" in e.kind:
+                print(e.kind, e.subject, e.detail)
     made = {"rows": 0, "streams": 0}
     for event in events:
         kind = "rows" if any(n.startswith("unit:") for n in event.detail["to"]) else "streams"
