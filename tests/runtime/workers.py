@@ -120,7 +120,7 @@ def _java(output: IO[str]) -> Iterator[dict[str, str]]:
             env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)},
         )
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while not info.exists():
                 assert process.poll() is None and time.monotonic() < deadline, "no JVM"
                 time.sleep(0.05)

@@ -173,7 +173,7 @@ class Trial:
         return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
 
 
-def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 900.0) -> None:
     """Wait for something that has to come about."""
     deadline = time.monotonic() + seconds
     while not true():

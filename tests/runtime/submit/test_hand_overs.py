@@ -4,17 +4,20 @@ Without Spark: nothing is carried out here."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.cql import parse_query
-from headwater.errors import CatalogError, CommitConflict
+from headwater.errors import CatalogError, CommitConflict, LeaseLost
 from headwater.network.sites import read_deployment
 from headwater.runtime.catalog import (
     Catalog,
     HandOver,
+    Lease,
+    NewInputs,
     NewQuery,
     NewSegment,
     QueryRow,
@@ -25,6 +28,7 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import deploy
+from headwater.runtime.inspect.explain import describe_placement
 from headwater.runtime.submit import scripts
 from headwater.runtime.submit.hand_overs import (
     HandOverRefused,
@@ -203,6 +207,105 @@ def test_a_hand_over_that_is_withdrawn(state: State, units: tuple[str, str]) -> 
     state.catalog.withdraw_hand_over(asked, "again")
     assert state.happened("rewiring withdrawn") == [three]
     state.rewire(three, two)
+
+
+def test_a_rewind_withdraws_what_relies_on_positions(state: State, units: tuple[str, str]) -> None:
+    three, two = units
+    state.arrived(30)
+    state.rewire(three, two)
+    state.execute("REWIND STREAM fees TO TIMESTAMP '1970-01-01 00:00:30'")
+    assert state.catalog.hand_overs() == []
+    assert state.happened("rewiring withdrawn") == [three]
+
+
+def test_explain_says_what_is_read_now(state: State, units: tuple[str, str]) -> None:
+    three, two = units
+    state.rewire(three, two)
+    assert describe_placement(state.catalog, state.query("three")).reads == ()
+    assert describe_placement(state.catalog, state.query("two")).read_by == ()
+    (asked,) = state.catalog.hand_overs()
+    new = NewInputs(
+        state.unit(three), state.unit(two), (unit_log(two), stream_log("fees")), {}, {}, 0
+    )
+    assert state.catalog.hand_over([], asked, new) == []
+    shown = describe_placement(state.catalog, state.query("three"))
+    assert [unit.unit for unit in shown.reads] == [two]
+    assert shown.rewired == "to rows: a test"
+    read = describe_placement(state.catalog, state.query("two"))
+    assert [unit.unit for unit in read.read_by] == [three] and read.rewired is None
+
+
+# ---- what is exchanged in one transaction
+
+
+def switch(state: State, of: str, onto: str, **changed: Any) -> NewInputs:
+    rows = (unit_log(onto), stream_log("fees"))
+    cursors = {unit_log(onto): {"seq": 0, "watermark": None}}
+    new = NewInputs(state.unit(of), state.unit(onto), rows, cursors, {}, 0)
+    return replace(new, **changed)
+
+
+def test_all_of_a_switch_or_nothing(state: State, units: tuple[str, str]) -> None:
+    """It is refused if anything is not as it was when it was decided."""
+    three, two = units
+    state.stands(three, 30, "bids", "asks", "fees")
+    state.rewire(three, two)
+    (asked,) = state.catalog.hand_overs()
+    lease = state.catalog.acquire(unit_log(three), "me", 60)
+    assert lease is not None
+    before = (state.unit(three), state.catalog.cursors(three))
+    wrong: list[tuple[type[Exception], str, list[Lease], NewInputs]] = [
+        (LeaseLost, "lost|another", [replace(lease, token=99)], switch(state, three, two)),
+        (CommitConflict, "have changed", [lease], switch(state, three, two, unit=older(before[0]))),
+        (
+            CommitConflict,
+            "have changed",
+            [lease],
+            switch(state, three, two, source=older(state.unit(two))),
+        ),
+        (CommitConflict, "has grown", [lease], switch(state, three, two, end=1)),
+        (
+            CommitConflict,
+            "has advanced",
+            [lease],
+            switch(state, three, two, expected={(two, stream_log("bids")): {"seq": 1}}),
+        ),
+    ]
+    for kind, message, leases, new in wrong:
+        with pytest.raises(kind, match=message):
+            state.catalog.hand_over(leases, asked, new)
+        assert (state.unit(three), state.catalog.cursors(three)) == before
+    state.catalog.hand_over([lease], asked, switch(state, three, two))
+    assert set(state.catalog.cursors(three)) == {unit_log(two), stream_log("fees")}
+    with pytest.raises(CommitConflict, match="any more"):
+        state.catalog.hand_over([lease], asked, switch(state, three, two))
+
+
+def test_the_way_back(state: State) -> None:
+    """The part is dropped with the last unit that read it."""
+    three = state.ask("three", THREE.format(5, ""))
+    part = parse_query(
+        "SELECT b.item, b.ts, b.v, a.item AS i, a.ts AS t FROM bids [RANGE 5 SEC] b, "
+        "asks [RANGE 2 SEC] a WHERE b.item = a.item",
+        state.definitions.namespace,
+    )
+    new = request_split(state.catalog, state.definitions, three, part, "a test")
+    (asked,) = state.catalog.hand_overs()
+    state.catalog.hand_over([], asked, switch(state, three, new))
+    request_unshare(state.catalog, state.definitions, three, "a test")
+    (asked,) = state.catalog.hand_overs()
+    assert asked.to_streams
+    streams = tuple(map(stream_log, ("bids", "asks", "fees")))
+    taken = {stream_log("bids"): {"seq": 3}, stream_log("asks"): {"seq": 4}}
+    back = switch(state, three, new, inputs=streams, cursors=taken)
+    assert state.catalog.hand_over([], asked, back) == [new]
+    assert state.unit(new).state == "dropped"
+    assert state.unit(three).inputs == streams
+    assert state.catalog.cursors(three) == taken
+
+
+def older(unit: UnitRow) -> UnitRow:
+    return replace(unit, version=unit.version - 1)
 
 
 # ---- what is refused
