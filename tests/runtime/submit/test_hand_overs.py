@@ -255,7 +255,7 @@ def test_all_of_a_switch_or_nothing(state: State, units: tuple[str, str]) -> Non
     assert lease is not None
     before = (state.unit(three), state.catalog.cursors(three))
     wrong: list[tuple[type[Exception], str, list[Lease], NewInputs]] = [
-        (LeaseLost, "lost|another", [replace(lease, token=99)], switch(state, three, two)),
+        (LeaseLost, "no longer holds", [replace(lease, token=99)], switch(state, three, two)),
         (CommitConflict, "have changed", [lease], switch(state, three, two, unit=older(before[0]))),
         (
             CommitConflict,
