@@ -68,6 +68,16 @@ HIDDEN_PREFIX = "$"
 _PARTIAL_JOIN_PREFIX = f"{HIDDEN_PREFIX}part_"
 
 
+INSTANTS = "instants"
+"""The cursor of a unit with the last instant emitted for each set of slides, and whether the last step
+left due instants to the next. (The cursor `instant` is the last one of all.)"""
+
+
+def has_more_due(position: Json) -> bool:
+    """Whether the last step of a unit left due instants to the next, by its cursor."""
+    return position is not None and bool(position["more"])
+
+
 def is_log(input: str) -> bool:
     """Whether an input of a unit is a log rather than a table."""
     return not input.startswith("table:")

@@ -40,7 +40,7 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
-from headwater.runtime.engine.hand_over import HandOvers
+from headwater.runtime.engine.hand_over import UnitRewiring
 from headwater.runtime.engine.housekeeping import Housekeeping
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
@@ -139,7 +139,7 @@ class Engine:
         self.failures = UnitFailures(
             catalog, self.leases, self.units, lambda: self.stepper, describe, clock
         )
-        self.hand_overs = HandOvers(catalog, self.units, self.leases, self._step_until, at_point)
+        self.rewiring = UnitRewiring(catalog, self.units, self.leases, self._step_until, at_point)
         self.housekeeping = Housekeeping(
             catalog, self.units, self.ingestion, self.local_site, at_point, self._report_trouble
         )
@@ -287,7 +287,7 @@ class Engine:
         worked = self.recovery.try_suspects(self)
         worked |= self._run_round(streams)
         # Between rounds, as nothing else steps a unit then.
-        worked |= not self.stop_requested.is_set() and self.hand_overs.advance()
+        worked |= not self.stop_requested.is_set() and self.rewiring.advance()
         ready = [
             partial(self.deliver, query) for query in self.sinks.ready_queries(self.local_site.owns)
         ]

@@ -50,7 +50,7 @@ class Withdrawn(Exception):
 
 
 @dataclass
-class HandOvers:
+class UnitRewiring:
     """Carries out what was asked for, for the units that this process runs."""
 
     catalog: Catalog

@@ -83,8 +83,9 @@ class Placement:
 
     `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
     the load that it added, and the load that it would have had in a unit of its own. `reads` are the
-    units whose rows its unit reads, `read_by` those that read the rows of its unit. `tables` has the
-    version of each table that the last step read. `load` is that of the whole unit as it is now.
+    units whose rows its unit reads, `read_by` those that read the rows of its unit. `rewired` says why
+    the unit reads something else than at first. `tables` has the version of each table that the last
+    step read. `load` is that of the whole unit as it is now.
     """
 
     query: str
@@ -104,6 +105,7 @@ class Placement:
     load: LoadView | None
     reads: tuple[UnitSummary, ...]
     read_by: tuple[UnitSummary, ...]
+    rewired: str | None
     tables: Mapping[str, int]
     location: UnitLocation | None
 
@@ -147,6 +149,7 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         load=shown.load,
         reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
         read_by=() if unit is None else _summarize(catalog, _reading_units(catalog, unit)),
+        rewired=None if unit is None else _rewiring_reason(catalog, unit),
         tables=_table_versions(catalog, query),
         location=_location(catalog, definitions, query),
     )
@@ -214,6 +217,14 @@ def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
     return [row for row in rows if row is not None and unit_log(unit.id) in row.inputs]
 
 
+def _rewiring_reason(catalog: Catalog, unit: UnitRow) -> str | None:
+    """Why a unit was made to read what it reads, when it was changed last; None if it never was."""
+    for event in catalog.events(kind="unit rewired", subject=unit.id, limit=1):
+        rows = any(name.startswith("unit:") for name in event.detail["to"])
+        return f"to {'rows' if rows else 'its streams again'}: {event.detail['reason']}"
+    return None
+
+
 def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:
     """The versions of the tables that the last step of a query's unit has read."""
     cursors = catalog.cursors(query.unit_id)
@@ -245,6 +256,7 @@ def format_placement(placement: Placement) -> list[str]:
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]
     )
     text += _with_title("read by", map(_format_unit, placement.read_by))
+    text += _with_title("rewired", () if placement.rewired is None else [placement.rewired])
     text += _with_title("shapes", placement.shapes or ())
     return text + _with_title("keeps", () if placement.part is None else [placement.part])
 

@@ -16,7 +16,7 @@ from itertools import combinations
 from typing import Literal
 
 from headwater.algebra.canonical import canonicalize
-from headwater.algebra.nodes import Query, Scan
+from headwater.algebra.nodes import Query
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import (
     Operator,
@@ -28,15 +28,11 @@ from headwater.reuse import (
     signature_of,
 )
 from headwater.reuse.definition import operator_signature
-from headwater.reuse.load import (
-    SECOND,
-    SharingCosts,
-    estimate_load,
-    estimate_selectivity,
-)
+from headwater.reuse.load import SharingCosts, estimate_load, operator_load
 from headwater.reuse.operator import window_reach
-from headwater.runtime.catalog import Catalog, stream_log
+from headwater.runtime.catalog import Catalog
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.metrics.cost_model import read_cost_model
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.hand_overs import (
     HandOverRefused,
@@ -126,7 +122,9 @@ def _best_rewire(
         if found is None:
             continue
         part = found[1]
-        added = _load(relax(source.operator, part), costs) - _load(source.operator, costs)
+        added = estimate_load(relax(source.operator, part), costs) - estimate_load(
+            source.operator, costs
+        )
         saving = _reading_saves(unit.operator, part, costs) - added
         if _pays(unit.operator, part, saving, costs) and (best is None or saving > best.saving):
             reason = f"unit {source.unit_id} joins a part of it already"
@@ -150,7 +148,7 @@ def _splits(wide: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
             if one is other or taken & set(units):
                 continue
             shared = relax(minimal_operator(mine), theirs)
-            saving = -_load(shared, costs) + sum(
+            saving = -estimate_load(shared, costs) + sum(
                 _reading_saves(unit.operator, part, costs)
                 for unit, part in ((one, mine), (other, theirs))
             )
@@ -172,7 +170,7 @@ def _unshare(
     alone = not source.serves_users and source.read_by == (unit.unit_id,)
     saving = -_reading_saves(unit.operator, found[1], costs)
     if alone:
-        saving += _load(source.operator, costs)
+        saving += estimate_load(source.operator, costs)
         reason = f"no other query wants the rows of unit {source.unit_id} any more"
     else:
         reason = f"unit {source.unit_id} emits more rows for it than its streams have"
@@ -183,11 +181,21 @@ def _unshare(
 
 def _reading_saves(operator: Operator, part: QuerySignature, costs: SharingCosts) -> float:
     """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams."""
+    model = costs.effective
     names = {scan.stream.lower() for scan in part.scans}
-    tuples = sum(
-        _rows_read(operator, scan, costs) for scan in operator.scans if scan.stream.lower() in names
+    spared = sum(
+        node.cpu
+        for node in operator_load(operator, model).nodes
+        if node.kind in ("scan", "filter") and node.label.lower() in names
     )
-    return costs.row_seconds * (tuples - _rows_emitted(minimal_operator(part), costs))
+    others = len(operator.sources) - len(part.scans)
+    steps = model.steps_per_second.value
+    terms = model.step_seconds(len(operator.sources)) - model.step_seconds(others + 1)
+    rate = operator_load(minimal_operator(part), model).result.rate
+    # As of a stream: its new rows, and those that windows still hold once for each other source.
+    held = rate * window_reach(part) / 1e6
+    read = model.costs["read"].per_tuple * (rate + held * others * steps)
+    return spared + terms * steps - read
 
 
 def _pays(
@@ -198,28 +206,14 @@ def _pays(
         return False
     if part is None:
         return True
-    backfill = _row_load(minimal_operator(part), costs) * window_reach(part) / SECOND
+    backfill = _row_load(minimal_operator(part), costs) * window_reach(part) / 1e6
     return saving * PAYBACK_SECONDS > backfill
-
-
-def _load(operator: Operator, costs: SharingCosts) -> float:
-    return estimate_load(operator, costs)
 
 
 def _row_load(operator: Operator, costs: SharingCosts) -> float:
     """The part of an operator's load that its rows cause, in cores."""
-    return _load(operator, costs) - costs.steps_per_second * costs.step_seconds
-
-
-def _rows_read(operator: Operator, scan: Scan, costs: SharingCosts) -> float:
-    rate = costs.rates.get(scan.stream.lower(), 0.0)
-    return rate * estimate_selectivity(operator.where, scan.alias)
-
-
-def _rows_emitted(operator: Operator, costs: SharingCosts) -> float:
-    """The rows that a join emits in a second."""
-    read = sum(_rows_read(operator, scan, costs) for scan in operator.scans)
-    return _row_load(operator, costs) / costs.row_seconds - read
+    load = operator_load(operator, costs.effective)
+    return load.cpu - load.steps
 
 
 # ---- asking for it
@@ -287,10 +281,8 @@ class Revisit:
         return operator
 
     def _costs(self, units: Sequence[RunningJoin]) -> SharingCosts:
-        names = {scan.stream.lower() for unit in units for scan in unit.operator.scans}
-        logs = [stream_log(name) for name in names]
-        rates = self.catalog.statistic_by_owner(logs, "rows_rate")
-        return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
+        names = {scan.stream for unit in units for scan in unit.operator.scans}
+        return SharingCosts.of(read_cost_model(self.catalog, names, self.definitions.namespace))
 
     def _rests(self, change: Change) -> bool:
         """Whether one of the units was changed a short while ago, whoever has done it."""
