@@ -208,7 +208,37 @@ def told_again(rng: random.Random) -> str:
     return f"{output}(SELECT {distinct}{items} FROM Bids {win} b{where})"
 
 
-GROUPS = [grouped, grouped, grouped, tenants, grouped_join, told_again]
+TOTALS = ["[RANGE UNBOUNDED]", "[RANGE UNBOUNDED SLIDE 2 SEC]"]
+
+
+def running_total(rng: random.Random, window: str | None = None) -> str:
+    """Groups of all that a stream has had."""
+    keys = rng.choice([*KEYS, ""])
+    items = [*([f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))] if keys else [])]
+    items += _calls(rng)
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window or rng.choice(TOTALS)} b"
+        f"{_where(_bounds(rng, BID_BOUNDS, 'b'))}{f' GROUP BY {keys}' if keys else ''})"
+    )
+
+
+def grouped_table(rng: random.Random, window: str | None = None) -> str:
+    """Groups of the rows that a stream and a table join to."""
+    conditions = ["b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
+    if rng.random() < 0.3:
+        conditions.append("i.label <> 'two'")
+    keys = rng.choice(["b.item", "i.label", "i.label, b.note"])
+    window = window or rng.choice([*SLIDING, *SIZES])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(_calls(rng))} FROM Bids {window} b, Items i"
+        f"{_where(conditions)} GROUP BY {keys})"
+    )
+
+
+GROUPS = [
+    *(grouped, grouped, grouped, tenants, grouped_join, told_again),
+    *(running_total, grouped_table),
+]
 
 
 def random_group(rng: random.Random) -> Query:

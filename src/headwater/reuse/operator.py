@@ -22,7 +22,13 @@ from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.windows import Range, Window
-from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
+from headwater.reuse.signature import (
+    QuerySignature,
+    SharingKind,
+    bound_condition,
+    has_few_values,
+    leaves_of,
+)
 
 T = TypeVar("T")
 
@@ -71,7 +77,7 @@ def minimal_operator(signature: QuerySignature) -> Operator:
     block = signature.content
     sources = leaves_of(block)
     if signature.kind is SharingKind.GROUP:
-        keys = _merge_sorted((), signature.keys, canonical_text)
+        keys = _merge_sorted((), pane_keys(signature), canonical_text)
         calls = _merge_sorted((), signature.calls, call_text)
         columns = grouped_columns(keys, calls)
         return Operator(
@@ -81,6 +87,21 @@ def minimal_operator(signature: QuerySignature) -> Operator:
         signature.scans[0].columns[:1]
     )  # something has to be selected
     return Operator(signature.kind, signature.sharing_key, sources, block.where, columns)
+
+
+def pane_keys(signature: QuerySignature) -> tuple[Expr, ...]:
+    """The keys that an operator has for a query.
+
+    Panes that cannot be made again are grouped from the beginning by whatever may tell one query from
+    others: when some have left, those of the rest follow from what there is.
+    """
+    if signature.panes_can_be_rebuilt:
+        return signature.keys
+    told_apart = (
+        bound.term if has_few_values(bound) else bound_condition(bound)
+        for bound in signature.bounds
+    )
+    return _merge_sorted(signature.keys, tuple(told_apart), canonical_text)
 
 
 def grouped_columns(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> frozenset[Column]:

@@ -58,6 +58,21 @@ class Bound:
     domain: Domain
 
 
+MAX_LISTED_VALUES = 64
+"""A condition with more values than these makes panes grouped by whether it holds, not by its term."""
+
+
+def has_few_values(bound: Bound) -> bool:
+    return bound.domain.values(MAX_LISTED_VALUES) is not None
+
+
+def bound_condition(bound: Bound) -> Expr:
+    """Whether a row is within a bound."""
+    condition = bound.domain.as_expr(bound.term)
+    assert condition is not None
+    return condition
+
+
 @dataclass(frozen=True)
 class QuerySignature:
     """A query with its sources in the order of its sharing key; `block` is None if it shares with equals only."""
@@ -89,6 +104,11 @@ class QuerySignature:
         group = self.content.group
         return () if group is None else group.calls
 
+    @property
+    def panes_can_be_rebuilt(self) -> bool:
+        """Whether its panes can be made again at any time, from what its streams keep."""
+        return can_rebuild_panes(self.content.sources)
+
     @cached_property
     def columns(self) -> frozenset[Column]:
         """The columns of its sources that are read above the join."""
@@ -104,6 +124,20 @@ class QuerySignature:
 def leaves_of(block: Block) -> tuple[Scan | TableScan, ...]:
     """The streams and tables among the sources of a block; for a signature's block, all of them."""
     return tuple(source for source in block.sources if isinstance(source, Scan | TableScan))
+
+
+def can_rebuild_panes(sources: Iterable[object]) -> bool:
+    """Whether panes over these sources can be made again from what streams keep.
+
+    Not over a table, as a tuple was joined with the table as it was when the tuple was taken in; nor over
+    a window without an end, which would need all tuples there ever were.
+    """
+    return all(
+        isinstance(source, Scan)
+        and isinstance(source.window, Range)
+        and source.window.size is not None
+        for source in sources
+    )
 
 
 def scans_of(block: Block) -> tuple[Scan, ...]:
@@ -140,18 +174,8 @@ def _is_simple(body: Block) -> bool:
 
 
 def _fits_panes(body: Block) -> bool:
-    """Whether groups can be rebuilt from what a stream keeps, and be merged from finer ones.
-
-    Not over a table, as a tuple was joined with the table as it was then; nor over a window without an
-    end, which would need all tuples there ever were.
-    """
-    scans = scans_of(body)
-    calls = () if body.group is None else body.group.calls
-    return (
-        len(scans) == len(body.sources)
-        and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
-        and all(map(is_mergeable, calls))
-    )
+    """Whether groups can be merged from finer ones."""
+    return body.group is None or all(map(is_mergeable, body.group.calls))
 
 
 # ---- the sharing key
@@ -171,8 +195,8 @@ def sharing_key_of(kind: SharingKind, block: Block) -> str:
         # cannot be both.
         parts.append("slides" if slides else "flows")
         # Over a join a pane holds combinations of tuples: which ones there are depends on all
-        # windows.
-        if len(windows) > 1:
+        # windows. Of a window without an end all panes before the last instant are one.
+        if len(block.sources) > 1 or not can_rebuild_panes(block.sources):
             parts += map(str, windows)
     return " ".join(parts)
 

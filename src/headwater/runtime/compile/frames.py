@@ -436,6 +436,14 @@ def compacted_panes(
         return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
 
 
+def converted_panes(
+    spark: SparkSession, plan: SharedPanes, before: SharedPanes, panes: DataFrame
+) -> DataFrame:
+    """The panes of a plan, from those of a plan for more queries."""
+    with _temp_views(spark) as view:
+        return spark.sql(_name_views({ALL_PANES: view(panes)}, plan.conversion_sql(before)))
+
+
 def panes_schema(spark: SparkSession, plan: PanePlan) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _temp_views(spark) as view:

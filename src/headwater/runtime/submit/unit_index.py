@@ -28,13 +28,26 @@ from headwater.reuse.operator import (
     depends_on_previous_event,
     looks_back,
     reaches_within_history,
+    relax,
     window_reach,
 )
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
+from headwater.reuse.pane_keys import keys_multiply
+from headwater.runtime.catalog import (
+    Catalog,
+    LogPosition,
+    QueryRow,
+    UnitRow,
+    partial_join_name,
+    stream_log,
+)
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
 from headwater.runtime.metrics.cost_model import read_cost_model
+from headwater.runtime.results.subscribers import SUBSCRIBERS
+
+MAX_LOOKED_AT = 16
+"""The values of a column are looked up in so many segments of its stream."""
 
 
 @dataclass
@@ -150,8 +163,29 @@ class UnitIndex:
             for unit_id in self.lattice.nearest(signature)
             if self._allows(sharing, unit_id, signature)
             and self._can_join(unit_id, signature, start)
+            and not self._keys_multiply(unit_id, signature)
         )
         return choose_operator(signature, running, self.prices(signature))
+
+    def _keys_multiply(self, unit_id: str, signature: QuerySignature) -> bool:
+        """Whether a grouped query would make panes with a unit that are nearly as many as rows."""
+        operator = self.lattice.operator(unit_id)
+        return keys_multiply(operator, signature, self._rate, self._count_values)
+
+    def _rate(self, stream: str) -> float:
+        """The measured rate of a stream; 0 if there is none."""
+        log = stream_log(stream)
+        return self.catalog.statistic_by_owner([log], "rows_rate").get(log, 0.0)
+
+    def _count_values(self, stream: str, column: str) -> float | None:
+        """How many values a column has at most, by what was last ingested; None if it is unknown."""
+        row = self.catalog.stream(stream)
+        first = 0 if row is None else max(0, row.next_seq - 1 - MAX_LOOKED_AT)
+        segments = self.catalog.segments(stream_log(stream), first)
+        spans = [s.keys[column] for s in segments if s.keys and column in s.keys]
+        if not spans:
+            return None
+        return float(max(high for _, high in spans) - min(low for low, _ in spans) + 1)
 
     def _allows(self, sharing: str, unit_id: str, signature: QuerySignature) -> bool:
         """Whether a mode of sharing lets a query join a unit, if that can serve it."""
@@ -211,6 +245,8 @@ class UnitIndex:
         if signature.kind is SharingKind.GROUP:
             if equal_queries:
                 return independent
+            if not self._fits_panes(unit, signature):
+                return False
             emitted_instant = self.catalog.cursor(unit_id, "instant")
             is_unemitted = emitted_instant is None or (
                 start is not None and emitted_instant <= start
@@ -220,6 +256,24 @@ class UnitIndex:
             return False
         # The unit begins earlier for the new query: that must change nothing for the others.
         return starts_by(unit_start, start) or self.subscribers_look_back(unit)
+
+    def _fits_panes(self, unit: UnitRow, signature: QuerySignature) -> bool:
+        """Whether a unit's panes serve a query, or can be made again so that they do.
+
+        Those over a window without an end must have all that the query needs from the beginning, and
+        a tuple joined with a table was joined with it as it was then.
+        """
+        if signature.panes_can_be_rebuilt:
+            return True
+        logs = [stream_log(scan.stream) for scan in signature.scans]
+        if not any(LogPosition.from_json(self.catalog.cursor(unit.id, log)).seq for log in logs):
+            return True
+        operator = self.lattice.operator(unit.id)
+        return (
+            len(signature.scans) == len(signature.content.sources)
+            and self.catalog.cursor(unit.id, SUBSCRIBERS) is not None
+            and relax(operator, signature) is operator
+        )
 
     def _serves_with_partial_join(
         self, unit_id: str, signature: QuerySignature, start: int | None

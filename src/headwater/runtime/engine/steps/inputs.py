@@ -44,6 +44,7 @@ from headwater.runtime.settings import Settings
 from headwater.runtime.spark.session import NO_CODEGEN, derive_session
 from headwater.runtime.storage.integrity import verify_file, verify_paths
 from headwater.runtime.storage.paths import allowed_paths
+from headwater.runtime.storage.segment_files import check_columns
 
 INTERPRETED_ROWS = 30_000
 """A step that reads at most this many rows runs without generated code: compiling it in the JVM would
@@ -177,6 +178,7 @@ class StepContext:
     ) -> DataFrame:
         if unit.panes_schema is None:  # given to Spark, which would else read it from the files
             unit.panes_schema = panes_schema(self.spark, plan)
+            check_columns(paths, unit.panes_schema.names, f"panes of unit {unit.row.id}")
         return read_panes(spark, unit.panes_schema, paths)
 
     def read_tables(
