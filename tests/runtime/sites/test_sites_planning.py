@@ -117,7 +117,7 @@ def test_a_deployment_is_the_same_in_the_catalog(headwater: Headwater, tmp_path:
         ('from = "b"\nto = "c"', 'from = "a"\nto = "b"', "no link leads from a to c"),
         ('sites = ["a"]', 'sites = ["z"]', "no site z"),
         ('sites = ["a"]', 'sites = "a"', "sites takes a list of names, not 'a'"),
-        ('name = "t"', 'name = "S"', "s is told of twice"),
+        ('name = "t"', 'name = "S"', "s is listed twice"),
         ("rate = 100", "rate = -3", "rate is -3"),
         ('store = "stores/a"', "stores = 1", "unknown key stores; did you mean store?"),
     ],

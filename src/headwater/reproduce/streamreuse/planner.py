@@ -97,7 +97,7 @@ Offer = Callable[[PlanSearch, Streams], list[Reuse]]
 class Strategy:
     """What a new query may reuse: joins, and feeds.
 
-    With `foresight` a join that nobody else is likely to ask for is dearer by this share: of two
+    With `foresight` a join that no other query is likely to need costs more by this share: of two
     orders that cost the same, the one with joins that others will want is the better.
     """
 
