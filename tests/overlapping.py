@@ -170,8 +170,8 @@ def grouped(rng: random.Random, slides: bool | None = None) -> str:
     """Groups of one stream, by keys or all in one."""
     slides = rng.random() < 0.5 if slides is None else slides
     keys = rng.choice([*KEYS, *KEYS, ""])
-    told = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
-    items = [*(told if keys else []), *_calls(rng)]
+    shown = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
+    items = [*(shown if keys else []), *_calls(rng)]
     having = rng.choice(["", "", "", " HAVING COUNT(*) > 1", " HAVING MAX(b.price) > 1"])
     return (
         f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window(rng, slides)} b"
@@ -197,8 +197,8 @@ def grouped_join(rng: random.Random) -> str:
     )
 
 
-def told_again(rng: random.Random) -> str:
-    """Rows themselves, told when they leave or all at once, or each once."""
+def rows_or_changes(rng: random.Random) -> str:
+    """Rows without groups: emitted when they leave, all at each instant, or distinct ones as they enter or leave."""
     items = _items(rng, [(item, "b") for item in BID_ITEMS])
     output, distinct = rng.choice(
         [("DSTREAM", ""), ("RSTREAM", ""), ("ISTREAM", "DISTINCT "), ("DSTREAM", "DISTINCT ")]
@@ -236,13 +236,13 @@ def grouped_table(rng: random.Random, window: str | None = None) -> str:
 
 
 GROUPS = [
-    *(grouped, grouped, grouped, tenants, grouped_join, told_again),
+    *(grouped, grouped, grouped, tenants, grouped_join, rows_or_changes),
     *(running_total, grouped_table),
 ]
 
 
 def random_group(rng: random.Random) -> Query:
-    """A query that is told from panes, of one of the templates."""
+    """A query computed from panes, of one of the templates."""
     return parse_query(rng.choice(GROUPS)(rng), SOURCES)
 
 

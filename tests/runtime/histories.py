@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from engine_helpers import Rows, Stop, as_csv_keeps, declare, expected, json_lines, opened, told
+from engine_helpers import (
+    Rows,
+    Stop,
+    as_csv_keeps,
+    declare,
+    expected,
+    json_lines,
+    opened,
+    result_rows,
+)
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
@@ -265,7 +274,7 @@ class History:
             due = expected(self.queries[name], streams, as_csv_keeps(TABLES), **bounds)
             if row.lifetime is not None and row.end_at is None:
                 due = []
-            rows = told(headwater, name, self.queries[name])
+            rows = result_rows(headwater, name, self.queries[name])
             assert rows == due, "\n".join([f"{name} differs", *self.said, repr(streams)])
 
     def _ingested(self, headwater: Headwater, stream: Stream) -> list[Any]:

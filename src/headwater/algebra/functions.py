@@ -331,7 +331,7 @@ def _date_format(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _check_length(rule: Rule) -> Rule:
-    """The rule, which also refuses a text that constants alone make too long."""
+    """The rule, which also refuses a text that is too long by its constants alone."""
 
     def checked(name: str, args: Sequence[Expr]) -> Type:
         result = rule(name, args)

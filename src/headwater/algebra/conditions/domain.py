@@ -180,7 +180,7 @@ class Domain:
         return Domain(self.type, _combine_cuts(self.cuts, other.cuts, 1), self.null or other.null)
 
     def complement(self) -> Domain:
-        """The values, NULL aside, that are not in it: what NOT makes of a condition."""
+        """The values, NULL aside, that are not in it: the domain of the negated condition."""
         bottom = _bottom(self.type)
         if self.cuts and self.cuts[0] == bottom:
             return Domain(self.type, self.cuts[1:])

@@ -104,7 +104,7 @@ class SimulatedDeployment:
         return output_rate(operator, streams or stream_names(operator.scans), self._statistics)
 
     def inputs(self, running: RunningOperator, operator: Operator) -> dict[int, float]:
-        """What comes to an operator from which sites if it were to compute that."""
+        """What an operator would receive, and from which sites, if it computed that."""
         if not running.inputs:
             (stream,) = running.sources
             return {self.world.source[stream]: self.rate(operator)}
@@ -115,7 +115,7 @@ class SimulatedDeployment:
         return arriving
 
     def input_usage(self, running: RunningOperator, operator: Operator) -> float:
-        """Network usage of what comes to an operator if it were to compute that."""
+        """Network usage of the inputs of an operator if it computed that."""
         transit = self.world.transit[:, running.site]
         inputs = self.inputs(running, operator)
         return sum(rate * float(transit[site]) for site, rate in inputs.items())
@@ -196,7 +196,7 @@ class SimulatedDeployment:
             running.peak_subscribers = max(running.peak_subscribers, len(running.subscribers))
 
     def remove_query(self, number: int) -> None:
-        """End a query; operators that serve nobody end with it, others are tightened if it pays."""
+        """End a query; operators that serve no other query end with it, others are tightened if it pays."""
         for running in list(operators_of(self.queries.pop(number).source)):
             del running.subscribers[number]
             if running.subscribers:

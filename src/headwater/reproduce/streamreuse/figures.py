@@ -361,7 +361,7 @@ SENSITIVITY_CASES: tuple[tuple[str, str, Setup], ...] = (
     ),
     (
         "EW",
-        "flights are told of 4 times as often",
+        "flights are updated 4 times as often",
         Setup(partial(airline_workload, numbers=Airline(updates=20))),
     ),
     (

@@ -1,4 +1,4 @@
-"""A query made ready for planning: its form, and the forms of all the parts that could be shared.
+"""A query prepared for planning: its signature, and those of all its parts that could be shared.
 
 A part is the join of some of its streams. The part of a single stream is its feed: what the source
 is asked to send. A bound on a column is applied by the source whose column the text compares, as
@@ -43,7 +43,7 @@ class PreparedQuery:
 def prepare_query(
     query: Query, statistics: Mapping[str, StreamStatistics], infer: bool = False
 ) -> PreparedQuery:
-    """Make a join of different streams ready; with `infer`, bounds go to all equal columns."""
+    """Prepare a join of different streams; with `infer`, bounds go to all equal columns."""
     signature = signature_of(canonicalize(query))
     assert signature.kind is SharingKind.JOIN and len(signature.scans) > 1
     all_streams = stream_names(signature.scans)
