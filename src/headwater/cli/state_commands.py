@@ -390,7 +390,7 @@ def show(
     since: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="With events: only the last this many seconds."
+            min=0, metavar="SECONDS", help="With events: only the last SECONDS."
         ),
     ] = None,
     limit: Annotated[
