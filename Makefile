@@ -68,8 +68,8 @@ test: lint  ## everything but the slow tests, with all their examples; what CI r
 	@scripts/ensure java
 	@scripts/ensure postgresql || true
 	@scripts/ensure kafka || true
-	$(PYTEST) -m "$(ALONE)" $(PARALLEL)
-	$(PYTEST) -m "$(REST)"
+	$(PYTEST) -m "$(ALONE)" $(PARALLEL) --durations=20
+	$(PYTEST) -m "$(REST)" --durations=40
 
 # Random tests have fixed seeds in check and test, and fresh ones here: what these find becomes a
 # fixture or an explicit test.

@@ -403,9 +403,9 @@ def test_a_query_without_results(run: Run, made: Made) -> None:
 
 def test_following_gives_what_comes_until_the_query_is_dropped(run: Run, filled: Made) -> None:
     def later() -> None:
-        time.sleep(0.5)
+        time.sleep(0.2)
         filled.answer("big", {"s": [(5, "five", None, parse_timestamp("2026-03-01T09:00:00Z"))]})
-        time.sleep(0.5)
+        time.sleep(0.2)
         with filled.open() as headwater:
             headwater.execute("DROP QUERY big")
 

@@ -134,3 +134,25 @@ def test_no_folder_is_too_full_to_read() -> None:
         if number > 15
     }
     assert full == {}
+
+
+def test_the_guide_quotes_messages_as_they_are() -> None:
+    """Each part of a quoted message, between the dots for what varies, is a text in the code."""
+    texts = [
+        node.value
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(syntax_tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    guide = (ROOT / "docs" / "runtime.md").read_text()
+    table = guide[guide.index("| message | what to do |") :].split("\n\n")[0]
+    quoted = [
+        # How long is a constant of its own in the code.
+        part.strip(" :").removesuffix(" 30 s")
+        for row in table.splitlines()[2:]
+        for message in re.findall(r"`([^`]+)`", row.split("|")[1])
+        if message != "headwater status"
+        for part in message.split("...")
+    ]
+    assert len(quoted) > 20
+    assert [part for part in quoted if not any(part in text for text in texts)] == []
