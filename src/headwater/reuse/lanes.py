@@ -91,7 +91,7 @@ def lanes_of(operator: Operator, signatures: Sequence[QuerySignature]) -> tuple[
     # What a lone stream reads it reads once, whatever is asked of it.
     if len(operator.scans) < 2 or not signatures:
         return (whole,)
-    groups = _group_alike(signatures)
+    groups = _split_lossy(_group_alike(signatures))
     drafts = [_Draft((at,), _region_of(group)) for at, group in enumerate(groups)]
     drafts = _merge_to_most(_merge_near(drafts))
     total = sum(draft.region.pairs for draft in drafts)
@@ -152,6 +152,31 @@ def _group_alike(signatures: Sequence[QuerySignature]) -> list[list[QuerySignatu
         if len(groups) <= MAX_GROUPS:
             break
     return [groups[key] for key in sorted(groups, key=str)]
+
+
+def _split_lossy(groups: list[list[QuerySignature]]) -> list[list[QuerySignature]]:
+    """Groups of which each is divided by the values of a term, if it would else hold many combinations
+    of the values of several terms that no query has."""
+    parts = [part for group in groups for part in _divide(group)]
+    return parts if len(parts) <= MAX_GROUPS else groups
+
+
+def _divide(group: list[QuerySignature]) -> list[list[QuerySignature]]:
+    region = _region_of(group)
+    if region.pairs <= MAX_LOSS * region.wanted or len(set(map(_structure, group))) > 1:
+        return [group]
+    domains = zip(*([c.domain for c in s.content.where.constraints] for s in group), strict=True)
+    numbers = {at: len(set(of_term)) for at, of_term in enumerate(domains)}
+    # The term with the fewest different values makes the fewest parts.
+    at = min(
+        (at for at, number in numbers.items() if number > 1),
+        key=lambda at: numbers[at],
+        default=None,
+    )
+    if at is None or numbers[at] > 2 * MAX_LANES:
+        return [group]
+    parts = _group_by(group, lambda signature: signature.content.where.constraints[at].domain)
+    return [smaller for part in parts.values() for smaller in _divide(part)]
 
 
 def _group_by(
