@@ -125,6 +125,8 @@ def run(
 
 def _rows(opened: Headwater, name: str) -> list[tuple[int, ...]]:
     table = opened.query(name).arrow()
+    if not table.num_rows:  # nothing says then which columns there are
+        return []
     names = ["_tau", *(name for name in STREAMS if name in table.column_names)]
     columns = [table[name].cast("int64").to_pylist() for name in names]
     return sorted(zip(*columns, strict=True))

@@ -40,8 +40,8 @@ POINT_SHARE, PIECE_SHARE, TERM_SHARE, EXCLUSION_SHARE, MOST_SHARE = 0.01, 0.1, 0
 """The assumed fraction of pairs with one given value of a term; with one in a range; that meet any other
 condition; with none of a few excluded values; and the largest for several values or ranges."""
 
-MAX_EXCLUDED = 8
-"""A domain without at most this many values is nearly everything."""
+FEW_VALUES = 8
+"""A range of at most this many values counts as these values, and all but so few as nearly everything."""
 
 SECOND = 1_000_000
 LEAST_SPAN, UNBOUNDED_SPAN = 0.01, 1e7
@@ -167,13 +167,12 @@ def _divide(group: list[QuerySignature]) -> list[list[QuerySignature]]:
         return [group]
     domains = zip(*([c.domain for c in s.content.where.constraints] for s in group), strict=True)
     numbers = {at: len(set(of_term)) for at, of_term in enumerate(domains)}
+    varying = [at for at, number in numbers.items() if number > 1]
+    if len(varying) < 2:  # the values of one term are united as they are
+        return [group]
     # The term with the fewest different values makes the fewest parts.
-    at = min(
-        (at for at, number in numbers.items() if number > 1),
-        key=lambda at: numbers[at],
-        default=None,
-    )
-    if at is None or numbers[at] > 2 * MAX_LANES:
+    at = min(varying, key=lambda at: numbers[at])
+    if numbers[at] > 2 * MAX_LANES:
         return [group]
     parts = _group_by(group, lambda signature: signature.content.where.constraints[at].domain)
     return [smaller for part in parts.values() for smaller in _divide(part)]
@@ -259,9 +258,10 @@ def _domain_share(domain: Domain) -> float:
         return 1.0
     if domain.type == BOOLEAN:
         return MOST_SHARE
-    if domain.complement().values(MAX_EXCLUDED) is not None:
+    if domain.complement().values(FEW_VALUES) is not None:
         return EXCLUSION_SHARE
-    points = domain.values(round(MOST_SHARE / POINT_SHARE))
-    if points is not None:
-        return min(MOST_SHARE, POINT_SHARE * max(1, len(points) + domain.null))
-    return min(MOST_SHARE, PIECE_SHARE * ((len(domain.cuts) + 1) // 2))
+    shares = [POINT_SHARE * domain.null]
+    for at in range(0, len(domain.cuts[: 2 * MAX_PIECES]), 2):
+        points = Domain(domain.type, domain.cuts[at : at + 2]).values(FEW_VALUES)
+        shares.append(PIECE_SHARE if points is None else POINT_SHARE * len(points))
+    return min(MOST_SHARE, max(POINT_SHARE, sum(shares)))
