@@ -116,9 +116,18 @@ def pairs(operator: Operator, streams: Any) -> list[Any]:
         [asked_for(f"b.bidder = {n}", "[RANGE 1 SEC]") for n in range(9)]
         + [asked_for("b.bidder = 4", "[RANGE 60 SEC]")],
         [asked_for(f"b.price = {n}") for n in (0.5, 1.5, 3.5)],
+        [asked_for(f"b.bidder = {n} AND a.note = '{'xyz'[n % 3]}'") for n in range(9)],
         [asked_for(window=f"[RANGE 8 SEC SLIDE {n} SEC]") for n in (2, 3)],
     ],
-    ids=["columns", "ranges", "long window", "long for one", "values of one term", "slides"],
+    ids=[
+        "columns",
+        "ranges",
+        "long window",
+        "long for one",
+        "values of one term",
+        "of two",
+        "slides",
+    ],
 )
 def test_few_pairs_are_joined_that_nobody_wants(asked_together: list[QuerySignature]) -> None:
     streams, operator = data(), serving(asked_together)

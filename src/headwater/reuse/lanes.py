@@ -40,8 +40,8 @@ POINT_SHARE, PIECE_SHARE, TERM_SHARE, EXCLUSION_SHARE, MOST_SHARE = 0.01, 0.1, 0
 """The assumed fraction of pairs with one given value of a term; with one in a range; that meet any other
 condition; with none of a few excluded values; and the largest for several values or ranges."""
 
-MAX_EXCLUDED = 8
-"""A domain without at most this many values is nearly everything."""
+FEW_VALUES = 8
+"""A range of at most this many values counts as these values, and all but so few as nearly everything."""
 
 SECOND = 1_000_000
 LEAST_SPAN, UNBOUNDED_SPAN = 0.01, 1e7
@@ -91,7 +91,7 @@ def lanes_of(operator: Operator, signatures: Sequence[QuerySignature]) -> tuple[
     # What a lone stream reads it reads once, whatever is asked of it.
     if len(operator.scans) < 2 or not signatures:
         return (whole,)
-    groups = _group_alike(signatures)
+    groups = _split_lossy(_group_alike(signatures))
     drafts = [_Draft((at,), _region_of(group)) for at, group in enumerate(groups)]
     drafts = _merge_to_most(_merge_near(drafts))
     total = sum(draft.region.pairs for draft in drafts)
@@ -152,6 +152,30 @@ def _group_alike(signatures: Sequence[QuerySignature]) -> list[list[QuerySignatu
         if len(groups) <= MAX_GROUPS:
             break
     return [groups[key] for key in sorted(groups, key=str)]
+
+
+def _split_lossy(groups: list[list[QuerySignature]]) -> list[list[QuerySignature]]:
+    """Groups of which each is divided by the values of a term, if it would else hold many combinations
+    of the values of several terms that no query has."""
+    parts = [part for group in groups for part in _divide(group)]
+    return parts if len(parts) <= MAX_GROUPS else groups
+
+
+def _divide(group: list[QuerySignature]) -> list[list[QuerySignature]]:
+    region = _region_of(group)
+    if region.pairs <= MAX_LOSS * region.wanted or len(set(map(_structure, group))) > 1:
+        return [group]
+    domains = zip(*([c.domain for c in s.content.where.constraints] for s in group), strict=True)
+    numbers = {at: len(set(of_term)) for at, of_term in enumerate(domains)}
+    varying = [at for at, number in numbers.items() if number > 1]
+    if len(varying) < 2:  # the values of one term are united as they are
+        return [group]
+    # The term with the fewest different values makes the fewest parts.
+    at = min(varying, key=lambda at: numbers[at])
+    if numbers[at] > 2 * MAX_LANES:
+        return [group]
+    parts = _group_by(group, lambda signature: signature.content.where.constraints[at].domain)
+    return [smaller for part in parts.values() for smaller in _divide(part)]
 
 
 def _group_by(
@@ -234,9 +258,10 @@ def _domain_share(domain: Domain) -> float:
         return 1.0
     if domain.type == BOOLEAN:
         return MOST_SHARE
-    if domain.complement().values(MAX_EXCLUDED) is not None:
+    if domain.complement().values(FEW_VALUES) is not None:
         return EXCLUSION_SHARE
-    points = domain.values(round(MOST_SHARE / POINT_SHARE))
-    if points is not None:
-        return min(MOST_SHARE, POINT_SHARE * max(1, len(points) + domain.null))
-    return min(MOST_SHARE, PIECE_SHARE * ((len(domain.cuts) + 1) // 2))
+    shares = [POINT_SHARE * domain.null]
+    for at in range(0, len(domain.cuts[: 2 * MAX_PIECES]), 2):
+        points = Domain(domain.type, domain.cuts[at : at + 2]).values(FEW_VALUES)
+        shares.append(PIECE_SHARE if points is None else POINT_SHARE * len(points))
+    return min(MOST_SHARE, max(POINT_SHARE, sum(shares)))

@@ -199,9 +199,7 @@ def _describe_operator(
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
         # Equal queries have one result key, and count as one query of a shape.
         signatures = {row.result_key: unit_planner.signature(row) for row in planned}
-        subscribers = JoinSubscribers(
-            operator, tuple(signatures[key] for key in sorted(signatures))
-        )
+        subscribers = JoinSubscribers(operator, tuple(signatures.values()))
         lanes = tuple(describe_lanes(subscribers.lanes, operator))
         shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
     bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
