@@ -172,7 +172,8 @@ class SharedPanes(JoinsByDelta):
             f"({before.condition_sql(old.filters_of(signature)) or 'TRUE'})"
             for signature in self.subscribers.signatures
         )
-        chosen = f"SELECT {', '.join(columns)} FROM {ALL_PANES} WHERE {seen}"
+        # TRUE first: Spark would read `panes WHERE (TRUE)` as panes by another name, with one column.
+        chosen = f"SELECT {', '.join(columns)} FROM {ALL_PANES} WHERE TRUE AND ({seen})"
         return with_views({"panes": chosen}, self.panes.compaction_sql(BEFORE_ALL, clipped=False))
 
     # ---- results
