@@ -42,7 +42,8 @@ class CostModel:
     """What is known of streams and conditions, and what operators cost in seconds of a core.
 
     `joins` are measured shares of pairs that join, by what `join_name` calls them; `filters` what was
-    measured to pass conditions, by stream; `costs_known` says whether the costs are this machine's.
+    measured to pass conditions, by stream; `costs_known` says whether the costs are this machine's, and
+    `steps_known` whether those of steps are known better than that.
     """
 
     streams: Mapping[str, StreamModel] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class CostModel:
     filters: Mapping[str, tuple[MeasuredShare, ...]] = field(default_factory=dict)
     costs: CostTable = SECOND_COSTS
     costs_known: Provenance = Provenance.DEFAULT
+    steps_known: Provenance | None = None
     steps_per_second: Estimate = field(default_factory=lambda: Estimate(1.0))
 
     def stream(self, name: str) -> StreamModel:

@@ -30,6 +30,7 @@ from headwater.runtime.metrics.cost_model import (
 )
 from headwater.runtime.metrics.sharing import describe_sharing, read_sharing, store_sharing
 from headwater.runtime.metrics.sharing_loads import summarize_sharing
+from headwater.runtime.metrics.step_meter import StepMeter, StepReport
 
 STATEMENTS = """
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -189,3 +190,24 @@ def test_explain_says_how_each_estimate_is_known(headwater: Headwater) -> None:
     assert headwater.query("dear").placement().as_json()["load"]["nodes"][0]["known"]
     for line in text:
         assert line in headwater.query("dear").explain()
+
+
+def test_steps_of_any_unit_say_what_steps_cost(headwater: Headwater) -> None:
+    catalog, namespace = headwater.catalog, Definitions(headwater.catalog).namespace
+    (unit,) = catalog.units()
+    expected = read_cost_model(catalog, [], namespace).step_seconds(2)
+    for number in range(6):
+        # The first step of a process takes many times as long, which is not to count.
+        seconds = 30.0 if number == 0 else 2 * expected
+        report = StepReport({}, rows_in=10, cpu_seconds=seconds)
+        # Another process goes on with what the one before has measured.
+        measured = StepMeter(catalog).record_step(unit.id, report, expected_seconds=expected)
+        catalog.commit(None, statistics=measured.statistics, profiles=measured.profiles)
+    model = read_cost_model(catalog, [], namespace)
+    assert model.step_seconds(2) == pytest.approx(2 * expected)
+    assert model.step_seconds(1, True) > read_cost_model(catalog, [], namespace).step_seconds(1)
+    assert (model.costs_known, model.steps_known) == (Provenance.DEFAULT, Provenance.MEASURED)
+    values = {name: s.value for name, s in catalog.statistics(unit.id).items()}
+    assert values["cpu_steps"] == 6
+    assert values["cpu_fixed"] == pytest.approx(2 * expected)
+    assert values["cpu_seconds"] == pytest.approx(30 + 5 * 2 * expected)

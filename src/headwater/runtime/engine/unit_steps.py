@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headwater.cost.model import CostModel
 from headwater.runtime.catalog import Catalog, Lease, StreamRow, UnitRow, unit_log
 from headwater.runtime.compile import FOREVER
 from headwater.runtime.engine.steps.step import Step
@@ -41,7 +42,9 @@ class UnitSteps:
         # Counting whose rows these are reads the file again, so it is done for sampled steps only.
         sampled = bool(step.report.executed_plans)
         per_row = unit.subscribers_per_row(step.segments) if sampled else None
-        measured = self.meter.record_step(unit.row.id, step.report, per_row)
+        model = CostModel(costs=stepper.costs)
+        expected = model.step_seconds(len(unit.plan.feeds), unit.plan.keeps_panes)
+        measured = self.meter.record_step(unit.row.id, step.report, per_row, expected)
         began = time.monotonic()
         self._commit(lease, step, stepper, measured, _guarded_version(unit))
         seconds = {**step.report.seconds, "commit": time.monotonic() - began}

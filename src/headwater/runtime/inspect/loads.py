@@ -38,6 +38,7 @@ class LoadView:
     predicted: float
     steps: float
     costs_known: str
+    steps_known: str
     measured: float | None
 
 
@@ -66,6 +67,7 @@ def describe_load(
         load.cpu,
         load.steps,
         str(model.costs_known),
+        str(model.costs_known if model.steps_known is None else model.steps_known),
         None if found is None else found.value,
     )
 
@@ -81,7 +83,7 @@ def format_load(load: LoadView) -> list[str]:
     return [
         *text,
         f"{load.predicted:.4f} cores predicted (costs {load.costs_known}), "
-        f"{load.steps:.4f} of them for steps{found}",
+        f"{load.steps:.4f} of them for steps ({load.steps_known}){found}",
     ]
 
 

@@ -28,8 +28,11 @@ from headwater.reuse.load import source_condition
 from headwater.runtime.catalog import Catalog, Json, Statistic, stream_log
 from headwater.runtime.compile.join_order import Term, join_chains
 
-COSTS, JOINS = "costs", "joins"
-"""The owners of the statistics that are the costs of operators, and the shares of pairs that join."""
+COSTS, JOINS, STEPS = "costs", "joins", "steps"
+"""The owners of the statistics that are the costs of operators, the shares of pairs that join, and by
+what factor steps take longer than their costs say."""
+
+SCALE = "scale"
 
 MAX_CONDITIONS = 64
 """How many measured conditions of a stream are considered, the newest first."""
@@ -136,9 +139,11 @@ def read_cost_model(
     """All that is known of the costs of queries over some streams, in one read."""
     names = sorted({stream.lower() for stream in streams})
     logs = {name: stream_log(name) for name in names}
-    owners = [COSTS, JOINS, *logs.values(), *map(shares_owner, names)]
+    owners = [COSTS, JOINS, STEPS, *logs.values(), *map(shares_owner, names)]
     stored = catalog.statistics_of(owners)
     costs = stored.get(COSTS)
+    scale = stored.get(STEPS, {}).get(SCALE)
+    table = SECOND_COSTS if costs is None else _read_costs(costs)
     return CostModel(
         streams={
             name: _stream_model(stored.get(logs[name], {}), (declared_rates or {}).get(name))
@@ -152,8 +157,9 @@ def read_cost_model(
             name: tuple(_measured_shares(name, stored.get(shares_owner(name), {}), namespace))
             for name in names
         },
-        costs=SECOND_COSTS if costs is None else _read_costs(costs),
+        costs=table if scale is None else scale_steps(table, scale.value),
         costs_known=Provenance.DEFAULT if costs is None else Provenance.CALIBRATED,
+        steps_known=None if scale is None else Provenance.MEASURED,
     )
 
 
@@ -172,14 +178,17 @@ def _measured_shares(
 ) -> Iterator[MeasuredShare]:
     newest = sorted(values.items(), key=lambda item: (-item[1].updated_at, item[0]))
     for text, statistic in newest[:MAX_CONDITIONS]:
-        condition = _parse_condition(stream, text, namespace)
+        condition = _parse_condition(stream, text, namespace, namespace.version)
         if condition is not None:
             yield MeasuredShare(condition, measured(statistic.value, TIMES_MEASURED))
 
 
 @lru_cache(maxsize=4096)
-def _parse_condition(stream: str, text: str, namespace: Namespace) -> SourceCondition | None:
+def _parse_condition(
+    stream: str, text: str, namespace: Namespace, _version: int
+) -> SourceCondition | None:
     """A condition as it was stored; None if the stream was declared anew since, without a column."""
+    # A namespace changes in place; the version is there for the cache.
     try:
         query = parse_query(f"SELECT 1 AS x FROM `{stream}` [NOW] AS s WHERE {text}", namespace)
     except HeadwaterError:
@@ -200,6 +209,14 @@ def _read_costs(values: Mapping[str, Statistic]) -> CostTable:
 
     known = {kind: OperatorCost(part(kind, "tuple"), part(kind, "result")) for kind in kinds}
     return CostTable({**SECOND_COSTS.costs, **known})
+
+
+def scale_steps(costs: CostTable, factor: float) -> CostTable:
+    """The costs with what a step takes however little it reads as many times as large."""
+    scaled = {
+        kind: OperatorCost(costs[kind].per_tuple * factor) for kind in ("step", "term", "panes")
+    }
+    return CostTable({**costs.costs, **scaled})
 
 
 def measured_load(values: Mapping[str, float]) -> Estimate | None:

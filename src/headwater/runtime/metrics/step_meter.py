@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.cost.line import fit_line
 from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
 from headwater.runtime.compile.join_order import Term, compute_selectivities
-from headwater.runtime.metrics.cost_model import condition_statistics
+from headwater.runtime.metrics.cost_model import SCALE, STEPS, condition_statistics
 from headwater.runtime.metrics.rates import RATE_SECONDS, current_rate
 from headwater.runtime.metrics.step_estimates import StepEstimate, estimate_step
 from headwater.runtime.spark.plan_metrics import read_plan_metrics
@@ -33,6 +33,9 @@ RECENT_WORK = 20
 """How many of the last steps have their rows and CPU seconds kept, to which a line is fitted."""
 
 SAMPLED_EVERY = 20
+
+WARM_STEPS = 3
+"""Steps of a unit after which what they cost says what steps cost on this machine."""
 
 EARLY_STEPS = 5
 """Of so many first steps the next one is sampled too if nothing could be measured of conditions."""
@@ -176,7 +179,12 @@ class StepMeter:
 
     catalog: Catalog
     sampled_every: int = SAMPLED_EVERY
+    step_scale: float | None = None
     _units: dict[str, _UnitHistory] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        stored = self.catalog.statistic(STEPS, SCALE)
+        self.step_scale = None if stored is None else stored.value
 
     def is_sample_due(self, unit: str) -> bool:
         """Whether the operators of the unit's next step are to be measured."""
@@ -187,10 +195,13 @@ class StepMeter:
         unit: str,
         report: StepReport,
         subscribers_per_row: float | None = None,
+        expected_seconds: float | None = None,
     ) -> StepMeasurements:
         """Count a step that is about to be committed; the seconds of its commit are taken to be those
-        of the step before. `subscribers_per_row` is to how many queries a row of its results goes."""
+        of the step before. `subscribers_per_row` is to how many queries a row of its results goes, `expected_seconds` the
+        CPU seconds that costs say of a step that reads next to nothing."""
         history = self._history(unit)
+        shared: dict[tuple[str, str], float] = {}
         parts = {part: report.seconds.get(part, 0.0) for part in STEP_PARTS} | {
             "commit": history.commit_seconds
         }
@@ -213,19 +224,22 @@ class StepMeter:
             work = [*history.recent_work, (float(report.rows_in), report.cpu_seconds)]
             history.recent_work = work[-RECENT_WORK:]
             values |= work_statistics(history.recent_work)
+            if expected_seconds and len(history.recent_work) > WARM_STEPS:
+                self.step_scale = smooth(self.step_scale, values["cpu_fixed"] / expected_seconds)
+                shared[STEPS, SCALE] = self.step_scale
         profiles: dict[str, Json] = {
             unit: {"recent": history.recent_seconds, "work": history.recent_work}
         }
         history.steps_until_sample -= 1
-        shared: dict[tuple[str, str], float] = {}
         if report.executed_plans:
             history.steps_until_sample = self.sampled_every - 1
             jobs = [read_plan_metrics(plan) for plan in report.executed_plans]
             profiles[plan_owner(unit)] = {"step": int(values["steps"]), "jobs": jobs}
             joins = compute_selectivities(jobs[0]["operators"], report.terms)
             values |= {n: smooth(values.get(n), value) for n, value in joins.items()}
-            shared = condition_statistics(jobs[0]["operators"], report.terms)
-            if not shared and values["steps"] <= EARLY_STEPS:
+            conditions = condition_statistics(jobs[0]["operators"], report.terms)
+            shared |= conditions
+            if not conditions and values["steps"] <= EARLY_STEPS:
                 # Windows that are still empty say nothing yet: the next step may.
                 history.steps_until_sample = 0
         history.values = values
