@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Literal
+from typing import Literal, TypeVar
 
-from headwater.algebra.canonical import canonicalize
 from headwater.algebra.nodes import Query, Scan
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import (
@@ -23,9 +21,7 @@ from headwater.reuse import (
     QuerySignature,
     SharingKind,
     minimal_operator,
-    partial_join_queries,
     relax,
-    signature_of,
 )
 from headwater.reuse.decide import (
     SECOND,
@@ -33,14 +29,14 @@ from headwater.reuse.decide import (
     estimate_load,
     estimate_selectivity,
 )
-from headwater.reuse.definition import operator_signature
 from headwater.reuse.operator import window_reach
-from headwater.runtime.catalog import Catalog, stream_log
+from headwater.runtime.catalog import Catalog, requesting_unit, stream_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.hand_overs import (
     HandOverRefused,
     matching_part,
+    parts_of,
     request_rewire,
     request_split,
     request_unshare,
@@ -63,6 +59,12 @@ PAYBACK_SECONDS = 600.0
 
 MAX_UNITS = 200
 """Units that one look compares with others at most; the next look goes on behind them."""
+
+
+MAX_SOURCES = 8
+"""Units that are compared with one as the source of a part, or for a part in common, at most."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,13 @@ Proposing = Callable[[Sequence[RunningJoin], SharingCosts], list[Change]]
 def propose_changes(running: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
     """The changes that pay, the one that saves most first."""
     by_id = {unit.unit_id: unit for unit in running}
+    by_key: dict[str, list[RunningJoin]] = {}
+    for unit in running:
+        if unit.reads is None:
+            by_key.setdefault(unit.operator.sharing_key, []).append(unit)
     wide = [u for u in running if u.reads is None and not u.read_by and len(u.operator.sources) > 2]
     changes = [
-        *(change for unit in wide if (change := _best_rewire(unit, running, costs)) is not None),
+        *(change for unit in wide if (change := _best_rewire(unit, by_key, costs)) is not None),
         *(change for unit in running if (change := _unshare(unit, by_id, costs)) is not None),
     ]
     changed = {unit for change in changes for unit in change.units}
@@ -113,19 +119,16 @@ def propose_changes(running: Sequence[RunningJoin], costs: SharingCosts) -> list
 
 
 def _best_rewire(
-    unit: RunningJoin, running: Sequence[RunningJoin], costs: SharingCosts
+    unit: RunningJoin, by_key: Mapping[str, Sequence[RunningJoin]], costs: SharingCosts
 ) -> Change | None:
-    """To read the rows of a unit that joins a part already."""
+    """To read the rows of a unit that joins a part already; there are `by_key` those that join."""
     best: Change | None = None
-    for source in running:
-        if source.reads is not None or source.unit_id == unit.unit_id:
-            continue
-        if len(source.operator.sources) >= len(unit.operator.sources):
-            continue
-        found = matching_part(unit.operator, source.operator)
-        if found is None:
-            continue
-        part = found[1]
+    offers = (
+        (source, part)
+        for key, (_, part) in parts_of(unit.operator).items()
+        for source in by_key.get(key, ())[-MAX_SOURCES:]
+    )
+    for source, part in offers:
         added = _load(relax(source.operator, part), costs) - _load(source.operator, costs)
         saving = _reading_saves(unit.operator, part, costs) - added
         if _pays(unit.operator, part, saving, costs) and (best is None or saving > best.saving):
@@ -139,15 +142,13 @@ def _splits(wide: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
     changes: list[Change] = []
     parts: dict[str, list[tuple[RunningJoin, Query, QuerySignature]]] = {}
     for unit in wide:
-        for query in partial_join_queries(operator_signature(unit.operator)):
-            signature = signature_of(canonicalize(query))
-            if len(signature.scans) == len(signature.content.sources):
-                parts.setdefault(signature.sharing_key, []).append((unit, query, signature))
+        for key, (query, signature) in parts_of(unit.operator).items():
+            parts.setdefault(key, []).append((unit, query, signature))
     taken: set[str] = set()
     for _, members in sorted(parts.items(), key=lambda item: (-len(item[1]), item[0])):
-        for (one, query, mine), (other, _, theirs) in combinations(members, 2):
+        for (one, query, mine), (other, _, theirs) in _neighbours(members):
             units = (one.unit_id, other.unit_id)
-            if one is other or taken & set(units):
+            if taken & set(units):
                 continue
             shared = relax(minimal_operator(mine), theirs)
             saving = -_load(shared, costs) + sum(
@@ -159,6 +160,12 @@ def _splits(wide: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
                 reason = f"units {one.unit_id} and {other.unit_id} join the same part"
                 changes.append(Change("split", units, saving, reason, part=query))
     return changes
+
+
+def _neighbours(members: Sequence[T]) -> Iterator[tuple[T, T]]:
+    """Pairs of which not too many have to be compared."""
+    for at, one in enumerate(members):
+        yield from ((one, other) for other in members[at + 1 : at + 1 + MAX_SOURCES])
 
 
 def _unshare(
@@ -246,11 +253,11 @@ class Revisit:
             return []
         index = unit_index(self.catalog, self.definitions)
         index.refresh()
-        units = self._candidates(index)
-        costs = self._costs(units)
+        costs = self._costs()
         seen = (self.catalog.units_fingerprint(), _rounded(costs.rates), self._next)
         if seen == self._settled:
             return []
+        units = self._candidates(index)
         proposed = {_key(change): change for change in self.propose(units, costs)}
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
         self._settled = None if proposed else seen
@@ -260,14 +267,16 @@ class Revisit:
     def _candidates(self, index: UnitIndex) -> list[RunningJoin]:
         """The units that join and run: of many, some of the widest in turn."""
         pending = {asked.unit_id for asked in self.catalog.hand_overs()}
+        hidden = self.catalog.hidden_subscriptions()
         running: list[RunningJoin] = []
         for row in self.catalog.units():
             operator = self._operator(index, row.id)
             if row.state != "running" or operator is None or row.id in pending:
                 continue
             sources = [name[5:] for name in row.inputs if name.startswith("unit:")]
-            readers = tuple(n.partition("_")[2] for n in self.catalog.hidden_subscribers(row.id))
-            served = bool(self.catalog.served_queries(row.id, 1)[0])
+            names = hidden.get(row.id, ())
+            readers = tuple(unit for unit in map(requesting_unit, names) if unit is not None)
+            served = not readers or bool(self.catalog.served_queries(row.id, 1)[0])
             reads = sources[0] if reads_partial_join(row) else None
             running.append(RunningJoin(row.id, operator, reads, readers, served))
         wide = [unit for unit in running if len(unit.operator.sources) > 2]
@@ -286,8 +295,8 @@ class Revisit:
             return None
         return operator
 
-    def _costs(self, units: Sequence[RunningJoin]) -> SharingCosts:
-        names = {scan.stream.lower() for unit in units for scan in unit.operator.scans}
+    def _costs(self) -> SharingCosts:
+        names = list(self.definitions.streams)
         logs = [stream_log(name) for name in names]
         rates = self.catalog.statistic_by_owner(logs, "rows_rate")
         return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
