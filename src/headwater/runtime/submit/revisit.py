@@ -30,7 +30,7 @@ from headwater.reuse.decide import (
     estimate_selectivity,
 )
 from headwater.reuse.operator import window_reach
-from headwater.runtime.catalog import Catalog, requesting_unit, stream_log
+from headwater.runtime.catalog import Catalog, UnitRow, requesting_unit, stream_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.hand_overs import (
@@ -41,7 +41,7 @@ from headwater.runtime.submit.hand_overs import (
     request_split,
     request_unshare,
 )
-from headwater.runtime.submit.unit_index import UnitIndex, reads_partial_join, unit_index
+from headwater.runtime.submit.unit_index import unit_index
 
 log = logging.getLogger("headwater")
 
@@ -58,7 +58,7 @@ PAYBACK_SECONDS = 600.0
 """In this time a change has to save what it costs to make: rows of the past that are joined again."""
 
 MAX_UNITS = 200
-"""Units that one look compares with others at most; the next look goes on behind them."""
+"""Units whose operators one look reads at most; the next look goes on with the others."""
 
 
 MAX_SOURCES = 8
@@ -245,55 +245,62 @@ class Revisit:
     _proposed: dict[tuple[object, ...], int] = field(default_factory=dict)
     _settled: object = None
     """What the last look saw, if it proposed nothing."""
-    _next: int = 0
+    _operators: dict[str, tuple[str, Operator | None]] = field(default_factory=dict)
+    """The definition of each unit that joins, and the operator that it defines."""
+    _has_more: bool = False
+    """Whether there are units that the last look could not read."""
 
     def look(self) -> list[Change]:
         """Look once; returns the changes that were asked for."""
         if effective_settings(Settings(), self.catalog.options(), {}).sharing != "all":
             return []
-        index = unit_index(self.catalog, self.definitions)
-        index.refresh()
         costs = self._costs()
-        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates), self._next)
+        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates))
         if seen == self._settled:
             return []
-        units = self._candidates(index)
+        units = self._candidates()
         proposed = {_key(change): change for change in self.propose(units, costs)}
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
-        self._settled = None if proposed else seen
+        self._settled = None if proposed or self._has_more else seen
         due = [proposed[key] for key, times in self._proposed.items() if times >= self.looks]
         return [change for change in due if not self._rests(change) and self._ask(change)]
 
-    def _candidates(self, index: UnitIndex) -> list[RunningJoin]:
-        """The units that join and run: of many, some of the widest in turn."""
+    def _candidates(self) -> list[RunningJoin]:
+        """The units that join and run; of many, those whose operators are known by now."""
         pending = {asked.unit_id for asked in self.catalog.hand_overs()}
         hidden = self.catalog.hidden_subscriptions()
+        rows = [row for row in self.catalog.units() if len(row.inputs) > 1]
+        self._read_operators(rows)
         running: list[RunningJoin] = []
-        for row in self.catalog.units():
-            operator = self._operator(index, row.id)
+        for row in rows:
+            definition, operator = self._operators.get(row.id, ("", None))
             if row.state != "running" or operator is None or row.id in pending:
+                continue
+            if definition != row.definition:
                 continue
             sources = [name[5:] for name in row.inputs if name.startswith("unit:")]
             names = hidden.get(row.id, ())
             readers = tuple(unit for unit in map(requesting_unit, names) if unit is not None)
             served = not readers or bool(self.catalog.served_queries(row.id, 1)[0])
-            reads = sources[0] if reads_partial_join(row) else None
+            reads = sources[0] if sources else None
             running.append(RunningJoin(row.id, operator, reads, readers, served))
-        wide = [unit for unit in running if len(unit.operator.sources) > 2]
-        if len(wide) <= MAX_UNITS:
-            self._next = 0
-            return running
-        at = self._next % len(wide)
-        chosen = {unit.unit_id for unit in [*wide, *wide][at : at + MAX_UNITS]}
-        self._next = (at + MAX_UNITS) % len(wide)
-        return [u for u in running if u.unit_id in chosen or len(u.operator.sources) == 2]
+        return running
 
-    def _operator(self, index: UnitIndex, unit_id: str) -> Operator | None:
-        """What a unit computes, as the index has it, if it joins several sources."""
-        operator = index.lattice.operator(unit_id) if unit_id in index.lattice else None
-        if operator is None or operator.kind is not SharingKind.JOIN or len(operator.sources) < 2:
-            return None
-        return operator
+    def _read_operators(self, rows: Sequence[UnitRow]) -> None:
+        """Read the operators of units that are new or have changed; of many, some in each look, as
+        the engine waits meanwhile."""
+        planner = unit_index(self.catalog, self.definitions).unit_planner
+        gone = set(self._operators) - {row.id for row in rows}
+        for unit_id in gone:
+            del self._operators[unit_id]
+        known = {unit_id: definition for unit_id, (definition, _) in self._operators.items()}
+        changed = [row for row in rows if row.definition and known.get(row.id) != row.definition]
+        for row in changed[:MAX_UNITS]:
+            operator = planner.operator(row)
+            joins = operator is not None and operator.kind is SharingKind.JOIN
+            self._operators[row.id] = (row.definition, operator if joins else None)
+        # A unit without a definition gets one when it steps, and its version stays.
+        self._has_more = len(changed) > MAX_UNITS or not all(row.definition for row in rows)
 
     def _costs(self) -> SharingCosts:
         names = list(self.definitions.streams)
