@@ -23,7 +23,7 @@ from headwater.cql import CreateStream, Start, parse_query, unparse
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import partial_join_queries
 from headwater.reuse.definition import operator_signature
-from headwater.runtime.api import Headwater
+from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import UnitRow, stream_log
 from headwater.runtime.results.reader import typed_results
 from headwater.runtime.settings import Settings
@@ -212,22 +212,13 @@ def check_join_history(spark: Any, folder: Path, seed: int, actions: int) -> dic
         rng, spark, folder, actions, inlet, lateness, False, keep, options={"settings": settings}
     )
     history.run()
-    print(
-        "\n".join(
-            x for x in history.said if x.split()[0] in ("rewire", "split", "unshare", "crashed")
-        )
-    )
     return made_in(folder)
 
 
 def made_in(folder: Path) -> dict[str, int]:
-    from headwater.runtime.api import open_state
-
+    """How many hand-overs a state has seen: to rows of another unit, and to streams again."""
     with open_state(folder / "state") as headwater:
         events = headwater.catalog.events(kind="unit rewired", limit=1_000)
-        for e in headwater.catalog.events(limit=1000):
-            if "withdrawn" in e.kind or "requested" in e.kind:
-                print(e.kind, e.subject, e.detail)
     made = {"rows": 0, "streams": 0}
     for event in events:
         kind = "rows" if any(n.startswith("unit:") for n in event.detail["to"]) else "streams"

@@ -56,8 +56,8 @@ def _rates_of(file: Path) -> Floats:
     length = np.array([sum(map(len, row)) + len(row) for row in rows], np.float64)
     cell = CELLS * _part(prices) + _part(sizes)
     seconds = (times[-1] - times[0]) / 1000.0
-    rates = np.bincount(cell, length, CELLS * CELLS) / seconds
-    return rates[rates > 0].astype(np.float64)
+    rates: Floats = np.bincount(cell, length, CELLS * CELLS) / seconds
+    return rates[rates > 0]
 
 
 def _read_lines(file: Path) -> list[list[str]]:

@@ -342,6 +342,15 @@ class Queries(CatalogBase):
             names = sa.select(_M.c.query).where(condition).order_by(_M.c.query)
             return list(connection.scalars(names))
 
+    def hidden_subscriptions(self) -> dict[str, list[str]]:
+        """The names of the hidden queries of all units, by the unit that is read."""
+        hidden = sa.select(_M.c.unit_id, _M.c.query).where(_M.c.query.startswith(HIDDEN_PREFIX))
+        names: dict[str, list[str]] = {}
+        with self._database.read() as connection:
+            for unit_id, name in connection.execute(hidden.order_by(_M.c.query)):
+                names.setdefault(unit_id, []).append(name)
+        return names
+
     def forget_dropped(self, keep: int = 0) -> int:
         """Purge dropped queries and units except the newest `keep` of each; returns how many.
 

@@ -6,6 +6,9 @@ could lose or double a row of some query, or that nothing here can carry out, is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.nodes import Query, TableScan
 from headwater.cql import CreateQuery, unparse
@@ -137,13 +140,24 @@ def request_unshare(
     catalog.request_unshare(unit, reason, detail)
 
 
-def matching_part(operator: Operator, running: Operator) -> tuple[Query, QuerySignature] | None:
-    """The part of a join that has the sharing key of another, without tables, with its signature."""
+def matching_part(operator: Operator, running: Operator) -> Part | None:
+    """The part of a join that another computes, if it is relaxed; None if there is none."""
+    return parts_of(operator).get(running.sharing_key)
+
+
+Part = tuple[Query, QuerySignature]
+"""A join of some sources of another, as a query and its signature."""
+
+
+@lru_cache(maxsize=4096)
+def parts_of(operator: Operator) -> Mapping[str, Part]:
+    """The parts of a join that have no tables, by sharing key, larger ones first."""
+    parts: dict[str, Part] = {}
     for query in partial_join_queries(operator_signature(operator)):
         signature = signature_of(canonicalize(query))
-        if signature.sharing_key == running.sharing_key and not _has_table(signature):
-            return query, signature
-    return None
+        if not _has_table(signature):
+            parts.setdefault(signature.sharing_key, (query, signature))
+    return parts
 
 
 def _reader(index: UnitIndex, unit_id: str) -> tuple[UnitRow, Operator]:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Literal
+from typing import Literal, TypeVar
 
-from headwater.algebra.canonical import canonicalize
 from headwater.algebra.nodes import Query
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import (
@@ -23,25 +21,23 @@ from headwater.reuse import (
     QuerySignature,
     SharingKind,
     minimal_operator,
-    partial_join_queries,
     relax,
-    signature_of,
 )
-from headwater.reuse.definition import operator_signature
 from headwater.reuse.load import SharingCosts, estimate_load, operator_load
 from headwater.reuse.operator import window_reach
-from headwater.runtime.catalog import Catalog
+from headwater.runtime.catalog import Catalog, UnitRow, requesting_unit
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.metrics.cost_model import read_cost_model
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.hand_overs import (
     HandOverRefused,
     matching_part,
+    parts_of,
     request_rewire,
     request_split,
     request_unshare,
 )
-from headwater.runtime.submit.unit_index import UnitIndex, reads_partial_join, unit_index
+from headwater.runtime.submit.unit_index import unit_index
 
 log = logging.getLogger("headwater")
 
@@ -58,7 +54,13 @@ PAYBACK_SECONDS = 600.0
 """In this time a change has to save what it costs to make: rows of the past that are joined again."""
 
 MAX_UNITS = 200
-"""Units that one look compares with others at most; the next look goes on behind them."""
+"""Units whose operators one look reads at most; the next look goes on with the others."""
+
+
+MAX_SOURCES = 8
+"""Units that are compared with one as the source of a part, or for a part in common, at most."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,13 @@ Proposing = Callable[[Sequence[RunningJoin], SharingCosts], list[Change]]
 def propose_changes(running: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
     """The changes that pay, the one that saves most first."""
     by_id = {unit.unit_id: unit for unit in running}
+    by_key: dict[str, list[RunningJoin]] = {}
+    for unit in running:
+        if unit.reads is None:
+            by_key.setdefault(unit.operator.sharing_key, []).append(unit)
     wide = [u for u in running if u.reads is None and not u.read_by and len(u.operator.sources) > 2]
     changes = [
-        *(change for unit in wide if (change := _best_rewire(unit, running, costs)) is not None),
+        *(change for unit in wide if (change := _best_rewire(unit, by_key, costs)) is not None),
         *(change for unit in running if (change := _unshare(unit, by_id, costs)) is not None),
     ]
     changed = {unit for change in changes for unit in change.units}
@@ -109,19 +115,16 @@ def propose_changes(running: Sequence[RunningJoin], costs: SharingCosts) -> list
 
 
 def _best_rewire(
-    unit: RunningJoin, running: Sequence[RunningJoin], costs: SharingCosts
+    unit: RunningJoin, by_key: Mapping[str, Sequence[RunningJoin]], costs: SharingCosts
 ) -> Change | None:
-    """To read the rows of a unit that joins a part already."""
+    """To read the rows of a unit that joins a part already; there are `by_key` those that join."""
     best: Change | None = None
-    for source in running:
-        if source.reads is not None or source.unit_id == unit.unit_id:
-            continue
-        if len(source.operator.sources) >= len(unit.operator.sources):
-            continue
-        found = matching_part(unit.operator, source.operator)
-        if found is None:
-            continue
-        part = found[1]
+    offers = (
+        (source, part)
+        for key, (_, part) in parts_of(unit.operator).items()
+        for source in by_key.get(key, ())[-MAX_SOURCES:]
+    )
+    for source, part in offers:
         added = estimate_load(relax(source.operator, part), costs) - estimate_load(
             source.operator, costs
         )
@@ -137,15 +140,13 @@ def _splits(wide: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
     changes: list[Change] = []
     parts: dict[str, list[tuple[RunningJoin, Query, QuerySignature]]] = {}
     for unit in wide:
-        for query in partial_join_queries(operator_signature(unit.operator)):
-            signature = signature_of(canonicalize(query))
-            if len(signature.scans) == len(signature.content.sources):
-                parts.setdefault(signature.sharing_key, []).append((unit, query, signature))
+        for key, (query, signature) in parts_of(unit.operator).items():
+            parts.setdefault(key, []).append((unit, query, signature))
     taken: set[str] = set()
     for _, members in sorted(parts.items(), key=lambda item: (-len(item[1]), item[0])):
-        for (one, query, mine), (other, _, theirs) in combinations(members, 2):
+        for (one, query, mine), (other, _, theirs) in _neighbours(members):
             units = (one.unit_id, other.unit_id)
-            if one is other or taken & set(units):
+            if taken & set(units):
                 continue
             shared = relax(minimal_operator(mine), theirs)
             saving = -estimate_load(shared, costs) + sum(
@@ -157,6 +158,12 @@ def _splits(wide: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
                 reason = f"units {one.unit_id} and {other.unit_id} join the same part"
                 changes.append(Change("split", units, saving, reason, part=query))
     return changes
+
+
+def _neighbours(members: Sequence[T]) -> Iterator[tuple[T, T]]:
+    """Pairs of which not too many have to be compared."""
+    for at, one in enumerate(members):
+        yield from ((one, other) for other in members[at + 1 : at + 1 + MAX_SOURCES])
 
 
 def _unshare(
@@ -232,56 +239,65 @@ class Revisit:
     _proposed: dict[tuple[object, ...], int] = field(default_factory=dict)
     _settled: object = None
     """What the last look saw, if it proposed nothing."""
-    _next: int = 0
+    _operators: dict[str, tuple[str, Operator | None]] = field(default_factory=dict)
+    """The definition of each unit that joins, and the operator that it defines."""
+    _has_more: bool = False
+    """Whether there are units that the last look could not read."""
 
     def look(self) -> list[Change]:
         """Look once; returns the changes that were asked for."""
         if effective_settings(Settings(), self.catalog.options(), {}).sharing != "all":
             return []
-        index = unit_index(self.catalog, self.definitions)
-        index.refresh()
-        units = self._candidates(index)
-        costs = self._costs(units)
-        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates), self._next)
+        costs = self._costs()
+        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates))
         if seen == self._settled:
             return []
+        units = self._candidates()
         proposed = {_key(change): change for change in self.propose(units, costs)}
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
-        self._settled = None if proposed else seen
+        self._settled = None if proposed or self._has_more else seen
         due = [proposed[key] for key, times in self._proposed.items() if times >= self.looks]
         return [change for change in due if not self._rests(change) and self._ask(change)]
 
-    def _candidates(self, index: UnitIndex) -> list[RunningJoin]:
-        """The units that join and run: of many, some of the widest in turn."""
+    def _candidates(self) -> list[RunningJoin]:
+        """The units that join and run; of many, those whose operators are known by now."""
         pending = {asked.unit_id for asked in self.catalog.hand_overs()}
+        hidden = self.catalog.hidden_subscriptions()
+        rows = [row for row in self.catalog.units() if len(row.inputs) > 1]
+        self._read_operators(rows)
         running: list[RunningJoin] = []
-        for row in self.catalog.units():
-            operator = self._operator(index, row.id)
+        for row in rows:
+            definition, operator = self._operators.get(row.id, ("", None))
             if row.state != "running" or operator is None or row.id in pending:
                 continue
+            if definition != row.definition:
+                continue
             sources = [name[5:] for name in row.inputs if name.startswith("unit:")]
-            readers = tuple(n.partition("_")[2] for n in self.catalog.hidden_subscribers(row.id))
-            served = bool(self.catalog.served_queries(row.id, 1)[0])
-            reads = sources[0] if reads_partial_join(row) else None
+            names = hidden.get(row.id, ())
+            readers = tuple(unit for unit in map(requesting_unit, names) if unit is not None)
+            served = not readers or bool(self.catalog.served_queries(row.id, 1)[0])
+            reads = sources[0] if sources else None
             running.append(RunningJoin(row.id, operator, reads, readers, served))
-        wide = [unit for unit in running if len(unit.operator.sources) > 2]
-        if len(wide) <= MAX_UNITS:
-            self._next = 0
-            return running
-        at = self._next % len(wide)
-        chosen = {unit.unit_id for unit in [*wide, *wide][at : at + MAX_UNITS]}
-        self._next = (at + MAX_UNITS) % len(wide)
-        return [u for u in running if u.unit_id in chosen or len(u.operator.sources) == 2]
+        return running
 
-    def _operator(self, index: UnitIndex, unit_id: str) -> Operator | None:
-        """What a unit computes, as the index has it, if it joins several sources."""
-        operator = index.lattice.operator(unit_id) if unit_id in index.lattice else None
-        if operator is None or operator.kind is not SharingKind.JOIN or len(operator.sources) < 2:
-            return None
-        return operator
+    def _read_operators(self, rows: Sequence[UnitRow]) -> None:
+        """Read the operators of units that are new or have changed; of many, some in each look, as
+        the engine waits meanwhile."""
+        planner = unit_index(self.catalog, self.definitions).unit_planner
+        gone = set(self._operators) - {row.id for row in rows}
+        for unit_id in gone:
+            del self._operators[unit_id]
+        known = {unit_id: definition for unit_id, (definition, _) in self._operators.items()}
+        changed = [row for row in rows if row.definition and known.get(row.id) != row.definition]
+        for row in changed[:MAX_UNITS]:
+            operator = planner.operator(row)
+            joins = operator is not None and operator.kind is SharingKind.JOIN
+            self._operators[row.id] = (row.definition, operator if joins else None)
+        # A unit without a definition gets one when it steps, and its version stays.
+        self._has_more = len(changed) > MAX_UNITS or not all(row.definition for row in rows)
 
-    def _costs(self, units: Sequence[RunningJoin]) -> SharingCosts:
-        names = {scan.stream for unit in units for scan in unit.operator.scans}
+    def _costs(self) -> SharingCosts:
+        names = list(self.definitions.streams)
         return SharingCosts.of(read_cost_model(self.catalog, names, self.definitions.namespace))
 
     def _rests(self, change: Change) -> bool:
