@@ -35,7 +35,9 @@ from headwater.network import Routes, TransitStubShape, shortest_routes, transit
 ORIGINS, PROVIDERS = 12, 24
 
 FAST: dict[Objective, HierarchySettings] = {
-    objective: HierarchySettings(MappingSettings(objective, rounds=3, tries=8), vertices=60)
+    objective: HierarchySettings(
+        MappingSettings(objective, rounds=3, tries=8, kicks=1), vertices=60
+    )
     for objective in OBJECTIVES
 }
 
