@@ -111,6 +111,24 @@ def _query(headwater: Headwater, name: str) -> Any:
     return statement.query
 
 
+def test_a_shared_join_is_measured_below_its_constants(headwater: Headwater) -> None:
+    """The rows of all terms meet the table of constants: that join is none of the terms."""
+    term = term_of(block_of(headwater), {"s0": 100, "s1": 1_000})
+    (joined,) = ran(25, 500, 50)
+    constants = {"kind": "scan", "label": "Scan nothing", "rows_out": 1, "inputs": []}
+
+    def shared(rows: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"kind": "join", "rows_out": 50, "inputs": [rows, constants]}]
+
+    several = {"kind": "union", "rows_out": 100, "inputs": [joined, joined]}
+    for measure in (condition_statistics, compute_selectivities):
+        alone = measure([joined], [term])
+        assert alone
+        assert measure(shared(joined), [term]) == alone
+        assert measure(shared(several), [term, term]) == alone
+        assert not measure(shared(several), [term])
+
+
 def test_an_empty_window_is_no_measurement(headwater: Headwater) -> None:
     block = block_of(headwater)
     term = term_of(block, {"s0": 100, "s1": 1_000})

@@ -27,6 +27,9 @@ UNMEASURED_SELECTIVITY = 1 / DEFAULT_DISTINCT
 TABLE_ROWS = round(DEFAULT_DISTINCT)
 """The rows that a table counts as, so that joining one that was not measured yet leaves as many rows."""
 
+NO_LOG = "Scan nothing"
+"""What a scan of rows is called that no log holds: see `spark.plan_metrics`."""
+
 MAX_COMPARED_SOURCES = 10
 """Of more sources than these not all orders are compared: then `throughput` is greedy."""
 
@@ -303,10 +306,18 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
 
 
 def join_chains(operator: Json) -> Iterator[list[Json]]:
-    """The joins of each term, the first one first."""
+    """The joins of each term, the first one first. The join of a shared unit's rows with its table of
+    constants is none of them."""
+    below = _without_constants(operator)
+    if below is not None:
+        yield from join_chains(below)
+        return
     if operator["kind"] == "join":
         chain = []
         while operator["kind"] in ("join", "filter"):
+            if (below := _without_constants(operator)) is not None:
+                operator = below
+                continue
             if operator["kind"] == "join":
                 chain.append(operator)
             operator = operator["inputs"][0]
@@ -314,3 +325,11 @@ def join_chains(operator: Json) -> Iterator[list[Json]]:
         return
     for below in operator["inputs"]:
         yield from join_chains(below)
+
+
+def _without_constants(operator: Json) -> Json | None:
+    """What a join joins with a row of constants, which no log holds; None if it is no such join."""
+    if operator["kind"] != "join" or len(operator["inputs"]) != 2:
+        return None
+    others = [below for below in operator["inputs"] if below.get("label") != NO_LOG]
+    return others[0] if len(others) == 1 else None

@@ -214,7 +214,8 @@ class UnitIndex:
                 and not reads_partial_join(self._units[unit_id])
             ]
             choice = choose_operator(part_signature, running, self.prices(part_signature))
-            rest = self.prices(signature).step_seconds
+            # It joins what the other unit emits with the rest: at least two inputs.
+            rest = self.prices(signature).model.step_seconds(2)
             if choice.name is not None and choice.added_load + rest <= alone:
                 return PartialJoinChoice(query, canonical, part_signature, choice, since)
         return None
