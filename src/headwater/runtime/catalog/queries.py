@@ -610,8 +610,9 @@ def drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
         dropped.append(unit_id)
-        # Not those among its inputs: it may have subscribed to a unit that it does not read yet.
-        units += drop_partial_join(transaction, unit_id)
+        # It may have subscribed to a unit that it does not read yet.
+        read = [name.partition(":")[2] for name in selected[0].inputs if name.startswith("unit:")]
+        units += dict.fromkeys([*read, *drop_partial_join(transaction, unit_id)])
     return dropped
 
 

@@ -406,7 +406,7 @@ class Engine:
                 streams = input_streams(
                     self.catalog, row
                 )  # before the step: a later end counts next
-                worked = self.step(unit, until)
+                worked = self.step(unit) if until is None else self.unit_steps.step(unit, until)
                 with self._count_lock:
                     self.steps += worked
                 self.unit_steps.finish_queries(unit, streams, idle=not worked)
@@ -424,10 +424,9 @@ class Engine:
                 raise_if_spark_ended(self.spark, error)
                 return self.failures.handle(row, error)
 
-    def step(self, unit: Unit, until: Mapping[str, int] | None = None) -> bool:
-        """Let a unit read what is new, `until` these sequence numbers, and commit; returns whether
-        there was anything."""
-        return self.unit_steps.step(unit, until)
+    def step(self, unit: Unit) -> bool:
+        """Let a unit read what is new, and commit; returns whether there was anything."""
+        return self.unit_steps.step(unit)
 
     # ---- housekeeping
 

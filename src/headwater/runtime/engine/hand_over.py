@@ -169,6 +169,8 @@ class UnitRewiring:
     def _rows(self, pair: Pair, unit: Unit) -> NewInputs | None:
         """The rows of the source instead of the streams that it joins."""
         catalog = self.catalog
+        if catalog.hidden_subscribers(pair.unit.id):
+            raise Withdrawn("another unit reads its rows by now")
         cursors, theirs = catalog.cursors(pair.unit.id), catalog.cursors(pair.source.id)
         shared = pair.shared_streams
         if not stand_together(_seqs(cursors, shared), _seqs(theirs, shared), self._has_rows):

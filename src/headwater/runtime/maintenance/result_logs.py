@@ -182,7 +182,8 @@ def expire_results(
     as its joins may need them.
     """
     log = unit_log(unit.id)
-    if keep is None or catalog.hidden_subscribers(unit.id):
+    is_read = any(log in other.inputs for other in catalog.units())
+    if keep is None or is_read or catalog.hidden_subscribers(unit.id):
         return 0
     last = last_settled_seq(catalog, unit, catalog.subscribers(unit.id))
     expired = (
