@@ -18,7 +18,10 @@ from headwater.reuse.operator import (
     minimal_operator,
     relax,
 )
-from headwater.reuse.signature import QuerySignature
+from headwater.reuse.signature import QuerySignature, SharingKind
+
+LANE_STEP_SHARE = 0.3
+"""What a lane more costs in each step whatever it joins, as a part of what a unit more would cost."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,7 @@ def choose_operator(
     for name, operator in running:
         after = relax(operator, signature)
         added = (
-            estimate_load(after, costs) - estimate_load(operator, costs)
-            if after is not operator
-            else 0.0
+            _relaxing_load(operator, after, own_operator, costs) if after is not operator else 0.0
         )
         # At equal load a running operator wins over a new one, and an earlier candidate over a
         # later.
@@ -66,3 +67,13 @@ def choose_operator(
             if added <= 0.0:
                 break
     return best
+
+
+def _relaxing_load(before: Operator, after: Operator, own: Operator, costs: SharingCosts) -> float:
+    """What relaxing an operator for a query adds: a join that would grow by more than the query's own
+    pairs computes them in a lane of its own (`reuse.lanes`)."""
+    grown = estimate_load(after, costs) - estimate_load(before, costs)
+    if after.kind is not SharingKind.JOIN or len(after.scans) < 2:
+        return grown
+    saved = (1 - LANE_STEP_SHARE) * costs.steps_per_second * costs.step_seconds
+    return min(grown, estimate_load(own, costs) - saved)

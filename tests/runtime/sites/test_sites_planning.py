@@ -117,22 +117,22 @@ def test_a_deployment_is_the_same_in_the_catalog(headwater: Headwater, tmp_path:
         ('from = "b"\nto = "c"', 'from = "a"\nto = "b"', "no link leads from a to c"),
         ('sites = ["a"]', 'sites = ["z"]', "no site z"),
         ('sites = ["a"]', 'sites = "a"', "sites takes a list of names, not 'a'"),
-        ('name = "t"', 'name = "S"', "s is told of twice"),
+        ('name = "t"', 'name = "S"', "s is listed twice"),
         ("rate = 100", "rate = -3", "rate is -3"),
         ('store = "stores/a"', "stores = 1", "unknown key stores; did you mean store?"),
     ],
 )
-def test_mistakes_are_told_with_their_lines(
+def test_mistakes_are_reported_with_their_lines(
     tmp_path: Path, before: str, after: str, message: str
 ) -> None:
     path = write(tmp_path)
     path.write_text(path.read_text().replace(before, after, 1))
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as refused:
         read_deployment(path)
-    assert message in str(told.value)
+    assert message in str(refused.value)
 
 
-def test_a_master_that_cannot_be_reached_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_unreachable_master_is_reported_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path)
     path.write_text(path.read_text().replace("cpu = 0.45", 'master = "spark://127.0.0.1:1"', 1))
     assert read_deployment(path).worker("a").master == "spark://127.0.0.1:1"

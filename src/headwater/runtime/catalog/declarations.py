@@ -14,10 +14,12 @@ from headwater.errors import CatalogError, suggest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import CatalogBase, Transaction
 from headwater.runtime.catalog.journal import add_event
+from headwater.runtime.catalog.leases import revoke_lease
 from headwater.runtime.catalog.log import create_log, drop_log
 from headwater.runtime.catalog.records import (
     StreamRow,
     TableRow,
+    ingest_owner,
     requesting_unit,
     stream_log,
     table_input,
@@ -97,7 +99,9 @@ class Declarations(CatalogBase):
             _check_not_read(transaction, name, stream_log(name))
             _delete(transaction, schema.streams, "stream", name)
             drop_log(transaction, stream_log(name))
-            forget_owner(transaction, f"ingest:{name.lower()}")
+            forget_owner(transaction, ingest_owner(name))
+            # A batch that was read for this stream must not become part of another of its name.
+            revoke_lease(transaction, ingest_owner(name))
             forget_owner(transaction, stream_log(name))
 
     def end_stream(self, name: str, reopens: bool = False) -> None:

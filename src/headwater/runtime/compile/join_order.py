@@ -54,6 +54,8 @@ class Term:
     order: tuple[str, ...]
     rows: Mapping[str, int]
     prejoined: frozenset[str] = frozenset()
+    prefix: str = ""
+    """What the names of measured joins begin with, where several lanes have the same."""
     span: float | None = None
     """The seconds between the first and the last tuple of the delta; None if that is not known."""
 
@@ -291,13 +293,15 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
         if len(chain) == len(names):
             first = ran.order[0]
             if chain and ran.rows.get(first) and chain[0]["inputs"][0]["rows_out"] is not None:
-                measured[_filter_name(first)] = chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                measured[ran.prefix + _filter_name(first)] = (
+                    chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                )
             for name, alias, join in zip(names, ran.order[1:], chain, strict=True):
                 before, rows = join["inputs"][0]["rows_out"], ran.rows.get(alias, TABLE_ROWS)
                 # Rows that meet an empty window say nothing of how many they would meet.
                 other = join["inputs"][1]["rows_out"] if len(join["inputs"]) > 1 else None
                 if before and rows and other != 0 and join["rows_out"] is not None:
-                    measured[name] = join["rows_out"] / (before * rows)
+                    measured[ran.prefix + name] = join["rows_out"] / (before * rows)
     return measured
 
 

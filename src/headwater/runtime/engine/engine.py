@@ -40,6 +40,7 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
+from headwater.runtime.engine.hand_over import UnitRewiring
 from headwater.runtime.engine.housekeeping import Housekeeping
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
@@ -67,6 +68,8 @@ log = logging.getLogger("headwater")
 COSTS_FILE = "costs.toml"
 """What operators cost, in the state directory, if `headwater calibrate` measured it."""
 TIDY_SECONDS = 30.0
+REVISIT_SECONDS = 60.0
+"""Seconds between two looks at what units read."""
 COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 
@@ -86,6 +89,8 @@ class Engine:
     """Called at each named point of a step, so that a test can stop the process there."""
     clock: Callable[[], float] = time.time
     """The time of day, by which failed steps are tried again."""
+    revisit: Callable[[], object] = lambda: None
+    """Asks for hand-overs of units where these pay, now and then; returns whether there are any."""
     site: InitVar[LocalSite | None] = None
     """The site that this process runs, if there are several; else it does all work there is."""
     restart_spark: InitVar[Callable[[], SparkSession] | None] = None
@@ -134,6 +139,7 @@ class Engine:
         self.failures = UnitFailures(
             catalog, self.leases, self.units, lambda: self.stepper, describe, clock
         )
+        self.rewiring = UnitRewiring(catalog, self.units, self.leases, self._step_until, at_point)
         self.housekeeping = Housekeeping(
             catalog, self.units, self.ingestion, self.local_site, at_point, self._report_trouble
         )
@@ -186,7 +192,7 @@ class Engine:
             return self.stop_requested.is_set() or stopping()
 
         waits_for_more = patience > 0
-        self._tidied_at = self._busy_at = time.monotonic()
+        self._tidied_at = self._revisited_at = self._busy_at = time.monotonic()
         with self.leases.keep_alive(), self.local_site.send_heartbeats():
             while not is_stopping():
                 started = time.monotonic()
@@ -195,6 +201,7 @@ class Engine:
                     worked = self.tick()
                     on_tick()
                     self._tidy_if_due()
+                    self._revisit_if_due()
                     if self.local_site.has_others and not worked:
                         worked = self._yield_to_others()
                     waits_for_more = waits_for_more and self.idle_seconds <= patience
@@ -206,6 +213,9 @@ class Engine:
                     self._report_trouble("catalog", "")
                 except CatalogUnavailable as error:
                     self._report_trouble("catalog", str(error))
+                except CommitConflict as error:  # it acted on what others have changed meanwhile
+                    log.info("a round begins again: %s", error)
+                    worked = True
                 except SparkEnded as error:
                     if is_stopping():  # the signal that stops us may have gone to Java too
                         raise
@@ -276,6 +286,8 @@ class Engine:
         self.ingestion.reopen_streams()  # before units step: at its end they finish queries
         worked = self.recovery.try_suspects(self)
         worked |= self._run_round(streams)
+        # Between rounds, as nothing else steps a unit then.
+        worked |= not self.stop_requested.is_set() and self.rewiring.advance()
         ready = [
             partial(self.deliver, query) for query in self.sinks.ready_queries(self.local_site.owns)
         ]
@@ -367,8 +379,18 @@ class Engine:
 
     # ---- units
 
-    def try_step(self, row: UnitRow) -> bool:
-        """Step a unit; a failure is noted and tried again later, and parks it in the end."""
+    def _step_until(self, row: UnitRow, until: Mapping[str, int]) -> bool:
+        """Step a unit as it is now, until these sequence numbers, unless it waits to be tried again."""
+        current = self.catalog.unit(row.id)
+        if current is None or current.state != "running":
+            return False
+        if is_in_future(current.not_before, self.clock(), MAX_RETRY_SECONDS):
+            return False
+        return self.try_step(current, until)
+
+    def try_step(self, row: UnitRow, until: Mapping[str, int] | None = None) -> bool:
+        """Step a unit, `until` these sequence numbers; a failure is noted and tried again later, and
+        parks it in the end."""
         if self.stop_requested.is_set():
             return False
         owner = unit_log(row.id)
@@ -384,7 +406,7 @@ class Engine:
                 streams = input_streams(
                     self.catalog, row
                 )  # before the step: a later end counts next
-                worked = self.step(unit)
+                worked = self.step(unit) if until is None else self.unit_steps.step(unit, until)
                 with self._count_lock:
                     self.steps += worked
                 self.unit_steps.finish_queries(unit, streams, idle=not worked)
@@ -434,6 +456,18 @@ class Engine:
             self.leases.mark_lost(self.local_site.housekeeping_owner)
         except Exception:
             log.exception("housekeeping failed, and is tried again")
+
+    def _revisit_if_due(self) -> None:
+        if time.monotonic() - self._revisited_at <= REVISIT_SECONDS:
+            return
+        self._revisited_at = time.monotonic()
+        try:
+            if self.revisit():
+                self._at_point("hand-over: requested")
+        except CatalogUnavailable:
+            raise
+        except Exception:
+            log.exception("what units read is looked at again later")
 
     def _forget_dropped(self) -> None:
         """Keep nothing in memory of units that are gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.cost.model import CostModel
@@ -29,12 +29,13 @@ class UnitSteps:
     stepper: Callable[[], Stepper]
     """The stepper as it is now: its settings and its Spark session change between rounds."""
 
-    def step(self, unit: Unit) -> bool:
-        """Let a unit read what is new, and commit; returns whether there was anything."""
+    def step(self, unit: Unit, until: Mapping[str, int] | None = None) -> bool:
+        """Let a unit read what is new, `until` these sequence numbers, and commit; returns whether
+        there was anything."""
         lease = self.leases.acquire(unit_log(unit.row.id))
         if lease is None:
             return False
-        stepper = self.stepper()
+        stepper = replace(self.stepper(), until=until or {})
         step = stepper.step(unit)
         if step is None:
             return False
