@@ -531,7 +531,7 @@ def _park_unit(
         transaction.connection.execute(parked.values(state="parked", error=reason))
         if not query.is_hidden:
             add_event(transaction, "query parked", query.name, {"unit": unit_id, "error": reason})
-    for reader in units_reading(transaction, unit_log(unit_id)):
+    for reader in units_reading(transaction.connection, unit_log(unit_id)):
         _park_unit(
             transaction, reader, f"unit {unit_id}, which it reads, is parked: {error}", 0, {}
         )
@@ -632,4 +632,4 @@ def _is_needed(transaction: Transaction, unit_id: str) -> bool:
     members = sa.select(sa.func.count()).select_from(_M).where(_M.c.unit_id == unit_id)
     if transaction.connection.scalar(members):
         return True
-    return bool(units_reading(transaction, unit_log(unit_id)))
+    return bool(units_reading(transaction.connection, unit_log(unit_id)))
