@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headwater.errors import SimulationError
 from headwater.federation.distribution.model import Floats
@@ -56,8 +57,8 @@ def _rates_of(file: Path) -> Floats:
     length = np.array([sum(map(len, row)) + len(row) for row in rows], np.float64)
     cell = CELLS * _part(prices) + _part(sizes)
     seconds = (times[-1] - times[0]) / 1000.0
-    rates = np.bincount(cell, length, CELLS * CELLS) / seconds
-    return rates[rates > 0].astype(np.float64)
+    rates: Floats = np.bincount(cell, length, CELLS * CELLS) / seconds
+    return rates[rates > 0]
 
 
 def _read_lines(file: Path) -> list[list[str]]:
@@ -68,7 +69,7 @@ def _read_lines(file: Path) -> list[list[str]]:
         raise SimulationError(f"{file} is not a zip of trades: {error}") from error
 
 
-def _part(values: Floats) -> np.ndarray:
+def _part(values: Floats) -> NDArray[np.intp]:
     """For each value in which of the parts it is: boundaries are between values, so parts may be empty."""
     bounds = np.quantile(values, np.arange(1, CELLS) / CELLS)
     return np.searchsorted(bounds, values, side="right")
