@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headwater.errors import SimulationError
 from headwater.federation.distribution.model import Floats
@@ -68,7 +69,7 @@ def _read_lines(file: Path) -> list[list[str]]:
         raise SimulationError(f"{file} is not a zip of trades: {error}") from error
 
 
-def _part(values: Floats) -> np.ndarray:
+def _part(values: Floats) -> NDArray[np.intp]:
     """For each value in which of the parts it is: boundaries are between values, so parts may be empty."""
     bounds = np.quantile(values, np.arange(1, CELLS) / CELLS)
     return np.searchsorted(bounds, values, side="right")
