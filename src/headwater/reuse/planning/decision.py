@@ -14,8 +14,8 @@ from functools import reduce
 from math import inf
 from typing import Any, Protocol
 
-from headwater.reuse.graph import Node, Sources
 from headwater.reuse.operator import Operator, relax
+from headwater.reuse.planning.graph import Node, Sources
 from headwater.reuse.signature import QuerySignature
 
 Costs = Any
@@ -60,14 +60,14 @@ class PricedPlan:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PlanChoice:
     """The cheapest plan, and the next cheapest ones that differ in what they use."""
 
     best: PricedPlan
     alternatives: tuple[PricedPlan, ...] = ()
 
 
-class Places(Protocol):
+class PlanPlaces(Protocol):
     """Where joins may run, and what it costs to get from one place to another."""
 
     def at(self, index: int) -> int:
@@ -102,7 +102,7 @@ class Setting(Protocol):
     """What a query's parts cost, and what there is that could serve them."""
 
     @property
-    def places(self) -> Places: ...
+    def places(self) -> PlanPlaces: ...
 
     @property
     def whole(self) -> Sources: ...
@@ -134,7 +134,7 @@ class Setting(Protocol):
         """What runs and may be used for a set, the preferred first."""
 
 
-def decide(setting: Setting) -> Decision:
+def decide(setting: Setting) -> PlanChoice:
     """The cheapest way to answer a query, and what it was preferred to."""
     table = _PlanTable(setting)
     for source in setting.single_sources:
@@ -231,7 +231,7 @@ class _PlanTable:
                     costs, self._setting.sent(sources)
                 )
 
-    def decision(self) -> Decision:
+    def decision(self) -> PlanChoice:
         """The ways to have the whole at the place where it and bringing its result cost least."""
         setting, places, whole = self._setting, self._places, self._setting.whole
         result = setting.result_costs()
@@ -322,7 +322,7 @@ def _price(found: tuple[float, Callable[[], PlanStep]]) -> float:
     return found[0]
 
 
-def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> Decision:
+def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> PlanChoice:
     """The first plans that differ in what they take from where; the list is in order of price."""
     plans: list[PricedPlan] = []
     seen = set[frozenset[tuple[str, Sources]]]()
@@ -334,7 +334,7 @@ def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> Decision
         if uses not in seen:
             seen.add(uses)
             plans.append(PricedPlan(price, step))
-    return Decision(plans[0], tuple(plans[1:]))
+    return PlanChoice(plans[0], tuple(plans[1:]))
 
 
 # ---- a single place
