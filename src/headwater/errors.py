@@ -10,16 +10,16 @@ HeadwaterError
 ├── NetworkError       sites and links that make no network, or a way that does not exist
 ├── EvaluationError    a query that the reference evaluator cannot run
 ├── PlanError          a planning problem that makes no sense, or has no answer
-├── Refused            a query that does not fit on the sites there are
+├── QueryRefused       a query that does not fit on the sites there are
 ├── RuntimeFailure     Spark that cannot be started or reached
 │   └── SparkEnded     Spark that was there and ended
 ├── ScheduleError      a policy that does not exist, or measurements that make no sense
 ├── SimulationError    a simulation that cannot be set up or run
 └── CatalogError       a catalog that cannot be read, or a change that it refuses
-    ├── NoCatalog             there is none yet, and it was not to be made
+    ├── CatalogNotFound       there is none yet, and it was not to be made
     ├── CatalogUnavailable    locked, full or out of reach: the same call may succeed later
-    ├── Overtaken             another commit came first: read again what it was based on
-    └── LeaseLost             the claim passed to another holder: its work must not be kept
+    ├── CommitConflict        another commit came first: read again what it was based on
+    └── LeaseLost             another holds the lease, or nobody: the work must not be kept
 """
 
 from __future__ import annotations

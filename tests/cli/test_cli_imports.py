@@ -15,10 +15,16 @@ QUERIES = """
 CREATE STREAM s (a INT, b INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MINUTE] WHERE a > 3;
 CREATE STREAM t (c INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
-CREATE QUERY told AS SELECT c FROM t [NOW] WHERE c < 3;
+CREATE QUERY small AS SELECT c FROM t [NOW] WHERE c < 3;
 """
 
-NEVER = {"matplotlib", "networkx", "numba", "ortools", "pyspark", "scipy"}
+SHARED = """
+CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY few STARTING AT TIMESTAMP '1970-01-01 00:00:01' AS SELECT a FROM s [NOW] WHERE a > 3;
+CREATE QUERY many AS SELECT a FROM s [NOW] WHERE a > 1;
+"""
+
+NEVER = {"matplotlib", "networkx", "numba", "ortools", "pandas", "pyspark", "scipy"}
 """What only Spark, plans and figures need."""
 
 QUICK = NEVER | {"numpy", "pyarrow", "pydantic", "rich.console", "sqlalchemy.dialects.postgresql"}
@@ -48,7 +54,15 @@ except SystemExit as end:
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make(tmp_path_factory.mktemp("imports") / "state", QUERIES)
-    assert made.answer("told", {"t": [(1, 2)]})
+    assert made.answer("small", {"t": [(1, 2)]})
+    return made.path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state with results of a unit that two queries share, some from before one began."""
+    made = make(tmp_path_factory.mktemp("imports") / "shared", SHARED)
+    assert made.answer("few", {"s": [(5, 0), (6, 2_000_000)]}) == 2
     return made.path
 
 
@@ -63,7 +77,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("show", "events"), READING),
         (("status",), READING),
         (("results", "q"), READING | PRINTING),
-        (("results", "told", "--limit", "5", "--format", "table"), PRINTING),
+        (("results", "small", "--limit", "5", "--format", "table"), PRINTING),
         (("submit", "-e", "CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MIN] WHERE a > 3"), QUICK),
         (("submit", "-e", "CREATE QUERY r AS SELECT a FROM s [RANGE 1 MIN] WHERE a > 4"), QUICK),
     ],
@@ -73,12 +87,29 @@ def test_commands_load_only_what_they_need(
     state: Path, command: tuple[str, ...], unneeded: set[str]
 ) -> None:
     words = [*command, *(() if command == ("--help",) else ("--state", str(state)))]
+    _check_loaded(words, unneeded)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "command", [("show", "queries"), ("status",), ("results", "few")], ids=" ".join
+)
+def test_rows_of_shared_units_are_counted_and_read_without_pandas(
+    shared: Path, command: tuple[str, ...]
+) -> None:
+    _check_loaded([*command, "--state", str(shared)], PRINTING, {"pyarrow"})
+
+
+def _check_loaded(
+    words: list[str], unneeded: set[str], needed: frozenset[str] | set[str] = frozenset()
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED, json.dumps(words)], capture_output=True, text=True
     )
     status, loaded = json.loads(done.stderr.splitlines()[-1])
     assert not status, done.stderr
     assert unneeded.intersection(loaded) == set()
+    assert needed.issubset(loaded)
 
 
 def test_submit_creates_a_state(run: Run, tmp_path: Path) -> None:

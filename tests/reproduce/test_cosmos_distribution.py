@@ -53,6 +53,7 @@ def test_missing_latencies_are_named(tmp_path: Path) -> None:
         make_world(QUICK, FIRST_SEED, data=tmp_path)
 
 
+@pytest.mark.long
 def test_measured_latencies_make_a_world() -> None:
     if not (DATA / LATENCIES).exists():
         pytest.skip(f"{DATA / LATENCIES} is not here; HEADWATER_DATA names the folder of the data")

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+LOGGED_CHARACTERS = 20_000
 PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -32,6 +33,7 @@ class Order:
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
     `careless` has it commit in two transactions: "cursors" before "segments", or the reverse; or
     leave files "unsynced". `by_tasks` has Spark's tasks write what the driver would.
+    `restless` has units change what they read all the time.
     """
 
     state: str
@@ -45,17 +47,23 @@ class Order:
     tidy: bool = True
     careless: str = ""
     by_tasks: bool = False
+    restless: bool = False
 
 
 class Workers:
     """The forking process, seen from the test."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
+        self._logged_before: dict[int, int] = {}
 
     def start(self, order: Order) -> int:
         """The process id of a new worker."""
-        return int(self._ask({"start": asdict(order)}))
+        before = self._log.stat().st_size
+        pid = int(self._ask({"start": asdict(order)}))
+        self._logged_before[pid] = before
+        return pid
 
     def wait(self, pid: int) -> int:
         """How a worker ended: its exit status, or minus the number of a signal."""
@@ -66,13 +74,29 @@ class Workers:
         found = self._ask({"poll": pid})
         return None if found is None else int(found)
 
-    def run(self, order: Order) -> int:
-        return self.wait(self.start(order))
+    def expect(self, pid: int, status: int) -> None:
+        """Wait for a worker; raises AssertionError with its log unless it ends in this way."""
+        ended = self.wait(pid)
+        assert ended == status, f"worker {pid} ended with {ended}, not {status}\n{self.log(pid)}"
 
-    def kill(self, pid: int) -> int:
+    def run(self, order: Order, status: int = 0) -> None:
+        """Run a worker to its end, which has to be this one."""
+        self.expect(self.start(order), status)
+
+    def kill(self, pid: int, or_ended: bool = False) -> None:
+        """Kill a worker, which must not have ended by itself unless it may."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        return self.wait(pid)
+        if or_ended:
+            self.wait(pid)
+        else:
+            self.expect(pid, -signal.SIGKILL)
+
+    def log(self, pid: int) -> str:
+        """The end of what all workers and the JVM have logged since this one was started."""
+        with self._log.open("rb") as file:
+            file.seek(self._logged_before[pid])
+            return file.read().decode(errors="replace")[-LOGGED_CHARACTERS:]
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -97,7 +121,7 @@ def workers(log: Path) -> Iterator[Workers]:
             env={**os.environ, **gateway},
         ) as process,
     ):
-        yield Workers(process)
+        yield Workers(process, log)
 
 
 @contextmanager
@@ -118,7 +142,7 @@ def _java(output: IO[str]) -> Iterator[dict[str, str]]:
             env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)},
         )
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while not info.exists():
                 assert process.poll() is None and time.monotonic() < deadline, "no JVM"
                 time.sleep(0.05)
@@ -212,8 +236,30 @@ def work(order: Order) -> None:
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
         )
+        if order.restless:
+            from headwater.runtime.submit.revisit import Revisit
+
+            engines.REVISIT_SECONDS = 0.0
+            revisit = Revisit(headwater.catalog, headwater.definitions, every_change, 1, 0.0)
+            engine.revisit = revisit.look
         engine.run(order.until_idle, interval=0.05)
         engine.release()
+
+
+def every_change(running: Any, costs: Any) -> list[Any]:
+    """For `Revisit`: all that is possible, whatever it saves or costs."""
+    from headwater.runtime.submit.hand_overs import matching_part
+    from headwater.runtime.submit.revisit import Change
+
+    changes = []
+    for unit in running:
+        if unit.reads is not None:
+            changes.append(Change("unshare", (unit.unit_id,), 0.0, "a test", unit.reads))
+        for source in running if unit.reads is None and not unit.read_by else ():
+            if source.reads is None and matching_part(unit.operator, source.operator) is not None:
+                name = source.unit_id
+                changes.append(Change("rewire", (unit.unit_id,), 0.0, "a test", name))
+    return changes
 
 
 def stop_at(

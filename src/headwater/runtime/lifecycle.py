@@ -96,7 +96,8 @@ def settle_ends(catalog: Catalog) -> None:
     for query in catalog.queries_with_unknown_end():
         if query.unit_id not in first:
             unit = catalog.unit(query.unit_id)
-            assert unit is not None
+            if unit is None:  # the query was dropped meanwhile
+                continue
             first[unit.id] = first_event_time(catalog, input_streams(catalog, unit))
         first_event = first[query.unit_id]
         if first_event is not None and query.lifetime is not None:
@@ -191,7 +192,7 @@ def update_unit_state(catalog: Catalog, unit_id: str) -> None:
 # ---- running again
 
 
-def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
+def reopen_stream(catalog: Catalog, stream: StreamRow) -> None:
     """Reopen a stream that ended by idleness, and run the queries again that its end finished.
 
     What was emitted on the strength of the end is not taken back: instants that were evaluated,
@@ -213,9 +214,6 @@ def reopen_stream(catalog: Catalog, stream: StreamRow) -> StreamRow:
         update_unit_state(catalog, unit.id)
     catalog.reopen_stream(stream.name, max(closed, default=None))
     catalog.record_event("stream reopened", stream.name)
-    reopened = catalog.stream(stream.name)
-    assert reopened is not None
-    return reopened
 
 
 def is_final(query: QueryRow, streams: Sequence[StreamRow]) -> bool:

@@ -197,7 +197,7 @@ class _Steps(Generic[N]):
         return {at: self.nodes[one] for at, one in enumerate(state[0]) if one != _DEAD}
 
     def is_end(self, state: State) -> bool:
-        """Nothing is under way and nobody has a choice; that nodes might still die does not count."""
+        """No message is in flight and no node has a choice left; possible deaths do not count."""
         nodes, channels, _ = state
         return not any(channels) and not any(self._open_choices(one) for one in nodes)
 

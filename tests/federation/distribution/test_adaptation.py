@@ -140,6 +140,7 @@ def _changed(before: Indices, after: Indices) -> int:
     return int(np.count_nonzero(before != after))
 
 
+@pytest.mark.long
 def test_a_move_has_to_pay_for_its_state() -> None:
     federation, queries = small_federation(2, 200)
     place = distribute(federation, queries, replace(FAST["wec"], vertices=20)).place
@@ -158,6 +159,7 @@ def test_an_overloaded_provider_gives_load_away() -> None:
     assert check(federation.problem(queries), place).feasible
 
 
+@pytest.mark.long
 def test_a_provider_that_leaves_hands_over_its_queries_alone() -> None:
     federation, queries = small_federation(4, 200)
     place = distribute(federation, queries, FAST["wec"]).place

@@ -37,6 +37,7 @@ def nested(nodes: list[int], height: int) -> Branch:
     return Branch(nodes[0], (nested(nodes[:half], height - 1), nested(nodes[half:], height - 1)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", FAST)
 def test_every_provider_is_within_its_share_after_four_levels(objective: Objective) -> None:
     federation, queries = small_federation(1, 500)
@@ -50,6 +51,7 @@ def test_every_provider_is_within_its_share_after_four_levels(objective: Objecti
     assert found.relative_loads(federation.problem(queries)).max() <= 1.10 * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", FAST)
 def test_hierarchical_is_near_centralized(objective: Objective) -> None:
     """On a world that fits on one node: not far above it, and better than knowing nothing."""

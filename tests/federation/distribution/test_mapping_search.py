@@ -105,6 +105,7 @@ def test_the_mapping_beats_sorting_by_group() -> None:
     assert found.wec < by_sorting.wec
 
 
+@pytest.mark.long
 def test_the_printed_algorithm_keeps_violations_that_could_be_mended() -> None:
     """A start that violates stays the best as long as everything else has a larger WEC."""
     assert any(_keeps_a_violation(tiny_problem(seed, 5)) for seed in range(300))

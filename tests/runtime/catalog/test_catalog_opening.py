@@ -359,3 +359,8 @@ def test_other_faults_keep_their_first_line() -> None:
     assert type(error) is CatalogError and str(error) == "the catalog catalog.sqlite failed: odd"
     busy = translate_error(exc.TimeoutError("pool"), "catalog.sqlite", 1.0)
     assert isinstance(busy, CatalogUnavailable) and "no free connection" in str(busy)
+
+
+def test_a_read_that_others_kept_from_beginning_may_be_repeated() -> None:
+    fault = exc.OperationalError("BEGIN", {}, sqlite3.OperationalError("locking protocol"))
+    assert isinstance(translate_error(fault, "catalog.sqlite", 1.0), CatalogUnavailable)

@@ -20,3 +20,12 @@ def test_they_come_by_name_and_follow_what_others_do(tmp_path: Path) -> None:
         assert list(other.definitions.tables) == ["b"]
         assert other.definitions.namespace.get("m") is None
         other.execute("CREATE QUERY q AS SELECT z.a FROM z [NOW], b WHERE z.a = b.a")
+
+
+def test_what_was_read_stays_as_it_was(tmp_path: Path) -> None:
+    """Threads go on reading what they have while another meets a change."""
+    with open_state(tmp_path / "state") as one, open_state(tmp_path / "state") as other:
+        one.execute(STREAM.format("a"))
+        before = other.definitions.streams
+        one.execute("DROP STREAM a; " + STREAM.format("b"))
+        assert list(other.definitions.streams) == ["b"] and list(before) == ["a"]

@@ -17,8 +17,11 @@ import pytest
 
 from headwater.errors import CatalogUnavailable, LeaseLost
 from headwater.runtime.api import Headwater, open_state
-from headwater.runtime.catalog import QueryRow
+from headwater.runtime.catalog import QueryRow, StreamRow, UnitRow
 from headwater.runtime.engine.engine import Engine, Settings, Unit
+from headwater.runtime.engine.failures import UnitFailures
+from headwater.runtime.ingest.ingestion import Ingestion
+from headwater.runtime.storage import segment_files
 
 Step = Callable[[Engine, Unit], bool]
 
@@ -171,3 +174,83 @@ def test_a_query_that_comes_while_a_plan_is_made(
     assert after.version > before.version
     assert unit.row.version == after.version
     assert {query.name for query in unit.queries} == {"q", "more", "late"}
+
+
+# ---- dropped meanwhile
+
+
+def test_a_stream_that_is_dropped_while_a_batch_is_read(
+    headwater: Headwater, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch goes nowhere, not even into a new stream of the same name with other columns."""
+    declared = (
+        "CREATE STREAM t ({}, ts TIMESTAMP) TIMESTAMP BY ts "
+        f"FROM files(path => '{tmp_path}/t', format => 'json')"
+    )
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "1.json").write_text('{"a": 1, "b": "x", "ts": "2026-03-01T12:00:00Z"}\n')
+    headwater.execute(declared.format("a INT"))
+    again = ["DROP STREAM t", declared.format("b STRING")]
+
+    def at_point(point: str) -> None:
+        while point == "ingest: written" and again:
+            headwater.execute(again.pop(0))
+
+    headwater.engine.at_point = at_point
+    headwater.engine.ingest("t")
+    assert not again and headwater.catalog.segments("stream:t") == []
+    headwater.engine.ingest("t")
+    (segment,) = headwater.catalog.segments("stream:t")
+    assert segment_files.read_arrow(segment).column("b").to_pylist() == ["x"]
+    assert caplog.records == [] and headwater.engine.ingestion.problems() == []
+    assert "stream unread" not in {event.kind for event in headwater.catalog.events()}
+
+
+def test_a_stream_that_is_dropped_while_others_end(
+    headwater: Headwater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headwater.execute(f"""
+        CREATE STREAM a (a INT, ts TIMESTAMP) TIMESTAMP BY ts
+          FROM files(path => '{tmp_path}/in', format => 'json')
+        """)
+    read = Ingestion.local_streams
+
+    def local_streams(ingestion: Ingestion) -> list[StreamRow]:
+        rows = read(ingestion)
+        if any(row.name == "a" for row in rows):
+            headwater.execute("DROP STREAM a")
+        return rows
+
+    monkeypatch.setattr(Engine, "step", lambda engine, unit: False)
+    headwater.engine.tick()
+    monkeypatch.setattr(Ingestion, "local_streams", local_streams)
+    assert headwater.engine.end_finite_streams()
+    assert [row.name for row in headwater.catalog.streams()] == ["s"]
+    assert ended(headwater)
+
+
+def test_a_query_that_is_dropped_while_its_failure_is_noted(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headwater.execute("CREATE QUERY good AS SELECT MAX(a) AS a FROM s")
+    (bad,) = (row for row in headwater.catalog.units() if "q" in names(headwater, row))
+    note = UnitFailures._retry_later
+
+    def step(engine: Engine, unit: Unit) -> bool:
+        if unit.row.id == bad.id:
+            raise OSError("no such file")
+        return False
+
+    def retry_later(failures: UnitFailures, unit_id: str, message: str, retries: int) -> None:
+        headwater.execute("DROP QUERY q")
+        note(failures, unit_id, message, retries)
+
+    monkeypatch.setattr(Engine, "step", step)
+    monkeypatch.setattr(UnitFailures, "_retry_later", retry_later)
+    headwater.run(until_idle=True, interval=0.01)
+    (unit,) = headwater.catalog.units()
+    assert names(headwater, unit) == ["good"] and ended(headwater)
+
+
+def names(headwater: Headwater, unit: UnitRow) -> list[str]:
+    return [query.name for query in headwater.catalog.subscribers(unit.id)]

@@ -275,7 +275,7 @@ def distribute(
 
 
 def members(level: Level, vertices: Indices) -> Indices:
-    """The vertices one level below of which these are made."""
+    """The vertices one level below that were merged into these."""
     is_chosen = np.zeros(len(level.graph), np.bool_)
     is_chosen[vertices] = True
     return np.flatnonzero(is_chosen[level.label]).astype(np.int32)

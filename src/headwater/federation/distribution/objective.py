@@ -39,7 +39,7 @@ class MappingCheck:
     wec: float
     traffic: float
     result_traffic: float
-    """The part of the traffic that results make."""
+    """The part of the traffic that results cause."""
 
     @property
     def feasible(self) -> bool:
@@ -145,7 +145,7 @@ def empty_state(problem: Problem, objective: Objective) -> State:
 
 
 def mapped_state(arrays: Arrays, problem: Problem, objective: Objective, place: Indices) -> State:
-    """The state of a search that stands at a mapping; vertices that are NOWHERE stay so."""
+    """The state of a search at a mapping; vertices that are NOWHERE stay there."""
     state = empty_state(problem, objective)
     _put_all(arrays, state, place.astype(np.int64))
     return state

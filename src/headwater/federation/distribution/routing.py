@@ -188,7 +188,7 @@ class OnlineRouter:
             if len(own) == 0:
                 continue
             table = self.tables[branch.height, branch.node]
-            # What the rest of the federation takes in is known at the root and sent down with the queries.
+            # What the rest of the federation receives is known at the root and sent down with the queries.
             outside = float(queries.load.sum() - queries.load[own].sum())
             table.total[0] += outside
             chosen = route_batch(table, queries.select(own))

@@ -1,4 +1,4 @@
-"""Theorem 4.2: whether holders of several trees can wait for each other for ever, by all interleavings."""
+"""Theorem 4.2: whether holders of several trees can wait for each other forever, by all interleavings."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class DistributionWorld:
     hot_spots: Indices
 
     def queries(self, number: int, seed: int) -> QueryGraph:
-        """So many queries of the same groups; the same seed gives the same ones."""
+        """A number of queries of the same groups; the same seed draws the same ones."""
         federation = self.federation
         homes = np.arange(federation.first_home, len(federation.places.anchor), dtype=np.int32)
         return draw_queries(

@@ -5,19 +5,22 @@ Each has its name in lower case, by which it is found, and `spelled`, as the use
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from headwater.errors import CatalogError, suggest
 from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import CatalogBase, Transaction
 from headwater.runtime.catalog.journal import add_event
+from headwater.runtime.catalog.leases import revoke_lease
 from headwater.runtime.catalog.log import create_log, drop_log
 from headwater.runtime.catalog.records import (
     StreamRow,
     TableRow,
+    ingest_owner,
     requesting_unit,
     stream_log,
     table_input,
@@ -97,8 +100,19 @@ class Declarations(CatalogBase):
             _check_not_read(transaction, name, stream_log(name))
             _delete(transaction, schema.streams, "stream", name)
             drop_log(transaction, stream_log(name))
-            forget_owner(transaction, f"ingest:{name.lower()}")
+            forget_owner(transaction, ingest_owner(name))
+            # A batch that was read for this stream must not become part of another of its name.
+            revoke_lease(transaction, ingest_owner(name))
             forget_owner(transaction, stream_log(name))
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read a stream or table, directly or through other units, by name."""
+        with self._database.read() as connection:
+            return sorted(
+                reader
+                for input_name in (stream_log(name), table_input(name))
+                for reader in _queries_served(connection, units_reading(connection, input_name))
+            )
 
     def end_stream(self, name: str, reopens: bool = False) -> None:
         """Declare that a stream has all its tuples; with `reopens`, until its source has more.
@@ -200,11 +214,11 @@ def check_inputs(transaction: Transaction, inputs: tuple[str, ...]) -> None:
             raise CatalogError(f"there is no {kind} {name}, or it was dropped")
 
 
-def units_reading(transaction: Transaction, input_name: str) -> list[str]:
+def units_reading(connection: Connection, input_name: str) -> list[str]:
     """The ids of the units that read this log or table, without dropped ones."""
     table = schema.units
     live = sa.select(table.c.id, table.c.inputs).where(table.c.state != "dropped")
-    units = transaction.connection.execute(live.order_by(table.c.id))
+    units = connection.execute(live.order_by(table.c.id))
     return [row.id for row in units if input_name in row.inputs]
 
 
@@ -216,13 +230,16 @@ def _check_name_free(transaction: Transaction, name: str) -> None:
 
 
 def _check_not_read(transaction: Transaction, name: str, input_name: str) -> None:
-    units = units_reading(transaction, input_name)
-    if not units:
-        return
-    readers = sorted(_queries_served(transaction, units))
-    names = readers or [f"unit {unit}" for unit in units]
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    raise CatalogError(f"{name} is read by {listed}: drop what reads it first")
+    units = units_reading(transaction.connection, input_name)
+    if units:
+        readers = sorted(_queries_served(transaction.connection, units))
+        raise still_read(name, readers or [f"unit {unit}" for unit in units])
+
+
+def still_read(name: str, readers: Sequence[str]) -> CatalogError:
+    """The error where a stream or table is to be dropped that queries read."""
+    listed = ", ".join(readers[:5]) + (f" and {len(readers) - 5} more" if len(readers) > 5 else "")
+    return CatalogError(f"{name} is read by {listed}: drop what reads it first")
 
 
 def _delete(transaction: Transaction, table: sa.Table, kind: str, name: str) -> None:
@@ -236,7 +253,7 @@ def _missing_message(transaction: Transaction, table: sa.Table, kind: str, name:
     return f"there is no {kind} {name}; {suggest(name, names)}"
 
 
-def _queries_served(transaction: Transaction, units: Iterable[str]) -> set[str]:
+def _queries_served(connection: Connection, units: Iterable[str]) -> set[str]:
     """The queries of users that get rows from these units, directly or through units that read a
     partial join of one of them."""
     queries, members = schema.queries, schema.members
@@ -246,7 +263,7 @@ def _queries_served(transaction: Transaction, units: Iterable[str]) -> set[str]:
     names: set[str] = set()
     seen, pending = set(units), set(units)
     while pending:
-        subscribers = transaction.connection.execute(join.where(members.c.unit_id.in_(pending)))
+        subscribers = connection.execute(join.where(members.c.unit_id.in_(pending)))
         requesting: set[str] = set()
         for name, spelled in subscribers:
             if (unit := requesting_unit(name)) is None:

@@ -5,6 +5,9 @@ Parsing is cached: a declaration is parsed again only when its text has changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from headwater.algebra.catalog import Namespace
 from headwater.algebra.nodes import Query
 from headwater.cql import parse, parse_query
@@ -12,57 +15,65 @@ from headwater.cql.statements import CreateStream, CreateTable
 from headwater.runtime.catalog import Catalog
 
 
+@dataclass(frozen=True)
+class _Declared:
+    """The declarations of one state of the catalog."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    streams: dict[str, CreateStream] = field(default_factory=dict)
+    tables: dict[str, CreateTable] = field(default_factory=dict)
+    namespace: Namespace = field(default_factory=Namespace)
+
+    def with_texts(self, texts: Mapping[str, str]) -> _Declared:
+        """These declarations; those whose text is the same are not parsed again."""
+        known = {**self.streams, **self.tables}
+        streams: dict[str, CreateStream] = {}
+        tables: dict[str, CreateTable] = {}
+        for name, text in sorted(texts.items()):
+            statement = known[name] if self.texts.get(name) == text else parse(text)[0]
+            if isinstance(statement, CreateStream):
+                streams[name] = statement
+            elif isinstance(statement, CreateTable):
+                tables[name] = statement
+        declared = [d.stream for d in streams.values()]
+        namespace = Namespace.of([*declared, *(d.table for d in tables.values())])
+        return _Declared(texts, streams, tables, namespace)
+
+
 class Definitions:
     """Declarations by lower-case name, refreshed when the catalog has changed."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._seen_change_count = -1
-        self._texts: dict[str, str] = {}
-        self._streams: dict[str, CreateStream] = {}
-        self._tables: dict[str, CreateTable] = {}
-        self._namespace = Namespace()
+        self._seen = (-1, _Declared())  # the change count, and what was declared then
 
     @property
     def streams(self) -> dict[str, CreateStream]:
-        self._refresh()
-        return self._streams
+        return self._current().streams
 
     @property
     def tables(self) -> dict[str, CreateTable]:
-        self._refresh()
-        return self._tables
+        return self._current().tables
 
     @property
     def namespace(self) -> Namespace:
         """The streams and tables that a query may name."""
-        self._refresh()
-        return self._namespace
+        return self._current().namespace
 
     def query(self, text: str) -> Query:
         """Parse the text of an accepted query."""
         return parse_query(text, self.namespace)
 
-    def _refresh(self) -> None:
+    def _current(self) -> _Declared:
+        # Replaced in one go, and never changed: other threads may be reading it.
+        seen_count, declared = self._seen
         # In one snapshot: a change between the two reads would be counted as seen but not read.
         with self._catalog.snapshot():
             change_count = self._catalog.change_count()
-            if change_count == self._seen_change_count:
-                return
+            if change_count == seen_count:
+                return declared
             texts = self._catalog.declarations()
-        changed = {*self._texts.items()} ^ {*texts.items()}
-        for name in sorted({name for name, _ in changed}):
-            self._streams.pop(name, None)
-            self._tables.pop(name, None)
-            if name not in texts:
-                continue
-            (statement,) = parse(texts[name])
-            if isinstance(statement, CreateStream):
-                self._streams[name] = statement
-            elif isinstance(statement, CreateTable):
-                self._tables[name] = statement
-        if texts != self._texts:
-            declared = [d.stream for d in self._streams.values()]
-            self._namespace = Namespace.of([*declared, *(d.table for d in self._tables.values())])
-        self._texts = texts
-        self._seen_change_count = change_count
+        if texts != declared.texts:
+            declared = declared.with_texts(texts)
+        self._seen = change_count, declared
+        return declared

@@ -18,6 +18,8 @@ _SQLITE = (
     ("database is locked", True, _LOCKED),
     ("database table is locked", True, _LOCKED),
     ("database schema is locked", True, _LOCKED),
+    # SQLite gives up after 10 s in which other processes were in the way of a read.
+    ("locking protocol", True, _LOCKED),
     ("database or disk is full", True, _DISK_FULL),
     ("disk i/o error", True, "cannot be read or written: check its disk, then try again"),
     (

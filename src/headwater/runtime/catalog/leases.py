@@ -103,6 +103,16 @@ def check_lease(transaction: Transaction, lease: Lease | None) -> None:
         raise LeaseLost(f"{lease.holder} no longer holds {lease.name}: {reason}")
 
 
+def revoke_lease(transaction: Transaction, name: str) -> None:
+    """Take a lease from its holder, whose commits under it are refused from now on."""
+    table = schema.leases
+    transaction.connection.execute(
+        sa.update(table)
+        .where(table.c.name == name)
+        .values(holder="", token=table.c.token + 1, expires_at=0.0)
+    )
+
+
 def _current_lease(transaction: Transaction, name: str) -> Lease | None:
     table = schema.leases
     selected = select_rows(

@@ -67,7 +67,8 @@ def _try_push(
     owner = f"ingest:{stream.name.lower()}"
     pushed = catalog.cursor(owner, "pushed")
     stream_row = catalog.stream(stream.name)
-    assert stream_row is not None
+    if stream_row is None:
+        raise InputError(f"stream {stream.name} was dropped: nothing can be added to it")
     if stream_row.ended:
         raise InputError(f"stream {stream.name} has ended: nothing can be added to it")
     bounds = EventTimeBounds.of(stream, stream_row.watermark, now)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql import SparkSession
 
-from headwater.errors import CatalogUnavailable, InputError, LeaseLost
+from headwater.errors import CatalogError, CatalogUnavailable, InputError, LeaseLost
 from headwater.runtime.catalog import (
     BatchRejects,
     Catalog,
@@ -125,7 +125,12 @@ class Ingestion:
             )
             if lease is None or self._files_aside(row.name):
                 continue
-            self.catalog.end_stream(row.name, reopens=True)
+            try:
+                self.catalog.end_stream(row.name, reopens=True)
+            except CatalogUnavailable:
+                raise
+            except CatalogError:  # it was dropped meanwhile
+                continue
             changed = True
         return changed
 
@@ -172,9 +177,11 @@ class Ingestion:
             self.leases.mark_lost(ingest_owner(name))
             return False
         except UnreadableFile as error:
-            return self._set_file_aside(name, error) or self._record_failure(name, error)
+            return self._skip_unreadable(name, error)
         except Exception as error:
             raise_if_spark_ended(self.spark, error)
+            if self.catalog.stream(name) is None:  # it was dropped meanwhile
+                return False
             return self._record_failure(name, error)
 
     def abandon(self, name: str, message: str) -> None:
@@ -192,6 +199,13 @@ class Ingestion:
             self.catalog.record_event("stream unread", name, error=message)
         self._failures[name] = ReadFailure(message, before.failures + 1 if before else 1)
         return False
+
+    def _skip_unreadable(self, name: str, error: UnreadableFile) -> bool:
+        try:
+            return self._set_file_aside(name, error) or self._record_failure(name, error)
+        except LeaseLost:  # the process that took it meets the same file
+            self.leases.mark_lost(ingest_owner(name))
+            return False
 
     def _set_file_aside(self, name: str, error: UnreadableFile) -> bool:
         """Skip a file of a stream that cannot be read; returns whether that was possible.
@@ -249,7 +263,7 @@ class Ingestion:
 
     def _files_aside(self, name: str) -> list[str]:
         """The files of a stream that were set aside and have not changed since."""
-        source = self.source(name) if name in self.definitions.streams else None
+        source = self.source(name)
         if not isinstance(source, FileSource):
             return []
         position = self.catalog.cursor(ingest_owner(name), "source") or {}
@@ -290,8 +304,9 @@ class Ingestion:
     def ingest(self, name: str) -> bool:
         """Ingest one batch of a stream; returns whether there was one."""
         self._adopt_log(name)
+        declared = self.definitions.streams.get(name)
         source = self.source(name)
-        if source is None or not self._active_stream(name):
+        if declared is None or source is None or not self._active_stream(name):
             return False
         owner = ingest_owner(name)
         lease = self.leases.acquire(owner)
@@ -302,7 +317,7 @@ class Ingestion:
         cursors = self.catalog.cursors(owner)
         if stopped := cursors.get(STOPPED):
             return self._restart_stream(name, lease, stopped)
-        check_source_paths(self.definitions.streams[name].source, allowed_paths(self.catalog))
+        check_source_paths(declared.source, allowed_paths(self.catalog))
         position = cursors.get("source") or {}
         if isinstance(source, FileSource):
             position = self._convert_position(name, lease, position)
@@ -322,7 +337,7 @@ class Ingestion:
             return True
         if row.ended:
             return True  # the next round reopens it, with its readers locked
-        stream = self.definitions.streams[row.name].stream
+        stream = declared.stream
         folder = stream_folder(self.site.store, row.name)
         bounds = EventTimeBounds.of(stream, row.watermark, self.clock())
         written, rejects = ingest_batch(batch, stream, bounds, folder)
@@ -381,7 +396,9 @@ class Ingestion:
         return throttled
 
     def source(self, name: str) -> Source | None:
-        return self.sources.get(name, self.definitions.streams[name])
+        """The open source of a stream; None if clients push to it, or if it was dropped."""
+        declared = self.definitions.streams.get(name)
+        return None if declared is None else self.sources.get(name, declared)
 
 
 def _note_change(position: Position) -> Position:

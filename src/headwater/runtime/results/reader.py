@@ -20,6 +20,7 @@ from headwater.reuse.row_classes import (
 from headwater.runtime.catalog import Catalog, QueryRow, Segment
 from headwater.runtime.results.subscribers import SEQ, subscriber_of, unread_segments
 from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.columns import arrow_integer
 
 ResultRow = dict[str, Value]
 
@@ -99,14 +100,14 @@ def read_segment(catalog: Catalog, query: QueryRow, segment: Segment, after: int
         return pa.table({})
     table = segment_files.read_arrow(segment)
     if segment.first_seq <= after:
-        table = table.filter(pc.greater(table[SEQ], after))
+        table = table.filter(pc.greater(table[SEQ], arrow_integer(after)))
     tau = table["_tau"]
     mask = subscriber_mask(table, subscriber)
     if query.start_at is not None:
-        after = pc.greater(tau, query.start_at)
+        after = pc.greater(tau, arrow_integer(query.start_at))
         mask = after if mask is None else pc.and_(mask, after)
     if query.end_at is not None:
-        before = pc.less_equal(tau, query.end_at)
+        before = pc.less_equal(tau, arrow_integer(query.end_at))
         mask = before if mask is None else pc.and_(mask, before)
     if mask is not None:
         table = table.filter(mask)
@@ -122,8 +123,8 @@ def subscriber_mask(table: pa.Table, subscriber: Subscriber) -> pa.ChunkedArray 
     mask = pc.not_equal(table[SHAPE_COLUMN], table[SHAPE_COLUMN])  # all False
     for low, high in subscriber.row_classes:
         in_range = pc.and_(
-            pc.greater_equal(table[ROW_CLASS_COLUMN], low),
-            pc.less_equal(table[ROW_CLASS_COLUMN], high),
+            pc.greater_equal(table[ROW_CLASS_COLUMN], arrow_integer(low)),
+            pc.less_equal(table[ROW_CLASS_COLUMN], arrow_integer(high)),
         )
         mask = pc.or_(mask, in_range)
-    return pc.and_(mask, pc.equal(table[SHAPE_COLUMN], subscriber.shape))
+    return pc.and_(mask, pc.equal(table[SHAPE_COLUMN], arrow_integer(subscriber.shape)))

@@ -23,6 +23,7 @@ from headwater.reuse.row_classes import (
     Subscriber,
 )
 from headwater.runtime.storage import segment_files
+from headwater.runtime.storage.columns import arrow_integer
 from headwater.runtime.storage.integrity import StoredFile
 
 log = logging.getLogger("headwater")
@@ -88,14 +89,14 @@ def count_rows(file: StoredFile, start: int | None, end: int | None, shared: boo
     tau = table["_tau"]
     mask = pc.is_valid(tau)
     if start is not None:
-        mask = pc.and_(mask, pc.greater(tau, start))
+        mask = pc.and_(mask, pc.greater(tau, arrow_integer(start)))
     if end is not None:
-        mask = pc.and_(mask, pc.less_equal(tau, end))
+        mask = pc.and_(mask, pc.less_equal(tau, arrow_integer(end)))
     table = table.filter(mask)
     if not shared:
         return RowCounts(table.num_rows)
     # Packed into one number, as grouping by two columns would load Pandas.
-    shapes = pc.shift_left(table[SHAPE_COLUMN].cast("int64"), ROW_CLASS_BITS)
+    shapes = pc.shift_left(table[SHAPE_COLUMN].cast("int64"), arrow_integer(ROW_CLASS_BITS))
     counted = pc.value_counts(pc.add(shapes, table[ROW_CLASS_COLUMN].cast("int64"))).to_pylist()
     sorted_counts = sorted((entry["values"], entry["counts"]) for entry in counted)
     classes = tuple(

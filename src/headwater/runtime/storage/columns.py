@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from headwater.algebra.types import Type
@@ -16,6 +17,15 @@ TIME = "_ts"
 
 ARRIVAL = "_arrival"
 """Arrival number: the position in the source's own order, in every segment of a stream."""
+
+
+def arrow_integer(value: int) -> pa.Int64Scalar:
+    """An integer for a computation of Arrow."""
+    import pyarrow as pa
+
+    # Arrow loads Pandas, which takes as long as Arrow itself, when it converts a value of Python.
+    contents = pa.py_buffer(value.to_bytes(8, sys.byteorder, signed=True))
+    return pa.Array.from_buffers(pa.int64(), 1, [None, contents])[0]
 
 
 def arrow_type(type_: Type) -> pa.DataType:

@@ -36,6 +36,7 @@ from headwater.cql.statements import (
 )
 from headwater.errors import HeadwaterError, suggest
 from headwater.runtime.catalog import Catalog, unit_log
+from headwater.runtime.catalog.declarations import still_read
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile import compile_query
 from headwater.runtime.connectors.registry import check_sink, check_source, check_table
@@ -77,6 +78,16 @@ class ScriptState:
     def require_declared(self, kind: str, name: str) -> None:
         """Raises HeadwaterError if there is no such stream or table."""
         _require(kind, name, self.declarations)
+
+    def require_unread(self, name: str) -> None:
+        """Raises HeadwaterError if queries read a stream or table that the text does not drop before."""
+        readers = [
+            reader
+            for reader in self.catalog.readers(name)
+            if reader.lower() not in self.query_names or reader.lower() in self.queries
+        ]
+        if readers:
+            raise still_read(name, readers)
 
     def require_query(self, name: str) -> None:
         """Raises HeadwaterError if there is no such query."""
@@ -188,6 +199,7 @@ def _create_table(context: StatementContext, statement: CreateTable) -> str:
 
 def _prepare_drop(statement: DropStream | DropTable, state: ScriptState) -> bool:
     state.require_declared("stream or table", statement.name)
+    state.require_unread(statement.name)
     del state.declarations[statement.name.lower()]
     return True
 
