@@ -16,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 ALONE := not slow and not spark and not kafka
 FAST := $(ALONE) and not long and not postgresql
 REST := not slow and (spark or kafka)
-EXAMPLES ?= 25
+EXAMPLES ?= 15
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
@@ -68,8 +68,8 @@ test: lint  ## everything but the slow tests, with all their examples; what CI r
 	@scripts/ensure java
 	@scripts/ensure postgresql || true
 	@scripts/ensure kafka || true
-	$(PYTEST) -m "$(ALONE)" $(PARALLEL)
-	$(PYTEST) -m "$(REST)"
+	$(PYTEST) -m "$(ALONE)" $(PARALLEL) --durations=20
+	$(PYTEST) -m "$(REST)" --durations=40
 
 # Random tests have fixed seeds in check and test, and fresh ones here: what these find becomes a
 # fixture or an explicit test.

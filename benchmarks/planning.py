@@ -24,7 +24,8 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse_query
 from headwater.reuse import Lattice, QuerySignature, minimal_operator, signature_of
-from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
+from headwater.reuse.decide import SharingChoice, choose_operator
+from headwater.reuse.load import SharingCosts
 from headwater.runtime.api import open_state
 
 RUNNING = (100, 1_000, 10_000, 100_000)

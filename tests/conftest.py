@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,10 @@ from hypothesis import is_hypothesis_test, settings
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("fresh", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HEADWATER_SEEDS", "fixed"))
+
+# Thousands of collected tests and the modules they load stay until the end. Looking through them for
+# garbage as often as Python does by default is a noticeable part of the work of short tests.
+gc.set_threshold(50_000, 20, 20)
 
 # Typer makes all commands from their functions for each one that is run, which takes longer than most
 # of them work.
@@ -36,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write the golden files anew instead of comparing with them",
+        help="write the golden files again instead of comparing with them",
     )
 
 

@@ -92,7 +92,7 @@ def duckdb_evaluate(
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One for all queries; each registers its inputs anew."""
+    """One for all queries; each registers its own inputs."""
     return duckdb.connect(config={"threads": 1})
 
 
@@ -145,14 +145,14 @@ class _Translation:
             f"SELECT i.following AS t, r.id, {columns} FROM {root} r JOIN {steps} ON i.t = r.t"
             " WHERE i.following IS NOT NULL"
         )
-        told = {
+        emitted = {
             Output.RSTREAM: now,
             Output.ISTREAM: f"({now}) EXCEPT ALL ({before})",
             Output.DSTREAM: f"({before}) EXCEPT ALL ({now})",
         }[self.query.output]
-        self.add(told, "told")
+        self.add(emitted, "emitted")
         self.sql = (
-            f"WITH {', '.join(self.parts)} SELECT t, {columns} FROM told ORDER BY t, {columns}"
+            f"WITH {', '.join(self.parts)} SELECT t, {columns} FROM emitted ORDER BY t, {columns}"
         )
 
     def add(self, sql: str, name: str = "") -> str:
@@ -475,7 +475,7 @@ def _nullif(printer: _Printer, call: Call) -> str:
 
 
 def _part(template: str) -> Write:
-    """A function of one moment, which DuckDB must be told is one."""
+    """A function of one moment, which is declared as one to DuckDB."""
 
     def write(printer: _Printer, call: Call) -> str:
         return template.format(f"make_timestamp({printer.text(call.args[0])})")

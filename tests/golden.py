@@ -5,7 +5,7 @@
     ---
     the outcome
 
-`--update-golden` writes the outcomes anew.
+`--update-golden` writes the outcomes again.
 """
 
 from __future__ import annotations

@@ -151,6 +151,13 @@ CALLS = [
     "MIN(b.note)",
     "AVG(b.item)",
     "SUM(b.item) FILTER (WHERE b.note = 'a')",
+    "COUNT(DISTINCT b.note)",
+    "COUNT(DISTINCT b.price) FILTER (WHERE b.bidder > 0)",
+    "SUM(DISTINCT b.bidder)",
+    "AVG(DISTINCT b.item)",
+    "VAR_POP(b.bidder)",
+    "STDDEV(b.item)",
+    "ROUND(STDDEV_POP(b.price), 6)",
 ]
 OUTPUTS = ["ISTREAM", "DSTREAM", "RSTREAM"]
 
@@ -163,8 +170,8 @@ def grouped(rng: random.Random, slides: bool | None = None) -> str:
     """Groups of one stream, by keys or all in one."""
     slides = rng.random() < 0.5 if slides is None else slides
     keys = rng.choice([*KEYS, *KEYS, ""])
-    told = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
-    items = [*(told if keys else []), *_calls(rng)]
+    shown = [] if rng.random() < 0.2 else [f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))]
+    items = [*(shown if keys else []), *_calls(rng)]
     having = rng.choice(["", "", "", " HAVING COUNT(*) > 1", " HAVING MAX(b.price) > 1"])
     return (
         f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window(rng, slides)} b"
@@ -190,8 +197,8 @@ def grouped_join(rng: random.Random) -> str:
     )
 
 
-def told_again(rng: random.Random) -> str:
-    """Rows themselves, told when they leave or all at once, or each once."""
+def rows_or_changes(rng: random.Random) -> str:
+    """Rows without groups: emitted when they leave, all at each instant, or distinct ones as they enter or leave."""
     items = _items(rng, [(item, "b") for item in BID_ITEMS])
     output, distinct = rng.choice(
         [("DSTREAM", ""), ("RSTREAM", ""), ("ISTREAM", "DISTINCT "), ("DSTREAM", "DISTINCT ")]
@@ -201,11 +208,41 @@ def told_again(rng: random.Random) -> str:
     return f"{output}(SELECT {distinct}{items} FROM Bids {win} b{where})"
 
 
-GROUPS = [grouped, grouped, grouped, tenants, grouped_join, told_again]
+TOTALS = ["[RANGE UNBOUNDED]", "[RANGE UNBOUNDED SLIDE 2 SEC]"]
+
+
+def running_total(rng: random.Random, window: str | None = None) -> str:
+    """Groups of all that a stream has had."""
+    keys = rng.choice([*KEYS, ""])
+    items = [*([f"{k} AS k{n}" for n, k in enumerate(keys.split(", "))] if keys else [])]
+    items += _calls(rng)
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(items)} FROM Bids {window or rng.choice(TOTALS)} b"
+        f"{_where(_bounds(rng, BID_BOUNDS, 'b'))}{f' GROUP BY {keys}' if keys else ''})"
+    )
+
+
+def grouped_table(rng: random.Random, window: str | None = None) -> str:
+    """Groups of the rows that a stream and a table join to."""
+    conditions = ["b.item = i.item", *_bounds(rng, BID_BOUNDS, "b")]
+    if rng.random() < 0.3:
+        conditions.append("i.label <> 'two'")
+    keys = rng.choice(["b.item", "i.label", "i.label, b.note"])
+    window = window or rng.choice([*SLIDING, *SIZES])
+    return (
+        f"{rng.choice(OUTPUTS)}(SELECT {', '.join(_calls(rng))} FROM Bids {window} b, Items i"
+        f"{_where(conditions)} GROUP BY {keys})"
+    )
+
+
+GROUPS = [
+    *(grouped, grouped, grouped, tenants, grouped_join, rows_or_changes),
+    *(running_total, grouped_table),
+]
 
 
 def random_group(rng: random.Random) -> Query:
-    """A query that is told from panes, of one of the templates."""
+    """A query computed from panes, of one of the templates."""
     return parse_query(rng.choice(GROUPS)(rng), SOURCES)
 
 

@@ -70,7 +70,7 @@ UNIVERSE: dict[Type, list[Value]] = {
     DOUBLE: [None, -math.inf, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf, math.nan],
     STRING: [None, "", "A", "a", "a\0", "aa", "b", "b\0", "c", "d"],
 }
-"""For each type values that tell conditions apart: below, at, between and above the constants."""
+"""For each type values that distinguish conditions: below, at, between and above the constants."""
 
 CONSTANTS: dict[Type, list[Value]] = {
     BOOLEAN: [False, True],

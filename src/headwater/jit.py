@@ -30,7 +30,7 @@ LAST_USE = "used"
 """An empty file in each folder; its time is that of the last process that used the folder."""
 
 UNUSED_SECONDS = 30 * 24 * 3600.0
-"""Seconds after which a folder that nobody used is removed."""
+"""Seconds after which an unused folder is removed."""
 
 TOUCH_INTERVAL_SECONDS = 3600.0
 """Seconds within which the time of a folder's last use need not be written again."""
@@ -77,13 +77,13 @@ def cache_root() -> Path:
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(named) / "headwater"
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative path is to be ignored: https://specifications.freedesktop.org/basedir-spec
+    # The specification says to ignore a relative path: https://specifications.freedesktop.org/basedir-spec
     root = Path(caches) if Path(caches).is_absolute() else Path("~/.cache").expanduser()
     return root / "headwater" / "numba"
 
 
 def source_digest(module: Path, package: Path) -> str:
-    """Of all from which a module's machine code is made: sources, and the versions of compilers."""
+    """The digest of everything a module's machine code depends on: sources, and compiler versions."""
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     for file, content in sorted(imported_sources(module, package).items()):
         name = file.relative_to(package) if file.is_relative_to(package) else file.name
@@ -117,7 +117,7 @@ def imported_sources(module: Path, package: Path) -> dict[Path, bytes]:
 
 
 def _remove_unused(root: Path) -> None:
-    """Remove folders that nobody used for long: each change of a source leaves one."""
+    """Remove folders that have not been used for long: each change of a source leaves one."""
     for used in root.glob(f"*/{LAST_USE}"):
         if used.stat().st_mtime < time.time() - UNUSED_SECONDS:
             shutil.rmtree(used.parent, ignore_errors=True)

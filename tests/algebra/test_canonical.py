@@ -166,7 +166,7 @@ EQUAL = [
         "SELECT w, v FROM r UNION ALL SELECT w, v FROM s",
     ),
     (
-        "unused column of a subquery, where all rows are told",
+        "unused column of a subquery, where all rows are emitted",
         "RSTREAM(SELECT n FROM (SELECT v, COUNT(*) AS n, SUM(w) AS m FROM s GROUP BY v) x)",
         "RSTREAM(SELECT COUNT(*) AS n FROM s GROUP BY v)",
     ),
@@ -209,7 +209,7 @@ DIFFERENT = [
         "SELECT s.v FROM s [NOW], r [RANGE 5 MIN] WHERE s.v = r.v",
     ),
     (
-        "self-join, other side told",
+        "self-join, other side emitted",
         "SELECT a.v FROM s a, s b WHERE a.name = b.name AND a.v > 5",
         "SELECT b.v FROM s a, s b WHERE a.name = b.name AND a.v > 5",
     ),
@@ -237,7 +237,7 @@ DIFFERENT = [
         "SELECT COUNT(*) AS n FROM s",
     ),
     (
-        "unused column of a subquery, where changes are told",
+        "unused column of a subquery, where changes are emitted",
         "SELECT n FROM (SELECT v, COUNT(*) AS n, SUM(w) AS m FROM s GROUP BY v) x",
         "SELECT COUNT(*) AS n FROM s GROUP BY v",
     ),

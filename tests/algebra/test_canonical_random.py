@@ -171,7 +171,7 @@ def check_rewrite(query: Query, seed: int) -> None:
     assert canonicalize(rewritten).text == canonicalize(query).text
 
 
-def told(query: Query, streams: Rows, tables: Rows, order: list[int] | None = None) -> list[Any]:
+def emitted(query: Query, streams: Rows, tables: Rows, order: list[int] | None = None) -> list[Any]:
     found = evaluate(query, streams, tables)
     places = order or range(len(query.columns))
     rows = [(r.tau, *normalize_row(tuple(r.values[at] for at in places))) for r in found]
@@ -181,7 +181,7 @@ def told(query: Query, streams: Rows, tables: Rows, order: list[int] | None = No
 def check_meaning(query: Query, streams: Rows, tables: Rows) -> None:
     canonical = canonicalize(query)
     order = [at for _, at in canonical.columns]
-    assert told(canonical.query, streams, tables, order) == told(query, streams, tables)
+    assert emitted(canonical.query, streams, tables, order) == emitted(query, streams, tables)
     assert canonicalize(canonical.query).text == canonical.text
 
 
@@ -236,7 +236,7 @@ def mutated(query: Query, rng: random.Random) -> Query:
 def check_digest(query: Query, seed: int, streams: Rows, tables: Rows) -> None:
     other = mutated(query, random.Random(seed))
     if canonicalize(query).digest == canonicalize(other).digest:
-        assert told(other, streams, tables) == told(query, streams, tables)
+        assert emitted(other, streams, tables) == emitted(query, streams, tables)
 
 
 @given(queries(), SEEDS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from headwater.algebra.conditions.domain import (
     empty_domain,
     full_domain,
     null_domain,
+    union_of,
 )
 from headwater.algebra.expressions import FALSE, Column, Expr, Literal, literal
 from headwater.algebra.functions import build_call
@@ -77,6 +80,37 @@ def test_operations_are_those_of_sets(data: st.DataObject, type_: Type) -> None:
     if a.is_empty:
         assert not members(a)
     assert a.is_all == (a == full_domain(type_))
+
+
+@QUICK
+@given(st.data(), TYPES)
+def test_the_union_of_many(data: st.DataObject, type_: Type) -> None:
+    some = data.draw(st.lists(domains_of(type_), min_size=1, max_size=7))
+    assert union_of(some) == reduce(Domain.union, some)
+
+
+@QUICK
+@given(st.data(), TYPES, st.integers(1, 3))
+def test_gaps_are_filled_until_there_are_few_pieces(
+    data: st.DataObject, type_: Type, pieces: int
+) -> None:
+    domain = data.draw(domains_of(type_))
+    filled = domain.fill_gaps(pieces)
+    assert domain <= filled <= domain.hull()
+    assert len(filled.intervals) <= max(pieces, 1)
+    assert len(domain.intervals) > pieces or filled == domain
+
+
+@QUICK
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=9), st.integers(1, 4))
+def test_no_other_gaps_add_fewer_values(values: list[int], pieces: int) -> None:
+    """Compared with all ways to take so many pieces from the least value to the largest."""
+    domain = domain_of(INT, values)
+    found = domain.fill_gaps(pieces).values(100)
+    assert found is not None
+    gaps = [high - low - 1 for low, high in pairwise(sorted(set(values))) if high > low + 1]
+    left_open = max(map(sum, combinations(gaps, min(pieces - 1, len(gaps)))))
+    assert len(found) == max(values) - min(values) + 1 - left_open
 
 
 @QUICK

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import reduce
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from three_valued import columns_in, compare, rows_of, table_of, truths, within
 
+from headwater.algebra.conditions.domain import Domain
 from headwater.algebra.conditions.predicate import (
     ANYTHING,
     NOTHING,
     Box,
     cover,
+    cover_alike,
     covers,
     implies,
     intersect,
@@ -32,6 +35,7 @@ from headwater.algebra.expressions import (
     Column,
     Expr,
     Literal,
+    conjunction,
     conjuncts,
     literal,
     substitute,
@@ -163,6 +167,26 @@ def check_cover(data: st.DataObject) -> None:
     both = [x or y for x, y in zip(rows_of(a, table), rows_of(b, table), strict=True)]
     assert within(both, rows_of(around, table))
     assert cover(a, a, mode) == a
+
+
+def test_the_cover_of_many_alike_is_that_of_one_after_the_other() -> None:
+    x, y = Column("a", "x", INT), Column("b", "y", INT)
+    boxes = [
+        normalize(conjunction([build_call("=", x, y), build_call(op, x, literal(n)), note]))
+        for n in range(5)
+        for op in ("=", "<>")
+        for note in (build_call("is_null", Column("a", "n", STRING)), TRUE)
+    ]
+    alike: dict[object, list[Box]] = {}
+    for box in boxes:
+        alike.setdefault((tuple(c.terms for c in box.constraints), box.terms), []).append(box)
+    assert any(len(group) > 2 for group in alike.values())
+    for group in alike.values():
+        assert cover_alike(group, lambda domain: domain) == reduce(
+            lambda a, b: cover(a, b, "set"), group
+        )
+        wide = cover_alike(group, Domain.hull)
+        assert all(implies(box, wide) for box in group)
 
 
 def check_least_cover(data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""Simplified expressions: one form, the same value on every row, texts that tell all apart."""
+"""Simplified expressions: one form, the same value on every row, texts that distinguish all."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ DISTINCT: list[Expr] = [
 ]
 
 
-def test_texts_tell_expressions_apart() -> None:
+def test_texts_distinguish_expressions() -> None:
     texts = [canonical_text(expr) for expr in DISTINCT]
     assert len(set(texts)) == len(DISTINCT)
 

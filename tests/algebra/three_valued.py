@@ -21,7 +21,7 @@ Table = dict[Column, list[Any]]
 
 
 def table_of(columns: Iterable[Column]) -> Table:
-    """Every combination of the values that tell conditions apart."""
+    """Every combination of the values that distinguish conditions."""
     unique = sorted(set(columns), key=str)
     if not unique:
         return {}

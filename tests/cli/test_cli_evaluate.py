@@ -102,7 +102,7 @@ def test_csv_reads_back(run: Run, write: Write, tmp_path: Path) -> None:
     ]
 
 
-def test_csv_tells_null_from_empty(run: Run, write: Write, tmp_path: Path) -> None:
+def test_csv_distinguishes_null_from_empty(run: Run, write: Write, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(CSV)
     text = "SELECT coalesce(b, '') AS b, c FROM s WHERE a = 2"
     done = run("eval", write(text), "--input", tmp_path, "--format", "csv")

@@ -15,7 +15,7 @@ QUERIES = """
 CREATE STREAM s (a INT, b INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MINUTE] WHERE a > 3;
 CREATE STREAM t (c INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
-CREATE QUERY told AS SELECT c FROM t [NOW] WHERE c < 3;
+CREATE QUERY small AS SELECT c FROM t [NOW] WHERE c < 3;
 """
 
 SHARED = """
@@ -54,7 +54,7 @@ except SystemExit as end:
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make(tmp_path_factory.mktemp("imports") / "state", QUERIES)
-    assert made.answer("told", {"t": [(1, 2)]})
+    assert made.answer("small", {"t": [(1, 2)]})
     return made.path
 
 
@@ -77,7 +77,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("show", "events"), READING),
         (("status",), READING),
         (("results", "q"), READING | PRINTING),
-        (("results", "told", "--limit", "5", "--format", "table"), PRINTING),
+        (("results", "small", "--limit", "5", "--format", "table"), PRINTING),
         (("submit", "-e", "CREATE QUERY q AS SELECT a, b FROM s [RANGE 1 MIN] WHERE a > 3"), QUICK),
         (("submit", "-e", "CREATE QUERY r AS SELECT a FROM s [RANGE 1 MIN] WHERE a > 4"), QUICK),
     ],

@@ -53,7 +53,7 @@ def test_an_unknown_planner_is_refused(run: Run) -> None:
     assert "did you mean heuristic?" in done.err
 
 
-def test_without_a_profile_much_is_assumed_and_too_much_is_told(run: Run) -> None:
+def test_without_a_profile_defaults_are_assumed_and_reported(run: Run) -> None:
     done = run("plan", QUERIES, "--sites", SITES, "-q", "two_way", "--format", "json")
     assert json.loads(done.out)["operators"] == []
     assert json.loads(done.out)["queries"][0]["short"]
@@ -99,7 +99,7 @@ def test_a_stream_at_an_unknown_site_is_refused(run: Run, tmp_path: Path) -> Non
     assert "there is no site est" in done.err
 
 
-def test_a_picture_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_reported(run: Run, tmp_path: Path) -> None:
     done = run("plan", QUERIES, *FILES, "-q", "two_way", "--svg", tmp_path / "no" / "plan.svg")
     assert done.status == 2
     assert "cannot be written" in done.err

@@ -403,9 +403,9 @@ def test_a_query_without_results(run: Run, made: Made) -> None:
 
 def test_following_gives_what_comes_until_the_query_is_dropped(run: Run, filled: Made) -> None:
     def later() -> None:
-        time.sleep(0.5)
+        time.sleep(0.2)
         filled.answer("big", {"s": [(5, "five", None, parse_timestamp("2026-03-01T09:00:00Z"))]})
-        time.sleep(0.5)
+        time.sleep(0.2)
         with filled.open() as headwater:
             headwater.execute("DROP QUERY big")
 
@@ -484,7 +484,9 @@ def test_the_state_may_be_named_by_the_environment(
     assert run("status").status == 0
 
 
-def test_a_locked_catalog_is_told(run: Run, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_catalog_is_reported(
+    run: Run, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from headwater.runtime.catalog import Catalog
 
     opened = Catalog.open
@@ -542,7 +544,7 @@ def test_a_moved_state_with_whole_paths_is_not_touched(
     assert run("results", "-f", "json", "--state", filled.path).out == before
 
 
-def test_a_segment_whose_file_is_gone_is_told(run: Run, filled: Made) -> None:
+def test_a_segment_whose_file_is_missing_is_reported(run: Run, filled: Made) -> None:
     for file in filled.path.glob("log/units/*/*"):
         file.unlink()
     done = run("results", "big", "--state", filled.path)

@@ -6,16 +6,13 @@ import pytest
 
 from headwater.cost import (
     ONE_SITE,
-    CpuCosts,
     Flow,
     Prices,
     Work,
-    join_cpu,
     lifetime_price,
     network_prices,
     network_usage,
     price,
-    select_cpu,
 )
 from headwater.network import Link, Network, Site
 
@@ -44,9 +41,3 @@ def test_a_price_is_paid_for_as_long_as_it_lasts() -> None:
     work = Work(cpu=0.5)
     assert lifetime_price(work, ONE_SITE, 10.0, 70.0) == 30.0
     assert lifetime_price(work, ONE_SITE, 70.0, 10.0) == 0.0
-
-
-def test_cpu_of_operators() -> None:
-    costs = CpuCosts(select=1e-6, join=1e-5, result=1e-4)
-    assert select_cpu(100.0, costs) == pytest.approx(1e-4)
-    assert join_cpu([100.0, 50.0], 10.0, costs) == pytest.approx(1.5e-3 + 1e-3)

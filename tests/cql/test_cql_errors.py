@@ -1,4 +1,4 @@
-"""Every mistake is told at its place, with what was expected or what there is."""
+"""Every mistake is reported at its position, with what was expected or what exists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_mistakes_in_statements(case: Case, update_golden: bool) -> None:
         assert text_errors(case) == case.outcome
 
 
-def test_golden_errors_are_written_anew(update_golden: bool) -> None:
+def test_golden_errors_are_written_again(update_golden: bool) -> None:
     if update_golden:
         rewrite("cql/errors.txt", query_error)
         rewrite("cql/statement_errors.txt", text_errors)

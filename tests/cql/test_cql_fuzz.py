@@ -43,7 +43,9 @@ def run(make: Callable[[int], str], first: int, count: int) -> int:
     return sum(read(make(seed)) for seed in range(first, first + count))
 
 
-@pytest.mark.parametrize("first", range(0, 3_000, 500))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(500, 3_000, 500))]
+)
 def test_damaged_statements(first: int) -> None:
     assert run(mutation, first, 500) > 5
 

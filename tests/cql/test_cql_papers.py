@@ -61,7 +61,7 @@ def test_windows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_results_are_told_as_they_enter(name: str) -> None:
+def test_results_are_emitted_as_they_enter(name: str) -> None:
     assert QUERIES[name].output == Output.ISTREAM
 
 

@@ -50,7 +50,7 @@ def test_reads_back(case: Case) -> None:
     assert parse_query(unparse(query), NAMES) == query
 
 
-def test_golden_queries_are_written_anew(update_golden: bool) -> None:
+def test_golden_queries_are_written_again(update_golden: bool) -> None:
     if update_golden:
         rewrite("cql/queries.txt", drawn)
 

@@ -171,7 +171,9 @@ def check_text(seed: int) -> None:
     assert [unparse(s) for s in parse(";\n".join(written), NAMES)] == written
 
 
-@pytest.mark.parametrize("start", range(0, 800, 100))
+@pytest.mark.parametrize(
+    "start", [0, *(pytest.param(start, marks=pytest.mark.long) for start in range(100, 800, 100))]
+)
 def test_a_text_reads_back(start: int) -> None:
     for seed in range(start, start + 100):
         check_text(seed)

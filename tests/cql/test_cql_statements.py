@@ -290,7 +290,7 @@ def test_nothing_is_no_statement() -> None:
     assert parse(" ;; -- nothing\n;") == ()
 
 
-def test_every_mistake_is_told_in_order() -> None:
+def test_every_mistake_is_reported_in_order() -> None:
     text = "SELECT nmu FROM flights; SHOW ALL; SELECT num FROM flights; SELCT 1"
     with pytest.raises(CqlErrors) as raised:
         parse(text, NAMES)
@@ -301,7 +301,7 @@ def test_every_mistake_is_told_in_order() -> None:
 @pytest.mark.parametrize(
     "broken", ["CREATE STREAM s (a INT) FROM CLIENT", "CREATE STREAM s (a INT,"]
 )
-def test_a_stream_that_failed_is_not_told_twice(broken: str) -> None:
+def test_a_stream_that_failed_is_not_reported_twice(broken: str) -> None:
     with pytest.raises(CqlErrors) as raised:
         parse(f"{broken}; SELECT a FROM s; CREATE QUERY q AS SELECT a FROM S; SELECT a FROM t")
     assert [error.message for error in raised.value.errors][1:] == ["no stream or table t"]

@@ -9,6 +9,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,8 +18,14 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODULES = re.compile(r"(?<=<!-- modules -->\n).*?(?=<!-- /modules -->)", re.DOTALL)
 
 
+@cache
+def syntax_tree(path: Path) -> ast.Module:
+    """Several tests read all sources; parsing them takes longer than the rest of these tests."""
+    return ast.parse(path.read_text())
+
+
 def first_sentence(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    docstring = ast.get_docstring(syntax_tree(path)) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     return re.split(r"(?<=[.:]) ", paragraph)[0].rstrip(".:") + "." if paragraph else ""
 
@@ -112,7 +119,7 @@ def test_a_public_class_name_occurs_once() -> None:
     names = Counter(
         node.name
         for path in SOURCES.rglob("*.py")
-        for node in ast.parse(path.read_text()).body
+        for node in syntax_tree(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, number in names.items() if number > 1] == []
@@ -127,3 +134,25 @@ def test_no_folder_is_too_full_to_read() -> None:
         if number > 15
     }
     assert full == {}
+
+
+def test_the_guide_quotes_messages_as_they_are() -> None:
+    """Each part of a quoted message, between the dots for what varies, is a text in the code."""
+    texts = [
+        node.value
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(syntax_tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    guide = (ROOT / "docs" / "runtime.md").read_text()
+    table = guide[guide.index("| message | what to do |") :].split("\n\n")[0]
+    quoted = [
+        # How long is a constant of its own in the code.
+        part.strip(" :").removesuffix(" 30 s")
+        for row in table.splitlines()[2:]
+        for message in re.findall(r"`([^`]+)`", row.split("|")[1])
+        if message != "headwater status"
+        for part in message.split("...")
+    ]
+    assert len(quoted) > 20
+    assert [part for part in quoted if not any(part in text for text in texts)] == []

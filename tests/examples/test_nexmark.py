@@ -1,9 +1,9 @@
 """NEXMark in CQL, checked three ways.
 
-The golden files hold all rows (`pytest --update-golden` writes them anew). A few results are small enough to
+The golden files hold all rows (`pytest --update-golden` writes them again). A few results are small enough to
 be worked out by hand from the data. And every query is asked of DuckDB as well, in the benchmark's own words
 (window functions, row numbers), at all instants at once: `SELECT t, ..` is the answer at every instant
-t, from which `told` takes what ISTREAM or RSTREAM tell of it.
+t, from which `_emitted` takes what ISTREAM or RSTREAM emit.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ CREATE TABLE closed AS
   JOIN bid AS b ON b.auction = a.id AND b.date_time BETWEEN a.date_time AND a.expires;
 """
 
-# The answer at every instant t. A column called id_ tells rows apart, and is not shown.
+# The answer at every instant t. A column called id_ distinguishes rows, and is not shown.
 ANSWERS = {
     "q0": "SELECT t, auction, bidder, price, date_time, extra, arrival AS id_ FROM bids JOIN bid ON date_time = t",
     "q1": "SELECT t, auction, bidder, 0.908 * price, date_time, extra, arrival AS id_ FROM bids JOIN bid ON date_time = t",
@@ -261,7 +261,7 @@ ANSWERS = {
         FROM bids JOIN bid ON date_time = t
     """,
 }
-WHOLE = {"q5", "q7", "q8", "q12_event_time"}  # told by RSTREAM
+WHOLE = {"q5", "q7", "q8", "q12_event_time"}  # emitted by RSTREAM
 
 
 @cache
@@ -272,22 +272,22 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _told(query: str) -> Counter[tuple[str, ...]]:
-    """What is told of DuckDB's answers: (instant, values) as texts, each as often as it is told."""
+def _emitted(query: str) -> Counter[tuple[str, ...]]:
+    """The rows emitted from DuckDB's answers: (instant, values) as texts, each as often as it is emitted."""
     found = _duckdb().execute(ANSWERS[query])
     names = [column[0] for column in found.description or ()]
     hidden = names.index("id_") if "id_" in names else len(names)
     answers: dict[object, Counter[tuple[object, ...]]] = {}
     for t, *values in found.fetchall():
         answers.setdefault(t, Counter())[tuple(values)] += 1
-    told: Counter[tuple[str, ...]] = Counter()
+    emitted: Counter[tuple[str, ...]] = Counter()
     before: Counter[tuple[object, ...]] = Counter()
     for t in sorted(answers, key=str):
         new = answers[t] if query in WHOLE else answers[t] - before
         for values, count in new.items():
-            told[tuple(map(_text, (t, *values[: hidden - 1])))] += count
+            emitted[tuple(map(_text, (t, *values[: hidden - 1])))] += count
         before = answers[t]
-    return told
+    return emitted
 
 
 def _text(value: object) -> str:
@@ -309,4 +309,4 @@ def test_duckdb_says_the_same(query: str) -> None:
     for row in _rows(query):
         values = [value for name, value in row.items() if name not in ("_tau", "_query")]
         got[tuple(map(_text, (row["_tau"], *values)))] += 1
-    assert got and got == _told(query)
+    assert got and got == _emitted(query)

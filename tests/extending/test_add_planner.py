@@ -93,5 +93,5 @@ def test_without_it_the_others_are_listed(tmp_path: Path) -> None:
         register_planner(PLANNERS["soda"])
 
 
-def test_each_is_made_anew() -> None:
+def test_each_planner_starts_empty() -> None:
     assert make_planner() is not make_planner()

@@ -67,7 +67,7 @@ def test_distances_on_earth() -> None:
         (("graph [", "tree ["), 1, "this one has 0"),
     ],
 )
-def test_mistakes_are_told_with_their_line(
+def test_mistakes_are_reported_with_their_line(
     write, change: tuple[str, str], line: int, reason: str
 ) -> None:
     with pytest.raises(InputError) as refused:

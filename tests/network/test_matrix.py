@@ -30,7 +30,7 @@ def test_a_link_takes_half_a_round_trip(tmp_path: Path) -> None:
         ("", "no numbers"),
     ],
 )
-def test_mistakes_are_told_with_their_line(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_are_reported_with_their_line(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "m").write_text(text)
     with pytest.raises(InputError, match=said):
         load_latencies(tmp_path / "m")

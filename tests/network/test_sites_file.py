@@ -78,7 +78,7 @@ def test_the_widest_of_several_links_counts() -> None:
         ('name = "edge"', "name = 5", 3, "name takes a text, not 5"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(
+def test_a_mistake_is_reported_with_its_line(
     file: Path, old: str, new: str, line: int, says: str
 ) -> None:
     file.write_text(SITES.replace(old, new, 1))

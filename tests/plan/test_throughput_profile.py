@@ -82,12 +82,12 @@ def test_streams_come_in_where_the_profile_says_and_operators_run_anywhere(tmp_p
         ("{ a = 50, b = 20 }", "{ a = 0 }", ":2: a is 0, it must be at least 1"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, says: str) -> None:
     with pytest.raises(InputError) as refused:
         problem(tmp_path, PROFILE.replace(old, new, 1))
     assert says in str(refused.value)
 
 
-def test_a_stream_without_a_rate_is_told(tmp_path: Path) -> None:
+def test_a_stream_without_a_rate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no rate for the stream bc"):
         problem(tmp_path, "[streams.ab]\nrate = 1\n")

@@ -385,7 +385,7 @@ def test_a_global_aggregate_over_nothing_is_one_row() -> None:
     assert run(RSTREAM, root, R=times(1), Q=q((2, 1, "x"))) == [(1, 0, None)]
 
 
-def test_union_all_tells_its_branches_apart() -> None:
+def test_union_all_distinguishes_its_branches() -> None:
     scan = R.scan(NOW)
     both = UnionAll((project(scan, "a"), project(scan, "x"), project(scan, "a")))
     assert run(ISTREAM, both, R=r((1, 1, 0.5), (2, None, None))) == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ from headwater.reproduce.cosmos.distribution_initial import (
 )
 from headwater.reproduce.cosmos.distribution_worlds import (
     FIRST_SEED,
-    LATENCIES,
     QUICK,
     make_world,
 )
+from headwater.reproduce.cosmos.measured import LATENCIES, cell_rates
 
 DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -52,12 +53,34 @@ def test_missing_latencies_are_named(tmp_path: Path) -> None:
         make_world(QUICK, FIRST_SEED, data=tmp_path)
 
 
+@pytest.mark.long
 def test_measured_latencies_make_a_world() -> None:
     if not (DATA / LATENCIES).exists():
         pytest.skip(f"{DATA / LATENCIES} is not here; HEADWATER_DATA names the folder of the data")
     world = make_world(QUICK, FIRST_SEED, data=DATA)
     assert len(world.federation.places) == QUICK.providers
     assert 0 < world.federation.places.latency.max() < 10
+    drawn = make_world(QUICK, FIRST_SEED).federation.substreams.rate
+    measured = world.federation.substreams.rate
+    assert measured.sum() == pytest.approx(drawn.sum())
+    assert measured.max() / measured.mean() > 2 * drawn.max() / drawn.mean()
+
+
+def test_rates_of_cells_are_those_of_the_lines_in_them(tmp_path: Path) -> None:
+    """A stream of two prices and two sizes, ten seconds long: four cells, of 1, 2, 3 and 4 trades."""
+    kinds = [(100, 5), (100, 7), (200, 5), (200, 7)]
+    lines = [kind for number, kind in enumerate(kinds, start=1) for _ in range(number)]
+    text = "".join(f"{10_000 * at // 9},{p},{s}\n" for at, (p, s) in enumerate(lines))
+    (tmp_path / "ticks").mkdir()
+    with zipfile.ZipFile(tmp_path / "ticks" / "one.zip", "w") as archive:
+        archive.writestr("one.csv", text)
+    rates = cell_rates(tmp_path)
+    assert len(rates) == 4
+    assert rates.sum() == pytest.approx(len(text) / 10)
+    by_cell = [
+        sum(len(line) for line in text.splitlines(True) if f",{p},{s}" in line) for p, s in kinds
+    ]
+    assert sorted(rates) == pytest.approx(sorted(size / 10 for size in by_cell))
 
 
 @pytest.mark.long

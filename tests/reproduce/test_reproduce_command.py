@@ -74,7 +74,7 @@ def test_json_has_a_line_for_everything(tmp_path: Path) -> None:
     assert [Path(line["plot"]).name for line in lines if "plot" in line] == ["squares.png"]
 
 
-def test_quick_is_one_seed_unless_told_otherwise(tmp_path: Path) -> None:
+def test_quick_is_one_seed_unless_more_are_asked_for(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path), "--format", "json")
     assert run("squares", "--quick", *out)[1].count('"table"') == 2
     assert run("squares", "--quick", "--seeds", "4", *out)[1].count('"table"') == 5
@@ -92,6 +92,6 @@ def test_rows_have_to_fit_their_columns() -> None:
         ReportTable("t", ("a", "b"), ((1,),))
 
 
-def test_a_mean_is_told_with_its_range() -> None:
+def test_a_mean_is_printed_with_its_range() -> None:
     assert format_spread([1.0, 3.0], unit=" %") == "2.0 % (1.0 .. 3.0)"
     assert format_spread([1.25], digits=2) == "1.25"

@@ -15,22 +15,23 @@ from headwater.reproduce.streamreuse.deployment import (
     JoinPrices,
     RunningOperator,
     SimulatedDeployment,
+    feeders,
+    operators_of,
 )
-from headwater.reproduce.streamreuse.planner import (
+from headwater.reproduce.streamreuse.question import PreparedQuery, prepare_query
+from headwater.reproduce.streamreuse.simulate import prepare_submissions, simulate
+from headwater.reproduce.streamreuse.strategies import (
     HEADWATER,
     NO_REUSE,
     NO_REWRITING,
     STRATEGIES,
     VARIANTS,
-    PlanNode,
     Strategy,
     Submission,
+    decide_plan,
     deploy_plan,
     offer_nothing,
-    plan_query,
 )
-from headwater.reproduce.streamreuse.question import PreparedQuery, prepare_query
-from headwater.reproduce.streamreuse.simulate import prepare_submissions, simulate
 from headwater.reproduce.streamreuse.workload import (
     AIRLINE_STREAMS,
     Airline,
@@ -41,6 +42,7 @@ from headwater.reproduce.streamreuse.workload import (
 )
 from headwater.reproduce.streamreuse.world import World, build_world
 from headwater.reuse import relax
+from headwater.reuse.planning import PlanStep
 
 STATISTICS = Airline().statistics
 SMALL = TransitStubShape(domains=1, transit=2, stubs=2, hosts=4)
@@ -92,7 +94,9 @@ def test_a_part_keeps_the_bounds_on_its_streams() -> None:
 
 def cost(state: SimulatedDeployment, stay: Submission) -> float:
     """What all that runs costs, with the way to the sink, in a second."""
-    running = {one.name: one for query in state.queries.values() for one in query.source.tree}
+    running = {
+        one.name: one for query in state.queries.values() for one in operators_of(query.source)
+    }
     query = state.queries[0]
     to_sink = query.rate * state.world.transit[query.source.site, query.sink]
     return sum(one.price for one in running.values()) + float(to_sink)
@@ -100,14 +104,14 @@ def cost(state: SimulatedDeployment, stay: Submission) -> float:
 
 def left_deep(
     asked: PreparedQuery, order: tuple[str, ...], sites: tuple[int, ...]
-) -> PlanNode | None:
+) -> PlanStep | None:
     """The plan that joins the streams in that order at those sites; None if one has no condition."""
-    step = PlanNode(frozenset({order[0]}), sites[0])
+    step = PlanStep(frozenset({order[0]}), sites[0])
     for stream, site in zip(order[1:], sites, strict=True):
-        streams = step.streams | {stream}
+        streams = step.sources | {stream}
         if streams not in asked.parts:
             return None
-        step = PlanNode(streams, site, inputs=(step, PlanNode(frozenset({stream}), site)))
+        step = PlanStep(streams, site, inputs=(step, PlanStep(frozenset({stream}), site)))
     return step
 
 
@@ -128,7 +132,7 @@ def test_without_reuse_no_left_deep_plan_is_cheaper(sink: int, join: float) -> N
     prices = JoinPrices(join)
     stay = Submission(ask(gate_query(7)), sink, 0.0, 7200.0)
     state = empty(small(), prices)
-    deploy_plan(state, 0, stay, plan_query(state, stay, STRATEGIES[NO_REUSE]))
+    deploy_plan(state, 0, stay, decide_plan(state, stay, STRATEGIES[NO_REUSE]).best.step)
     assert cost(state, stay) == pytest.approx(cheapest(stay, prices))
 
 
@@ -141,7 +145,7 @@ def test_with_foresight_a_join_that_others_ask_for_comes_first(other: str) -> No
     state = empty(small())
     for number in range(4):
         stay = Submission(ask(pair), 4, 0.0, 7200.0)
-        deploy_plan(state, number, stay, plan_query(state, stay, foresight))
+        deploy_plan(state, number, stay, decide_plan(state, stay, foresight).best.step)
     joined = frozenset({"flights", other})
     assert (
         state.expected_requests(joined) == 4
@@ -149,8 +153,9 @@ def test_with_foresight_a_join_that_others_ask_for_comes_first(other: str) -> No
     )
     state.remove_query(0)
     assert state.expected_requests(joined) == 3
-    step = plan_query(state, Submission(ask(gate_query(7)), 4, 0.0, 7200.0), foresight)
-    assert joined in {one.streams for one in step.inputs}
+    stay = Submission(ask(gate_query(7)), 4, 0.0, 7200.0)
+    step = decide_plan(state, stay, foresight).best.step
+    assert joined in {one.sources for one in step.inputs}
 
 
 # ---- what is shared
@@ -160,7 +165,7 @@ def covered(one: RunningOperator) -> bool:
     """Whether an operator serves all its members, and its inputs serve them too."""
     return all(
         relax(one.operator, form) is one.operator for form in one.subscribers.values()
-    ) and all(set(one.subscribers) <= set(feeder.subscribers) for feeder in one.inputs)
+    ) and all(set(one.subscribers) <= set(feeder.subscribers) for feeder in feeders(one))
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, *VARIANTS])
@@ -180,10 +185,15 @@ def test_operators_cover_whom_they_serve_until_nobody_is_left(
     state = SimulatedDeployment(place, workload.statistics, JoinPrices())
     random = Random(1)
     for number, stay in enumerate(prepare_submissions(workload, place, 1)):
-        deploy_plan(state, number, stay, plan_query(state, stay, (STRATEGIES | VARIANTS)[strategy]))
+        deploy_plan(
+            state,
+            number,
+            stay,
+            decide_plan(state, stay, (STRATEGIES | VARIANTS)[strategy]).best.step,
+        )
         if random.random() < 0.3:
             state.remove_query(random.choice(list(state.queries)))
-        running = {id(one): one for q in state.queries.values() for one in q.source.tree}
+        running = {id(one): one for q in state.queries.values() for one in operators_of(q.source)}
         assert number % every or all(covered(one) for one in running.values())
         assert state.joins == sum(bool(one.inputs) for one in running.values())
     for number in list(state.queries):
@@ -196,7 +206,9 @@ def test_the_second_gate_shares_all_and_the_same_one_is_found_without_rewriting(
         state = empty(small())
         for number, flight in enumerate((7, 8, 7)):
             stay = Submission(ask(gate_query(flight)), 4, 0.0, 7200.0)
-            deploy_plan(state, number, stay, plan_query(state, stay, STRATEGIES[strategy]))
+            deploy_plan(
+                state, number, stay, decide_plan(state, stay, STRATEGIES[strategy]).best.step
+            )
         assert state.joins == joins
 
 
@@ -204,12 +216,12 @@ def test_what_was_relaxed_is_tightened_when_queries_leave() -> None:
     state = empty(small())
     for number, flight in enumerate((7, 8)):
         stay = Submission(ask(gate_query(flight)), 4, 0.0, 7200.0)
-        deploy_plan(state, number, stay, plan_query(state, stay, STRATEGIES[HEADWATER]))
+        deploy_plan(state, number, stay, decide_plan(state, stay, STRATEGIES[HEADWATER]).best.step)
     both = state.usage()
     state.remove_query(1)
     alone = empty(small())
     stay = Submission(ask(gate_query(7)), 4, 0.0, 7200.0)
-    deploy_plan(alone, 0, stay, plan_query(alone, stay, STRATEGIES[NO_REUSE]))
+    deploy_plan(alone, 0, stay, decide_plan(alone, stay, STRATEGIES[NO_REUSE]).best.step)
     assert state.usage() == pytest.approx(alone.usage())
     assert state.usage() < both
 

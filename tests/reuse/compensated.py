@@ -64,12 +64,16 @@ def alone(one: Asked, streams: Any, tables: Any) -> list[Row]:
 def shared(
     queries: Sequence[Asked], operator: Operator, streams: Any, tables: Any
 ) -> list[list[Row]]:
-    """The rows of each query, of those that an operator tells."""
+    """The rows of each query, of those that its lane of an operator tells."""
     members = JoinSubscribers(
         operator, tuple({one.form.digest: one.form for one in queries}.values())
     )
-    columns, rows = _told(operator, streams, tables)
-    return [_part(members, one, columns, rows) for one in queries]
+    told = [_told(lane.operator, streams, tables) for lane in members.lanes]
+    found = []
+    for one in queries:
+        lane = members.shapes[members.subscribers[one.form.digest].shape].lane
+        found.append(_part(members, one, *told[lane]))
+    return found
 
 
 def _told(operator: Operator, streams: Any, tables: Any) -> tuple[list[Column], list[Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -19,7 +20,8 @@ from headwater.reuse import (
     minimal_operator,
     relax,
 )
-from headwater.reuse.decide import SharingCosts, choose_operator, estimate_load
+from headwater.reuse.decide import LANE_STEP_SHARE, choose_operator
+from headwater.reuse.load import SharingCosts, estimate_load
 from overlapping import random_join
 
 RATES = {"bids": 1_000.0, "asks": 10.0}
@@ -43,11 +45,18 @@ def test_the_cheapest_of_all(seed: int, rate: float) -> None:
             continue
         running = [(name, lattice.operator(name)) for name in lattice.nearest(one)]
         choice = choose_operator(one, running, prices)
+        assert choice.standalone_load == estimate_load(minimal_operator(one), prices)
+        # In a lane of its own it costs what it costs alone, but for a part of what a step costs.
+        lane = choice.standalone_load - (1 - LANE_STEP_SHARE) * prices.step_seconds
         added = [
-            estimate_load(relax(operator, one), prices) - estimate_load(operator, prices)
+            min(
+                estimate_load(relax(operator, one), prices) - estimate_load(operator, prices),
+                lane if len(operator.scans) > 1 else math.inf,
+            )
+            if relax(operator, one) is not operator
+            else 0.0
             for _, operator in running
         ]
-        assert choice.standalone_load == estimate_load(minimal_operator(one), prices)
         assert choice.added_load == pytest.approx(max(0.0, min([*added, choice.standalone_load])))
         assert choice.added_load <= choice.standalone_load
         assert relax(choice.operator, one) is choice.operator
@@ -91,13 +100,23 @@ def test_relaxed_where_that_costs_less_than_another() -> None:
     assert 0.0 <= choice.added_load < choice.standalone_load
 
 
+BUSY = replace(PRICES, rates={"bids": 10_000_000.0, "asks": 10.0}, step_seconds=1e-6)
+
+
 def test_alone_where_relaxing_costs_more() -> None:
     """Two rare values of two columns: the least cover of both is all that is bid."""
-    busy = replace(PRICES, rates={"bids": 10_000_000.0, "asks": 10.0}, step_seconds=1e-6)
-    running = minimal_operator(joined(" AND b.note = 'a'"))
-    choice = choose_operator(joined(" AND b.bidder = 1"), [("running", running)], busy)
+    running = minimal_operator(form("SELECT price FROM Bids WHERE note = 'a'"))
+    other = form("SELECT price FROM Bids WHERE bidder = 1")
+    choice = choose_operator(other, [("running", running)], BUSY)
     assert choice.name is None and choice.containment is None
     assert choice.added_load == choice.standalone_load
+
+
+def test_a_join_has_a_lane_where_relaxing_would_cost_more() -> None:
+    running = minimal_operator(joined(" AND b.note = 'a'"))
+    choice = choose_operator(joined(" AND b.bidder = 1"), [("running", running)], BUSY)
+    assert (choice.name, choice.containment) == ("running", Containment.OVERLAPPING)
+    assert 0 < choice.added_load < choice.standalone_load
 
 
 def test_none_running() -> None:

@@ -21,6 +21,7 @@ from headwater.reuse import (
 from headwater.reuse.describe import (
     describe_bounds,
     describe_changes,
+    describe_lanes,
     describe_operator,
     describe_shape,
 )
@@ -60,6 +61,7 @@ def plan(case: Case) -> str:
     lines += _titled("relaxed", describe_changes(running, after))
     if one.kind is SharingKind.JOIN:
         members = JoinSubscribers(after, (one, other))
+        lines += _titled("lanes", describe_lanes(members.lanes, after))
         lines += _titled(
             "shapes", [describe_shape(shape, after.sources) for shape in members.shapes]
         )

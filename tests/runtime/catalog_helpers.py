@@ -142,7 +142,7 @@ def crash_everywhere(where: str) -> list[tuple[int, ...]]:
     """Die at every point of a commit, then look; returns what there was after each death.
 
     The process is killed after its first statement, after its second, ..., and before the
-    database is told to commit; the last one of the children lives.
+    database is asked to commit; the last one of the children lives.
     """
     seen = [_state(where)]
     for point in count(1):

@@ -11,10 +11,19 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
-from engine_helpers import Rows, Stop, as_csv_keeps, declare, expected, json_lines, opened, told
+from engine_helpers import (
+    Rows,
+    Stop,
+    as_csv_keeps,
+    declare,
+    expected,
+    json_lines,
+    opened,
+    result_rows,
+)
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
@@ -105,12 +114,16 @@ class History:
     paused: set[str] = field(default_factory=set)
     clock: int = 0
     said: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the engine."""
+    streams: ClassVar[tuple[Stream, ...]] = (BIDS, ASKS)
+    points: ClassVar[list[str]] = POINTS
 
     def run(self) -> None:
         """Let things happen, then end everything and compare."""
         done = 0
         while done < self.actions:
-            with opened(self.folder / "state", self.spark) as headwater:
+            with opened(self.folder / "state", self.spark, **self.options) as headwater:
                 if not done:
                     self._declare(headwater)
                 for _ in range(self.rng.randint(3, 8)):
@@ -121,12 +134,12 @@ class History:
                         self.said.append(f"crashed at {stop}")
                         break
                 self.said.append("opened again")
-        with opened(self.folder / "state", self.spark) as headwater:
+        with opened(self.folder / "state", self.spark, **self.options) as headwater:
             for name in sorted(self.paused):
                 headwater.execute(f"RESUME QUERY {name}")
             self._idle(headwater)
             if not self.inlet.is_finite:
-                for stream in (BIDS, ASKS):
+                for stream in self.streams:
                     headwater.execute(f"END STREAM {stream.name}")
                 self._settle(headwater)
             self._compare(headwater)
@@ -134,7 +147,13 @@ class History:
     # ---- what happens
 
     def _act(self, headwater: Headwater) -> None:
-        actions: list[tuple[int, Callable[[Headwater], None]]] = [
+        actions = self._actions()
+        weights = [weight for weight, _ in actions]
+        self.rng.choices([act for _, act in actions], weights)[0](headwater)
+
+    def _actions(self) -> list[tuple[int, Callable[[Headwater], None]]]:
+        """What may happen, and how often."""
+        return [
             (6, self._bring),
             (3, lambda h: [h.engine.tick() for _ in range(self.rng.randint(1, 3))] and None),
             (2, self._settle),
@@ -146,8 +165,6 @@ class History:
             (1, lambda h: h.engine.tidy() if self.keep > 1_000 * SECOND else None),
             (1, self._crash),
         ]
-        weights = [weight for weight, _ in actions]
-        self.rng.choices([act for _, act in actions], weights)[0](headwater)
 
     def _declare(self, headwater: Headwater) -> None:
         declare(headwater, self.folder / "items", as_csv_keeps(TABLES))
@@ -159,7 +176,7 @@ class History:
     def _bring(self, headwater: Headwater) -> None:
         """More tuples, now and then after a long silence, some of them out of order."""
         self.clock += self.rng.choice([0, 1, 2, 5, 5, 30]) * SECOND
-        stream = self.rng.choice([BIDS, BIDS, ASKS])
+        stream = self.rng.choice([BIDS, *self.streams])
         rows = [self._row(stream) for _ in range(self.rng.randint(1, 5))]
         self.said.append(f"{len(rows)} rows of {stream.name} about {self.clock / SECOND}")
         self.inlet.send(headwater, stream, rows)
@@ -179,14 +196,21 @@ class History:
             return
         known = list(self.queries.values())
         again = bool(known) and rng.random() < 0.4
-        query = rng.choice(known) if again else rng.choice([sliding, sliding, random_query])(rng)
+        query = rng.choice(known) if again else self._query()
         name = f"q{len(self.queries)}"
         lifetime = rng.choice([None, None, None, 7 * SECOND, 20 * SECOND])
-        start = rng.choice([None, None, EARLIEST, Start("TIMESTAMP", max(0, self.clock - SECOND))])
+        start = self._start()
         text = unparse(CreateQuery(name, query, lifetime=lifetime, start=start))
         self.said.append(text)
         headwater.execute(text)
         self.queries[name] = query
+
+    def _query(self) -> Query:
+        return self.rng.choice([sliding, sliding, random_query])(self.rng)
+
+    def _start(self) -> Start | None:
+        said = Start("TIMESTAMP", max(0, self.clock - SECOND))
+        return self.rng.choice([None, None, EARLIEST, said])
 
     def _live(self) -> list[str]:
         return sorted(set(self.queries) - self.left)
@@ -228,7 +252,7 @@ class History:
             self._settle(headwater)
 
     def _crash(self, headwater: Headwater) -> None:
-        point, left = self.rng.choice(POINTS), [self.rng.randint(1, 3)]
+        point, left = self.rng.choice(self.points), [self.rng.randint(1, 3)]
 
         def at_point(met: str) -> None:
             left[0] -= met == point
@@ -242,16 +266,20 @@ class History:
     # ---- what must come of it
 
     def _compare(self, headwater: Headwater) -> None:
-        streams = {s.name: tuples_in_log(headwater, s) for s in (BIDS, ASKS)}
-        keep = {stream.name: self.keep for stream in (BIDS, ASKS)}
+        streams = {s.name: self._ingested(headwater, s) for s in self.streams}
+        keep = {stream.name: self.keep for stream in self.streams}
         for name in self._live():
             row = headwater.query(name).row
             bounds = {"start": row.start_at, "end": row.end_at, "keep": keep}
             due = expected(self.queries[name], streams, as_csv_keeps(TABLES), **bounds)
             if row.lifetime is not None and row.end_at is None:
                 due = []
-            rows = told(headwater, name, self.queries[name])
+            rows = result_rows(headwater, name, self.queries[name])
             assert rows == due, "\n".join([f"{name} differs", *self.said, repr(streams)])
+
+    def _ingested(self, headwater: Headwater, stream: Stream) -> list[Any]:
+        """The tuples that a stream has ingested."""
+        return tuples_in_log(headwater, stream)
 
 
 def tuples_in_log(headwater: Headwater, stream: Stream) -> list[Any]:

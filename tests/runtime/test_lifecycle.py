@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import Rows, Stop, as_csv_keeps, expected, feed, opened, settle, stop_at, told
+from engine_helpers import (
+    Rows,
+    Stop,
+    as_csv_keeps,
+    expected,
+    feed,
+    opened,
+    result_rows,
+    settle,
+    stop_at,
+)
 from engine_helpers import declare as declare_with_tables
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -81,12 +91,16 @@ def serves(headwater: Headwater, unit: UnitRow) -> set[str]:
     return {query.digest for query in headwater.catalog.subscribers(unit.id)}
 
 
-def ended(headwater: Headwater, name: str, told: int | None = FOREVER, idle: bool = True) -> Any:
+def ended(
+    headwater: Headwater, name: str, watermark: int | None = FOREVER, idle: bool = True
+) -> Any:
     """The names that finish, and the states of the query and its unit after."""
     unit = headwater.catalog.unit(headwater.query(name).row.unit_id)
     assert unit is not None
     streams = input_streams(headwater.catalog, unit)
-    names = finish_queries(headwater.catalog, unit, serves(headwater, unit), streams, told, idle)
+    names = finish_queries(
+        headwater.catalog, unit, serves(headwater, unit), streams, watermark, idle
+    )
     after = headwater.catalog.unit(unit.id)
     assert after is not None
     return names, headwater.query(name).row.state, after.state
@@ -141,8 +155,8 @@ def test_a_query_is_finished_with_its_lifetime_and_the_others_go_on(headwater: H
     push(headwater, "a", 1, 14)
     settle_ends(headwater.catalog)
     read_all(headwater, "short")
-    assert ended(headwater, "short", told=10 * SECOND, idle=False)[0] == []
-    assert ended(headwater, "short", told=11 * SECOND, idle=False)[0] == ["short"]
+    assert ended(headwater, "short", watermark=10 * SECOND, idle=False)[0] == []
+    assert ended(headwater, "short", watermark=11 * SECOND, idle=False)[0] == ["short"]
     assert ended(headwater, "short") == ([], "finished", "running"), "long goes on in the unit"
     headwater.execute("DROP QUERY long")
     unit = headwater.catalog.units()[0]
@@ -203,7 +217,7 @@ def test_a_query_is_finished_when_all_its_streams_ended(headwater: Headwater) ->
     headwater.execute("END STREAM a")
     assert ended(headwater, "long")[0] == [], "nothing was read"
     read_all(headwater, "long")
-    assert ended(headwater, "long", told=None, idle=False)[0] == []
+    assert ended(headwater, "long", watermark=None, idle=False)[0] == []
     settle_ends(headwater.catalog)
     assert ended(headwater, "long")[0] == ["long", "short"]
     assert ended(headwater, "both")[0] == [], "b is open"
@@ -271,7 +285,7 @@ def test_a_query_whose_lifetime_is_over_stays_so(headwater: Headwater) -> None:
     ]
 
 
-def test_instants_that_were_told_stay_told(headwater: Headwater) -> None:
+def test_emitted_instants_stay_emitted(headwater: Headwater) -> None:
     taken_as_ended(headwater)
     unit = headwater.query("long").row.unit_id
     headwater.catalog.commit(None, cursors={(unit, "instant"): 10 * SECOND})
@@ -358,7 +372,7 @@ def test_lifetimes_that_begin_with_the_data(
                 settle(headwater)
             else:
                 feed(headwater, random.Random(seed), data)
-            assert told(headwater, "q", query) == wanted
+            assert result_rows(headwater, "q", query) == wanted
             assert headwater.query("q").row.state == "finished"
 
 
@@ -378,7 +392,7 @@ def check_lifetime(
         declare_with_tables(headwater, Path(folder) / "items", tables)
         headwater.execute(unparse(CreateQuery("q", query, lifetime=lifetime)))
         feed(headwater, random.Random(seed), streams)
-        assert told(headwater, "q", query) == expected(query, streams, tables, end=end)
+        assert result_rows(headwater, "q", query) == expected(query, streams, tables, end=end)
         assert headwater.query("q").row.state == "finished"
 
 
@@ -421,7 +435,7 @@ def test_a_lifetime_ends_while_its_streams_go_on(spark: Any, tmp_path: Path) -> 
             first = min(row[-1] for rows in data.values() for row in rows)
             if name != "join":
                 first = min(row[-1] for row in data["Bids"])
-            assert told(headwater, name, query) == expected(
+            assert result_rows(headwater, name, query) == expected(
                 query, data, {}, end=first + 3 * SECOND
             ), name
         log = stream_log("bids")
@@ -467,7 +481,7 @@ REOPENED = ("join", "aggregate", "changes", "distinct", "rows", "anti")
 
 @pytest.mark.spark
 @pytest.mark.parametrize("lateness", [0, 2 * SECOND])
-def test_files_that_come_after_the_end_are_taken_in(
+def test_files_that_arrive_after_the_end_are_ingested(
     spark: Any, tmp_path: Path, lateness: int
 ) -> None:
     """Run until idle three times; the results are the reference's over all that was not refused."""
@@ -487,11 +501,11 @@ def test_files_that_come_after_the_end_are_taken_in(
             assert {row.state for row in headwater.catalog.units()} == {"paused"}
             taken = accepted(headwater)
             for name, query in found.items():
-                assert told(headwater, name, query) == expected(query, taken, {}), name
+                assert result_rows(headwater, name, query) == expected(query, taken, {}), name
     refused = sum(map(len, data.values())) - sum(map(len, taken.values()))
     with open_state(tmp_path / "state") as headwater:
         late = sum(row.late for row in headwater.catalog.streams())
-    assert refused == late > 0, "the tuples up to the last instant that was told"
+    assert refused == late > 0, "the tuples up to the last instant that was emitted"
     assert all(len(rows) > 30 for rows in taken.values())
 
 
@@ -511,7 +525,7 @@ def accepted(headwater: Headwater) -> Rows:
 
 @pytest.mark.spark
 def test_without_instants_only_lateness_refuses(spark: Any, tmp_path: Path) -> None:
-    """A query that tells results as soon as its tuples are there closes no time."""
+    """A query that emits results as soon as tuples arrive closes no time."""
     data = sample(4, 60)
     folders = Folders(tmp_path / "in")
     kinds = ("select", "join", "sliding join")
@@ -524,7 +538,7 @@ def test_without_instants_only_lateness_refuses(spark: Any, tmp_path: Path) -> N
             folders.add({name: rows[low:high] for name, rows in data.items()})
             headwater.run(until_idle=True)
         for name, query in found.items():
-            assert told(headwater, name, query) == expected(query, data, {}), name
+            assert result_rows(headwater, name, query) == expected(query, data, {}), name
         assert sum(row.late for row in headwater.catalog.streams()) == 0
 
 
@@ -549,7 +563,7 @@ def test_a_crash_while_a_stream_is_reopened(spark: Any, tmp_path: Path, point: s
         headwater.run(until_idle=True)
         taken = accepted(headwater)
         for name, query in found.items():
-            assert told(headwater, name, query) == expected(query, taken, {}), name
+            assert result_rows(headwater, name, query) == expected(query, taken, {}), name
         assert {row.state for row in headwater.catalog.queries()} == {"finished"}
         late = sum(row.late for row in headwater.catalog.streams())
         assert sum(map(len, taken.values())) + late == sum(map(len, data.values()))
@@ -572,5 +586,5 @@ def test_a_query_that_is_new_when_a_stream_is_reopened(spark: Any, tmp_path: Pat
             headwater.run(until_idle=True)
         taken = accepted(headwater)
         for name, query in found.items():
-            assert told(headwater, name, query) == expected(query, taken, {}), name
+            assert result_rows(headwater, name, query) == expected(query, taken, {}), name
         assert {row.state for row in headwater.catalog.queries()} == {"finished"}

@@ -33,6 +33,7 @@ class Order:
     At the n-th meeting of `point` it kills itself, or stops (`signal`) until it is continued.
     `careless` has it commit in two transactions: "cursors" before "segments", or the reverse; or
     leave files "unsynced". `by_tasks` has Spark's tasks write what the driver would.
+    `restless` has units change what they read all the time.
     """
 
     state: str
@@ -46,6 +47,7 @@ class Order:
     tidy: bool = True
     careless: str = ""
     by_tasks: bool = False
+    restless: bool = False
 
 
 class Workers:
@@ -140,7 +142,7 @@ def _java(output: IO[str]) -> Iterator[dict[str, str]]:
             env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)},
         )
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while not info.exists():
                 assert process.poll() is None and time.monotonic() < deadline, "no JVM"
                 time.sleep(0.05)
@@ -234,8 +236,30 @@ def work(order: Order) -> None:
         engine = engines.Engine(
             headwater.catalog, headwater.state, attached(), limits, at_point=at_point
         )
+        if order.restless:
+            from headwater.runtime.submit.revisit import Revisit
+
+            engines.REVISIT_SECONDS = 0.0
+            revisit = Revisit(headwater.catalog, headwater.definitions, every_change, 1, 0.0)
+            engine.revisit = revisit.look
         engine.run(order.until_idle, interval=0.05)
         engine.release()
+
+
+def every_change(running: Any, costs: Any) -> list[Any]:
+    """For `Revisit`: all that is possible, whatever it saves or costs."""
+    from headwater.runtime.submit.hand_overs import matching_part
+    from headwater.runtime.submit.revisit import Change
+
+    changes = []
+    for unit in running:
+        if unit.reads is not None:
+            changes.append(Change("unshare", (unit.unit_id,), 0.0, "a test", unit.reads))
+        for source in running if unit.reads is None and not unit.read_by else ():
+            if source.reads is None and matching_part(unit.operator, source.operator) is not None:
+                name = source.unit_id
+                changes.append(Change("rewire", (unit.unit_id,), 0.0, "a test", name))
+    return changes
 
 
 def stop_at(

@@ -20,7 +20,7 @@ from headwater.sim.worlds.model import (
     StreamSettings,
 )
 from headwater.sim.worlds.read import parse_world, read_world
-from headwater.sim.worlds.ticks import read_ticks
+from headwater.sim.worlds.ticks import begin_together, read_ticks
 
 GOLDEN = "worlds/errors.txt"
 
@@ -185,8 +185,29 @@ def test_latencies_are_scaled_to_their_mean(folder: Path) -> None:
     assert [link.latency for link in network.links] == pytest.approx([0.05, 0.1])
 
 
-def test_ticks_begin_at_zero_in_seconds_and_money(folder: Path) -> None:
+def test_ticks_are_in_seconds_and_money(folder: Path) -> None:
     trace = read_ticks(folder / "rising.csv")
     assert trace.name == "rising"
-    np.testing.assert_allclose(trace.times, [0.0, 0.5])
+    np.testing.assert_allclose(trace.times, [1.0, 1.5])
     np.testing.assert_allclose(trace.values, [2.0, 2.01])
+
+
+def test_files_of_ticks_have_one_clock(folder: Path) -> None:
+    """One that begins earlier is not shifted against the others."""
+    (folder / "early.csv").write_text("200,30000\n900,30100\n1200,30300\n")
+    early, rising = (read_ticks(folder / name) for name in ("early.csv", "rising.csv"))
+    both = begin_together([early, rising])
+    np.testing.assert_allclose(both[0].times, [0.0, 0.2])
+    np.testing.assert_allclose(both[0].values, [3.01, 3.03])
+    np.testing.assert_allclose(both[1].times, [0.0, 0.5])
+    sooner = begin_together([early, rising], 0.5)
+    np.testing.assert_allclose(sooner[0].times, [0.0, 0.4, 0.7])
+    np.testing.assert_allclose(sooner[1].times, [0.5, 1.0])
+    with pytest.raises(InputError, match=r"early ends at 1\.2 seconds, before 2"):
+        begin_together([early, rising], 2.0)
+    text = (
+        '[network]\nsites="triangle.toml"\n[dissemination]\npolicies=["dita"]\n'
+        'ticks=["early.csv"]\ntick_start=2'
+    )
+    with pytest.raises(InputError, match=r":6: early ends at 1\.2 seconds"):
+        parse_world(text, folder=folder)

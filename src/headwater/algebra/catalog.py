@@ -58,7 +58,7 @@ class Table:
 class Namespace:
     """Streams and tables by name; case does not matter, and a name is used once.
 
-    `version` grows with every change, so that caches of bound queries can tell that they are stale.
+    `version` grows with every change, so that caches of bound queries notice that they are stale.
     """
 
     _by_name: dict[str, Stream | Table] = field(default_factory=dict)

@@ -331,7 +331,7 @@ def _date_format(name: str, args: Sequence[Expr]) -> Type:
 
 
 def _check_length(rule: Rule) -> Rule:
-    """The rule, which also refuses a text that constants alone make too long."""
+    """The rule, which also refuses a text that is too long by its constants alone."""
 
     def checked(name: str, args: Sequence[Expr]) -> Type:
         result = rule(name, args)
@@ -492,20 +492,34 @@ def _sum_merges(argument: Type | None) -> bool:
     return argument.is_floating or argument.is_integer or argument == INTERVAL
 
 
+def _distinct_sum_merges(argument: Type | None) -> bool:
+    return argument is not None and not argument.is_floating and _sum_merges(argument)
+
+
+def _distinct_avg_merges(argument: Type | None) -> bool:
+    return argument is not None and not argument.is_floating and _avg_merges(argument)
+
+
 def _avg_merges(argument: Type | None) -> bool:
     return argument is not None and not argument.is_decimal and _sum_merges(argument)
+
+
+def _spread_merges(argument: Type | None) -> bool:
+    return argument is not None and argument.is_numeric
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
     """An aggregate of the language: the rule that computes its type or refuses the argument, and
     the argument types for which the aggregate of all rows follows from those of parts (only such
-    queries keep panes, and share them). `ignores_distinct` if DISTINCT changes nothing."""
+    queries keep panes, and share them), also those for which it does with DISTINCT: then of the sets of
+    values of parts. `ignores_distinct` if DISTINCT changes nothing."""
 
     name: str
     rule: Rule
     merges: Callable[[Type | None], bool] = _never_merges
     ignores_distinct: bool = False
+    merges_distinct: Callable[[Type | None], bool] = _never_merges
 
 
 def _first_type(name: str, args: Sequence[Expr]) -> Type:
@@ -519,13 +533,13 @@ def _count(name: str, args: Sequence[Expr]) -> Type:
 _aggregates: dict[str, AggregateFunction] = {
     function.name: function
     for function in (
-        AggregateFunction("count", _count, _always_merges),
-        AggregateFunction("sum", _sum, _sum_merges),
-        AggregateFunction("avg", _avg, _avg_merges),
+        AggregateFunction("count", _count, _always_merges, merges_distinct=_always_merges),
+        AggregateFunction("sum", _sum, _sum_merges, merges_distinct=_distinct_sum_merges),
+        AggregateFunction("avg", _avg, _avg_merges, merges_distinct=_distinct_avg_merges),
         AggregateFunction("min", _first_type, _always_merges, ignores_distinct=True),
         AggregateFunction("max", _first_type, _always_merges, ignores_distinct=True),
         *(
-            AggregateFunction(name, _takes("a number", _numeric, DOUBLE))
+            AggregateFunction(name, _takes("a number", _numeric, DOUBLE), _spread_merges)
             for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
         ),
         AggregateFunction("bool_and", _condition, _always_merges),
@@ -556,4 +570,5 @@ def remove_aggregate(name: str) -> None:
 def is_mergeable(call: AggregateCall) -> bool:
     """Whether the aggregate of all rows follows from those of parts."""
     argument = None if call.arg is None else call.arg.type
-    return not call.distinct and AGGREGATES[call.name].merges(argument)
+    function = AGGREGATES[call.name]
+    return (function.merges_distinct if call.distinct else function.merges)(argument)

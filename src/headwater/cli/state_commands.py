@@ -389,9 +389,7 @@ def show(
     ] = None,
     since: Annotated[
         float | None,
-        typer.Option(
-            min=0, metavar="SECONDS", help="With events: only the last this many seconds."
-        ),
+        typer.Option(min=0, metavar="SECONDS", help="With events: only the last SECONDS."),
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, metavar="N", help="With events: only the latest N.")

@@ -9,16 +9,13 @@ from headwater.lazy import lazy_exports
 if TYPE_CHECKING:
     from headwater.cost.prices import (
         ONE_SITE,
-        CpuCosts,
         Flow,
         Prices,
         Work,
-        join_cpu,
         lifetime_price,
         network_prices,
         network_usage,
         price,
-        select_cpu,
     )
     from headwater.cost.rates import (
         ColumnStatistics,
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ONE_SITE",
     "ColumnStatistics",
-    "CpuCosts",
     "Flow",
     "JoinInput",
     "Prices",
@@ -42,13 +38,11 @@ __all__ = [
     "Work",
     "domain_share",
     "grouped_rate",
-    "join_cpu",
     "join_rate",
     "lifetime_price",
     "network_prices",
     "network_usage",
     "price",
-    "select_cpu",
     "selectivity",
     "tuples_in_window",
 ]
@@ -56,17 +50,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "CpuCosts": "headwater.cost.prices",
         "Flow": "headwater.cost.prices",
         "ONE_SITE": "headwater.cost.prices",
         "Prices": "headwater.cost.prices",
         "Work": "headwater.cost.prices",
-        "join_cpu": "headwater.cost.prices",
         "lifetime_price": "headwater.cost.prices",
         "network_prices": "headwater.cost.prices",
         "network_usage": "headwater.cost.prices",
         "price": "headwater.cost.prices",
-        "select_cpu": "headwater.cost.prices",
         "JoinInput": "headwater.cost.rates",
         "StreamStatistics": "headwater.cost.rates",
         "ColumnStatistics": "headwater.cost.rates",

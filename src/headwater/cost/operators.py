@@ -7,6 +7,10 @@
 A kind that a file does not name keeps its default. The defaults for emit, select, project and join
 are those of the WhiteWater paper; the others are set beside them by likeness. A cost is in the unit
 in which sites state their speed, whatever it is: seconds of one core serve as well, with cpu = 1.
+
+What the runtime does besides has kinds of its own: `read` a tuple from a log, `write` a row to one,
+and for each step, however little it reads, `step`, `term` (for each source in each term of a delta)
+and `panes`.
 """
 
 from __future__ import annotations
@@ -38,7 +42,15 @@ DEFAULT_COSTS: Mapping[str, OperatorCost] = {
     "aggregate": OperatorCost(400),
     "distinct": OperatorCost(400),
     "union": OperatorCost(20),
+    "read": OperatorCost(200),
+    "write": OperatorCost(150),
+    "step": OperatorCost(10e6),
+    "term": OperatorCost(6e6),
+    "panes": OperatorCost(20e6),
 }
+
+SECONDS_PER_INSTRUCTION = 5e-9
+"""What an instruction of the defaults counts as where costs are seconds of a core."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +63,24 @@ class CostTable:
         return self.costs[kind]
 
 
-def read_costs(path: Path) -> CostTable:
+SECOND_COSTS = CostTable(
+    {
+        kind: OperatorCost(
+            cost.per_tuple * SECONDS_PER_INSTRUCTION, cost.per_result * SECONDS_PER_INSTRUCTION
+        )
+        for kind, cost in DEFAULT_COSTS.items()
+    }
+)
+"""The defaults in seconds of a core."""
+
+
+def read_costs(path: Path, defaults: CostTable | None = None) -> CostTable:
     """The table of a file over the defaults; raises InputError with the line of a mistake."""
     top = read_toml(path)
     # A misspelt kind would otherwise silently keep its default.
     top.check_keys(*DEFAULT_COSTS)
     overrides = {kind: _parse_cost(top.section(kind)) for kind in top.values}
-    return CostTable({**DEFAULT_COSTS, **overrides})
+    return CostTable({**(defaults or CostTable()).costs, **overrides})
 
 
 def format_costs(table: CostTable) -> str:

@@ -17,17 +17,6 @@ from headwater.network import Network, shortest_routes, transit_costs
 
 
 @dataclass(frozen=True)
-class CpuCosts:
-    """Seconds of CPU: for each input tuple of a selection, projection or join, and for each result
-    of a join."""
-
-    select: float = 1e-7
-    project: float = 1e-7
-    join: float = 2e-6
-    result: float = 5e-7
-
-
-@dataclass(frozen=True)
 class Flow:
     """Bytes per second from one site to another, both by their positions in the network."""
 
@@ -79,13 +68,3 @@ def network_usage(flows: Iterable[Flow], prices: Prices) -> float:
 def lifetime_price(work: Work, prices: Prices, start: float, end: float) -> float:
     """What work costs that is done from one moment to another, in seconds."""
     return price(work, prices) * max(0.0, end - start)
-
-
-def select_cpu(rate: float, costs: CpuCosts) -> float:
-    """CPU per second of a selection."""
-    return costs.select * rate
-
-
-def join_cpu(input_rates: Iterable[float], output_rate: float, costs: CpuCosts) -> float:
-    """CPU per second of a join: every tuple is looked up in the other windows."""
-    return costs.join * sum(input_rates) + costs.result * output_rate

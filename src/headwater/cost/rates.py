@@ -89,13 +89,15 @@ def domain_share(domain: Domain, values: ColumnStatistics) -> float:
         return 0.0
     if values.low is not None and values.high is not None and _is_numeric(domain):
         return _covered_fraction(domain, values.low, values.high)
+    # Ranges of a column of which nothing else is known count as DEFAULT_SELECTIVITY, single values as
+    # no more than that and all but a few as no less: so a domain never counts less than one in it.
     points = domain.values(MAX_POINTS)
     if points is not None:
-        return min(1.0, len(points) / max(1.0, values.distinct))
+        return min(DEFAULT_SELECTIVITY, (len(points) + domain.null) / max(1.0, values.distinct))
     # Conditions such as `x <> 3`: the values left out are few although those that pass are not.
     missing = domain.complement().values(MAX_POINTS)
     if missing is not None:
-        return max(0.0, 1 - len(missing) / max(1.0, values.distinct))
+        return max(DEFAULT_SELECTIVITY, 1 - len(missing) / max(1.0, values.distinct))
     return DEFAULT_SELECTIVITY
 
 

@@ -91,7 +91,7 @@ class Syntax:
 
 
 def parse_syntax(text: str, tokens: list[Token], end: int) -> Syntax:
-    """The syntax tree of a query made of these (tidied) words, which end at `end`; raises CqlError."""
+    """The syntax tree of a query from these (tidied) words, which end at `end`; raises CqlError."""
     tokens, output = _strip_output(text, tokens)
     if not tokens:
         raise cql_error(text, "expected a query that begins with SELECT, found nothing", end)

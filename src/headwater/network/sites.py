@@ -150,7 +150,7 @@ def _read_file(path: Path, must_be_connected: bool) -> Deployment:
         # Names of streams are case-insensitive in CQL.
         name = section.string("name").lower()
         if name in streams:
-            section.refuse("name", f"{name} is told of twice; write one [[stream]] for it")
+            section.refuse("name", f"{name} is listed twice; write one [[stream]] for it")
         streams[name] = _parse_stream(section, names)
     return Deployment(network, workers, streams)
 

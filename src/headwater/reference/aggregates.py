@@ -107,23 +107,44 @@ def _avg(argument: Type, result: Type) -> Summary:
             if values
             else None
         )
-    return lambda values: _total([float(v) for v in values]) / len(values) if values else None
+    total = _total if argument.is_floating else lambda values: _to_float(Fraction(sum(values)))
+    return lambda values: total(values) / len(values) if values else None
 
 
 def _variance(sample: bool, root: bool) -> Callable[[Type, Type], Summary]:
-    def spread(values: list[Any]) -> Value:
-        numbers = [float(v) for v in values]
-        # The variance of a sample divides by n - 1; a single value has none, so NULL.
-        count = len(numbers) - (1 if sample else 0)
-        if not numbers or count == 0:
-            return None
-        if not all(map(math.isfinite, numbers)):
-            return math.nan
-        mean = _total(numbers) / len(numbers)
-        variance = _total([(x - mean) * (x - mean) for x in numbers]) / count
-        return math.sqrt(variance) if root else variance
+    def make(argument: Type, result: Type) -> Summary:
+        unit = 10**argument.scale if argument.is_decimal else 1
 
-    return lambda argument, result: spread
+        def spread(values: list[Any]) -> Value:
+            # The variance of a sample divides by n - 1; a single value has none, so NULL.
+            count = len(values) - (1 if sample else 0)
+            if not values or count == 0:
+                return None
+            value = (
+                _rounded_variance(values, count)
+                if argument.is_floating
+                else _exact_variance([int(Fraction(v) * unit) for v in values], unit, count)
+            )
+            return math.sqrt(value) if root else value
+
+        return spread
+
+    return make
+
+
+def _exact_variance(values: Sequence[int], unit: int, count: int) -> float:
+    """The variance of exact numbers, given in 1/`unit`: one whole number divided by another, each
+    rounded once."""
+    above = len(values) * sum(v * v for v in values) - sum(values) ** 2
+    below = len(values) * count * unit * unit
+    return _to_float(Fraction(above)) / _to_float(Fraction(below))
+
+
+def _rounded_variance(values: Sequence[float], count: int) -> float:
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    mean = _total(values) / len(values)
+    return _total([(x - mean) * (x - mean) for x in values]) / count
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[[Type, Type], Summary]:

@@ -135,7 +135,7 @@ _UNCLOSED = re.compile(rb"(?:" + _FIELD + rb',)*+"[^"]*+(?:""[^"]*+)*+"?\Z')
 
 def _may_continue(data: bytes, at: int, max_bytes: int) -> bool:
     """Whether a record reaches the end of the buffer, and may be completed by what follows."""
-    # Otherwise a stray quote would hold back all that follows, for ever.
+    # Otherwise a stray quote would hold back all that follows, forever.
     if len(data) - at > max_bytes:
         return False
     match = _RECORD.match(data, at) or _UNCLOSED.match(data, at)

@@ -2,7 +2,7 @@
 
 The three-stream query runs as it is written, selections after both joins; then with the selections
 moved by Spark, which leaves the joins where they are; then in the order that Headwater finds: the same
-files, equal rows. Then random queries run one by one, and the rates at which they do are put
+files, equal rows. Then random queries run one by one, and their measured rates are put
 beside those that the model predicts from costs that were measured before (`headwater calibrate`).
 """
 
@@ -141,7 +141,7 @@ def random_query(rng: random.Random) -> str:
 
 
 def predict_rate(query: str, costs: CostTable, cores: int) -> float:
-    """The tuples a second of each stream that the model has so many cores take, of tuples that are
+    """The tuples per second of each stream that the model lets a number of cores process, of tuples that are
     as dense in time as those that are generated."""
     statements = parse(";".join(stream_declaration(name, COLUMNS, Path(name)) for name in "abc"))
     streams = [s.stream for s in statements if isinstance(s, CreateStream)]

@@ -112,7 +112,7 @@ def large_problem(seed: int, operators: int | None = None) -> ThroughputProblem:
 def introduction_problem(seed: int = 0) -> ThroughputProblem:
     """The example of the introduction: 15 operators, five of them joins, 11 sites, two choices each.
 
-    As written, the selections stand above all joins, so that each has many places to go.
+    As written, the selections are above all joins, so that each has many possible positions.
     """
     rng = random.Random(f"introduction {seed}")
     draft = _Draft(rng)
@@ -128,7 +128,7 @@ def introduction_problem(seed: int = 0) -> ThroughputProblem:
 def _random_problem(
     rng: random.Random, emitters: int, unary: int, sites: int, choices: tuple[int, int]
 ) -> ThroughputProblem:
-    """Random operators are put on top of what there is, until all is joined into one."""
+    """Adds random operators on top of the present ones until all are joined into one."""
     draft = _Draft(rng)
     for number in range(emitters):
         draft.emit(number)
@@ -171,7 +171,7 @@ def _draft_problem(
 
 @dataclass
 class _Draft:
-    """A plan that grows upwards; `roots` are the operators that nobody reads yet."""
+    """A plan that grows upwards; `roots` are the operators whose output is not read yet."""
 
     rng: random.Random
     operators: list[ThroughputOperator] = field(default_factory=list)

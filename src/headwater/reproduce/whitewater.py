@@ -1,6 +1,6 @@
 """WhiteWater, section 6: how often and how fast searches find the best configuration.
 
-The paper's figures rest on random queries of which it tells the sizes alone; the queries here are drawn
+The paper's figures rest on random queries of which it states only the sizes; the queries here are drawn
 in the same sizes (`plan.throughput.samples`), a hundred for each seed, so shares and orders are compared, not single values. Times
 are of the processor, so that other work on the machine does not count.
 """
@@ -73,7 +73,7 @@ def run_timed(
     seed: int,
     budget: float = float("inf"),
 ) -> TimedSearch:
-    """Run a search to its end, or until it has looked at so many configurations."""
+    """Run a search to its end, or until it has examined a number of configurations."""
     started = time.thread_time()
     result = run_search(SEARCHES[name], problem, start, seed, max_seen=budget)
     return TimedSearch(result, time.thread_time() - started)
@@ -169,7 +169,7 @@ def _claims_6(optimal: dict[str, float]) -> tuple[Claim, ...]:
 
 
 def _is_near_paper(optimal: dict[str, float], name: str) -> bool:
-    """Within what a hundred queries can tell: fifteen in a hundred."""
+    """Within what a hundred queries can distinguish: fifteen in a hundred."""
     return abs(optimal[name] - PAPER_OPTIMAL[name]) <= 15
 
 

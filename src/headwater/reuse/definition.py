@@ -25,7 +25,13 @@ from headwater.algebra.nodes import (
 )
 from headwater.cql import unparse
 from headwater.reuse.operator import Operator, grouped_columns, minimal_operator
-from headwater.reuse.signature import SharingKind, sharing_key_of, signature_of
+from headwater.reuse.signature import (
+    QuerySignature,
+    SharingKind,
+    bounds_of,
+    sharing_key_of,
+    signature_of,
+)
 
 
 def operator_block(operator: Operator) -> Block:
@@ -38,6 +44,14 @@ def operator_block(operator: Operator) -> Block:
     keys = [Column("$agg", f"k{n}", key.type) for n, key in enumerate(operator.keys)]
     calls = [Column("$agg", f"a{n}", call.type) for n, call in enumerate(operator.calls)]
     return Block(operator.sources, operator.where, (), group, (*keys, *calls), False)
+
+
+def operator_signature(operator: Operator) -> QuerySignature:
+    """A join operator as the query that wants all its rows; its sources keep their aliases, which
+    canonicalising its text could exchange."""
+    block = operator_block(operator)
+    bounds = bounds_of(operator.kind, block)
+    return QuerySignature("", operator.kind, operator.sharing_key, Output.ISTREAM, block, bounds)
 
 
 def operator_definition(operator: Operator, output: Output) -> str:

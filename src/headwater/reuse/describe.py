@@ -15,6 +15,7 @@ from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import format_duration
 from headwater.cql.writer import call_text, expr_text
 from headwater.reuse.join_subscribers import AGE, Shape
+from headwater.reuse.lanes import Lane
 from headwater.reuse.operator import Operator
 from headwater.reuse.signature import Bound
 
@@ -52,6 +53,20 @@ def describe_operator(operator: Operator) -> list[str]:
     outputs = [call_text(call, name_of) for call in operator.calls]
     outputs = outputs or sorted(map(name_of, operator.columns))
     return [*lines, f"emits {', '.join(outputs) or 'rows without columns'}"]
+
+
+def describe_lanes(lanes: Sequence[Lane], operator: Operator) -> list[str]:
+    """What is joined for an operator, a line for each lane; none if that is the operator itself."""
+    if all(lane.operator == operator for lane in lanes):
+        return []
+    name_of = column_naming(operator.sources)
+    lines = [f"computed in {count_noun(len(lanes), 'lane', 'lanes')}:"]
+    for lane in lanes:
+        reads = ", ".join(_describe_source(source) for source in lane.operator.sources)
+        where = _conjunction_text(_conjuncts(lane.operator.where, name_of))
+        queries = count_noun(len(lane.signatures), "query", "queries")
+        lines.append(f"{reads} where {where}, for {queries}")
+    return lines
 
 
 def describe_bounds(bounds: Sequence[Bound], sources: Sequence[Scan | TableScan]) -> str:

@@ -24,13 +24,16 @@ from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import Output
 from headwater.algebra.types import BOOLEAN, Type
 from headwater.algebra.windows import Range
-from headwater.reuse.operator import Operator
+from headwater.reuse.operator import Operator, relax
 from headwater.reuse.row_classes import Subscriber
 from headwater.reuse.shapes import ShapeTable, build_tables
-from headwater.reuse.signature import Bound, QuerySignature
-
-MAX_LISTED_VALUES = 64
-"""A condition with more values than these makes panes grouped by whether it holds, not by its term."""
+from headwater.reuse.signature import (
+    Bound,
+    QuerySignature,
+    bound_condition,
+    can_rebuild_panes,
+    has_few_values,
+)
 
 MAX_FLAGS = 8
 """Where queries ask for more different ranges of a term than these, panes are grouped by the term."""
@@ -65,6 +68,17 @@ class GroupSubscribers:
     operator: Operator
     signatures: tuple[QuerySignature, ...]
 
+    @property
+    def panes_can_be_rebuilt(self) -> bool:
+        """Whether panes can be made again from what streams keep. Otherwise those of other queries
+        follow from the panes that there are, whose keys are those of the operator."""
+        return can_rebuild_panes(self.operator.sources)
+
+    @property
+    def has_several_windows(self) -> bool:
+        """Whether its queries may have different windows: over one stream, if they have an end."""
+        return len(self.operator.sources) == 1 and self.panes_can_be_rebuilt
+
     @cached_property
     def granule(self) -> int:
         """The length of time within which tuples come and go together, for all windows."""
@@ -91,7 +105,7 @@ class GroupSubscribers:
             # Over one stream the operator's window is not part of the layout: `reach` bounds what
             # panes keep, and while it and the granule stay, a query with another window joins without panes being built
             # again.
-            operator.sources if len(operator.sources) > 1 else (),
+            () if self.has_several_windows else operator.sources,
             operator.where,
             (),
             Group(self.keys, operator.calls, ANYTHING),
@@ -106,15 +120,17 @@ class GroupSubscribers:
     @cached_property
     def keys(self) -> tuple[Expr, ...]:
         """What panes are grouped by."""
+        if not self.panes_can_be_rebuilt:
+            return self.operator.keys
         keys = {canonical_text(key): key for signature in self.signatures for key in signature.keys}
         flags: dict[str, dict[str, Expr]] = {}
         for signature in self.signatures:
             for bound in self._residual_bounds(signature):
                 of_term = flags.setdefault(canonical_text(bound.term), {})
-                if not _has_few_values(bound) and len(of_term) <= MAX_FLAGS:
-                    flag = _bound_condition(bound)
+                if not has_few_values(bound) and len(of_term) <= MAX_FLAGS:
+                    flag = bound_condition(bound)
                     of_term[canonical_text(flag)] = flag
-                if _has_few_values(bound) or len(of_term) > MAX_FLAGS:
+                if has_few_values(bound) or len(of_term) > MAX_FLAGS:
                     keys[canonical_text(bound.term)] = bound.term
         for term, of_term in flags.items():
             # A flag follows from its term: where panes are grouped by the term, flags would only
@@ -122,6 +138,13 @@ class GroupSubscribers:
             if term not in keys:
                 keys |= of_term
         return tuple(keys[name] for name in sorted(keys))
+
+    def follows_from(self, before: GroupSubscribers) -> bool:
+        """Whether panes can be made of those for the operator of other subscribers, which serves these too."""
+        ours, theirs = self.operator, before.operator
+        return ours.sharing_key == theirs.sharing_key and all(
+            relax(theirs, signature) is theirs for signature in self.signatures
+        )
 
     @cached_property
     def _key_positions(self) -> dict[str, int]:
@@ -135,6 +158,16 @@ class GroupSubscribers:
         """What the operator does not see to already."""
         facts = self.operator.where.index
         return [b for b in signature.bounds if not facts.domain(b.term) <= b.domain]
+
+    def filters_of(self, signature: QuerySignature) -> tuple[Bound, ...]:
+        """Which panes a query sees, by their keys."""
+        positions = self._key_positions
+        return tuple(
+            bound
+            if canonical_text(bound.term) in positions
+            else Bound(bound_condition(bound), domain_of(BOOLEAN, [True]))
+            for bound in self._residual_bounds(signature)
+        )
 
     # ---- evaluating
 
@@ -197,7 +230,7 @@ class GroupSubscribers:
         emitted_keys = _emitted_keys(signature)
         for bound in self._residual_bounds(signature):
             if canonical_text(bound.term) not in self._key_positions:
-                filters.append(Bound(_bound_condition(bound), domain_of(BOOLEAN, [True])))
+                filters.append(Bound(bound_condition(bound), domain_of(BOOLEAN, [True])))
             # A bound may be applied to emitted rows only if it cannot change their values. Without
             # keys there is one row for everything, so it has to select panes.
             elif signature.keys and (
@@ -235,17 +268,6 @@ def _assign_columns(items: Sequence[Expr], columns: list[Type]) -> tuple[int, ..
             columns.append(item.type)
         positions.append(at)
     return tuple(positions)
-
-
-def _has_few_values(bound: Bound) -> bool:
-    return bound.domain.values(MAX_LISTED_VALUES) is not None
-
-
-def _bound_condition(bound: Bound) -> Expr:
-    """Whether a row is within a bound."""
-    condition = bound.domain.as_expr(bound.term)
-    assert condition is not None
-    return condition
 
 
 def _emitted_keys(signature: QuerySignature) -> set[str]:

@@ -1,12 +1,12 @@
 """Which rows of a join operator are results of which query, and in which columns.
 
-Queries that bound the same terms and slide alike make one shape. Where a query's window is shorter than
-the operator's, that is a bound too: on how long before the result the tuple came.
+Queries of one lane that bound the same terms and slide alike make one shape. Where a query's window is
+shorter than the operator's, that is a bound too: on how long before the result the tuple came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.nodes import Scan
 from headwater.algebra.types import BIGINT
 from headwater.algebra.windows import Range
+from headwater.reuse.lanes import Lane, lanes_of
 from headwater.reuse.operator import Operator
 from headwater.reuse.row_classes import Subscriber
 from headwater.reuse.shapes import ShapeTable, build_tables
@@ -30,8 +31,9 @@ AGE = "$held"
 
 @dataclass(frozen=True)
 class Shape:
-    """The terms that some queries bound, their windows' slides, and their table of constants."""
+    """The terms that some queries of a lane bound, their windows' slides, and their table of constants."""
 
+    lane: int
     slides: Slides
     terms: tuple[Expr, ...]
     table: ShapeTable[str]
@@ -53,19 +55,28 @@ class JoinSubscribers:
         )
 
     @cached_property
+    def lanes(self) -> tuple[Lane, ...]:
+        return lanes_of(self.operator, self.signatures)
+
+    @cached_property
     def shapes(self) -> tuple[Shape, ...]:
+        return tuple(
+            shape
+            for number, lane in enumerate(self.lanes)
+            for shape in self._lane_shapes(number, lane)
+        )
+
+    def _lane_shapes(self, number: int, lane: Lane) -> Iterator[Shape]:
         alike: dict[tuple[Slides, tuple[str, ...]], dict[str, tuple[Bound, ...]]] = {}
-        for signature in self.signatures:
+        for signature in lane.signatures:
             bounds = self.residual_bounds(signature)
             key = (_slides(signature.scans), tuple(canonical_text(bound.term) for bound in bounds))
             alike.setdefault(key, {})[signature.digest] = bounds
-        shapes = []
         for (slides, _), subscribers in alike.items():
             terms = [bound.term for bound in next(iter(subscribers.values()))]
             domains = {digest: [b.domain for b in bounds] for digest, bounds in subscribers.items()}
             for table in build_tables([term.type for term in terms], domains):
-                shapes.append(Shape(slides, tuple(terms), table))
-        return tuple(shapes)
+                yield Shape(number, slides, tuple(terms), table)
 
     @cached_property
     def subscribers(self) -> dict[str, Subscriber]:

@@ -20,7 +20,7 @@ from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Query, Scan
 from headwater.algebra.windows import Range
-from headwater.reuse.operator import Operator, finer_window
+from headwater.reuse.operator import Operator, finer_window, pane_keys
 from headwater.reuse.signature import (
     QuerySignature,
     SharingKind,
@@ -234,7 +234,8 @@ class OperatorOutput(NamedTuple):
 def _emits_all(output: Hashable, signature: QuerySignature) -> bool:
     assert isinstance(output, OperatorOutput)
     if signature.kind is SharingKind.GROUP:
-        return set(signature.keys) <= set(output.keys) and set(signature.calls) <= set(output.calls)
+        keys, calls = set(pane_keys(signature)), set(signature.calls)
+        return keys <= set(output.keys) and calls <= set(output.calls)
     return signature.columns <= output.columns
 
 

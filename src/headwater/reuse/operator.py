@@ -22,9 +22,17 @@ from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.windows import Range, Window
-from headwater.reuse.signature import QuerySignature, SharingKind, leaves_of
+from headwater.reuse.signature import (
+    QuerySignature,
+    SharingKind,
+    bound_condition,
+    has_few_values,
+    leaves_of,
+)
 
 T = TypeVar("T")
+
+Sources = tuple[Scan | TableScan, ...]
 
 MAX_PIECES = 64
 """A cover with more ranges of a term than these becomes the least interval around them."""
@@ -69,7 +77,7 @@ def minimal_operator(signature: QuerySignature) -> Operator:
     block = signature.content
     sources = leaves_of(block)
     if signature.kind is SharingKind.GROUP:
-        keys = _merge_sorted((), signature.keys, canonical_text)
+        keys = _merge_sorted((), pane_keys(signature), canonical_text)
         calls = _merge_sorted((), signature.calls, call_text)
         columns = grouped_columns(keys, calls)
         return Operator(
@@ -79,6 +87,21 @@ def minimal_operator(signature: QuerySignature) -> Operator:
         signature.scans[0].columns[:1]
     )  # something has to be selected
     return Operator(signature.kind, signature.sharing_key, sources, block.where, columns)
+
+
+def pane_keys(signature: QuerySignature) -> tuple[Expr, ...]:
+    """The keys that an operator has for a query.
+
+    Panes that cannot be made again are grouped from the beginning by whatever may tell one query from
+    others: when some have left, those of the rest follow from what there is.
+    """
+    if signature.panes_can_be_rebuilt:
+        return signature.keys
+    told_apart = (
+        bound.term if has_few_values(bound) else bound_condition(bound)
+        for bound in signature.bounds
+    )
+    return _merge_sorted(signature.keys, tuple(told_apart), canonical_text)
 
 
 def grouped_columns(keys: Iterable[Expr], calls: Iterable[AggregateCall]) -> frozenset[Column]:
@@ -94,22 +117,12 @@ def relax(operator: Operator, signature: QuerySignature) -> Operator:
     """
     assert operator.sharing_key == signature.sharing_key
     own_operator = minimal_operator(signature)
-    sources = tuple(map(_wider_source, operator.sources, own_operator.sources))
-    if operator.kind is SharingKind.GROUP:
-        sources = tuple(map(_finer_source, operator.sources, own_operator.sources))
-    elif _slides(sources) != _slides(operator.sources) or _slides(sources) != _slides(
-        own_operator.sources
-    ):
-        sources = tuple(
-            map(
-                _wider_source,
-                map(_unslid_source, operator.sources),
-                map(_unslid_source, own_operator.sources),
-            )
-        )
+    cover_sources = (
+        cover_grouped_sources if operator.kind is SharingKind.GROUP else cover_joined_sources
+    )
     result = replace(
         operator,
-        sources=sources,
+        sources=cover_sources(operator.sources, own_operator.sources),
         where=cover_conditions(operator.where, own_operator.where),
         columns=operator.columns | own_operator.columns,
         keys=_merge_sorted(operator.keys, own_operator.keys, canonical_text),
@@ -117,6 +130,18 @@ def relax(operator: Operator, signature: QuerySignature) -> Operator:
     )
     # Callers test for "nothing changes" with `is`.
     return operator if result == operator else result
+
+
+def cover_joined_sources(a: Sources, b: Sources) -> Sources:
+    """The sources of a join, with windows that hold at every instant what those of both hold."""
+    if _slides(a) != _slides(b):
+        a, b = (tuple(map(_unslid_source, sources)) for sources in (a, b))
+    return tuple(map(_wider_source, a, b))
+
+
+def cover_grouped_sources(a: Sources, b: Sources) -> Sources:
+    """The sources of groups, with windows that panes of both can be cut from."""
+    return tuple(map(_finer_source, a, b))
 
 
 def classify_containment(signature: QuerySignature, operator: Operator) -> Containment | None:
@@ -147,7 +172,7 @@ def _is_small(domain: Domain) -> bool:
     return len(domain.cuts) <= 2 * MAX_PIECES or domain.values(MAX_VALUES) is not None
 
 
-def _slides(sources: tuple[Scan | TableScan, ...]) -> list[int | None]:
+def _slides(sources: Sources) -> list[int | None]:
     return [s.window.slide for s in sources if isinstance(s, Scan) and isinstance(s.window, Range)]
 
 
@@ -240,6 +265,13 @@ def depends_on_previous_event(signature: QuerySignature) -> bool:
         return signature.output is not Output.RSTREAM
     group = signature.content.group
     return group is not None and not group.keys
+
+
+def window_reach(signature: QuerySignature) -> int:
+    """How long before a result the rows that it is made of may have been emitted, by a join of some of
+    its sources that has these windows."""
+    windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
+    return max((w.size or 0) + (w.slide or 0) for w in windows)
 
 
 def serving_operator(signatures: Sequence[QuerySignature]) -> Operator:

@@ -58,6 +58,21 @@ class Bound:
     domain: Domain
 
 
+MAX_LISTED_VALUES = 64
+"""A condition with more values than these makes panes grouped by whether it holds, not by its term."""
+
+
+def has_few_values(bound: Bound) -> bool:
+    return bound.domain.values(MAX_LISTED_VALUES) is not None
+
+
+def bound_condition(bound: Bound) -> Expr:
+    """Whether a row is within a bound."""
+    condition = bound.domain.as_expr(bound.term)
+    assert condition is not None
+    return condition
+
+
 @dataclass(frozen=True)
 class QuerySignature:
     """A query with its sources in the order of its sharing key; `block` is None if it shares with equals only."""
@@ -89,6 +104,11 @@ class QuerySignature:
         group = self.content.group
         return () if group is None else group.calls
 
+    @property
+    def panes_can_be_rebuilt(self) -> bool:
+        """Whether its panes can be made again at any time, from what its streams keep."""
+        return can_rebuild_panes(self.content.sources)
+
     @cached_property
     def columns(self) -> frozenset[Column]:
         """The columns of its sources that are read above the join."""
@@ -104,6 +124,20 @@ class QuerySignature:
 def leaves_of(block: Block) -> tuple[Scan | TableScan, ...]:
     """The streams and tables among the sources of a block; for a signature's block, all of them."""
     return tuple(source for source in block.sources if isinstance(source, Scan | TableScan))
+
+
+def can_rebuild_panes(sources: Iterable[object]) -> bool:
+    """Whether panes over these sources can be made again from what streams keep.
+
+    Not over a table, as a tuple was joined with the table as it was when the tuple was taken in; nor over
+    a window without an end, which would need all tuples there ever were.
+    """
+    return all(
+        isinstance(source, Scan)
+        and isinstance(source.window, Range)
+        and source.window.size is not None
+        for source in sources
+    )
 
 
 def scans_of(block: Block) -> tuple[Scan, ...]:
@@ -140,18 +174,8 @@ def _is_simple(body: Block) -> bool:
 
 
 def _fits_panes(body: Block) -> bool:
-    """Whether groups can be rebuilt from what a stream keeps, and be merged from finer ones.
-
-    Not over a table, as a tuple was joined with the table as it was then; nor over a window without an
-    end, which would need all tuples there ever were.
-    """
-    scans = scans_of(body)
-    calls = () if body.group is None else body.group.calls
-    return (
-        len(scans) == len(body.sources)
-        and all(isinstance(s.window, Range) and s.window.size is not None for s in scans)
-        and all(map(is_mergeable, calls))
-    )
+    """Whether groups can be merged from finer ones."""
+    return body.group is None or all(map(is_mergeable, body.group.calls))
 
 
 # ---- the sharing key
@@ -171,8 +195,8 @@ def sharing_key_of(kind: SharingKind, block: Block) -> str:
         # cannot be both.
         parts.append("slides" if slides else "flows")
         # Over a join a pane holds combinations of tuples: which ones there are depends on all
-        # windows.
-        if len(windows) > 1:
+        # windows. Of a window without an end all panes before the last instant are one.
+        if len(block.sources) > 1 or not can_rebuild_panes(block.sources):
             parts += map(str, windows)
     return " ".join(parts)
 
@@ -203,7 +227,7 @@ def _join_conditions(kind: SharingKind, block: Block) -> Box:
     where = block.where
     equalities = tuple(c for c in where.constraints if _is_equijoin(c))
     aliases = [source.alias for source in leaves_of(block)]
-    if kind is SharingKind.JOIN and _is_connected(equalities, aliases):
+    if kind is SharingKind.JOIN and is_connected(equalities, aliases):
         return Box(equalities, ())
     return Box(
         tuple(c for c in where.constraints if spans_sources(*c.terms)),
@@ -299,37 +323,40 @@ def rename_block_columns(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
 
 
 def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
-    """The joins of some of a query's sources, larger ones first, as queries that emit all columns that
-    joining the other sources needs, event times included.
+    """The joins of some of a query's sources, larger ones first, as queries: each within the bounds
+    that the query has for its sources, and with all columns that joining the other sources needs,
+    event times included.
 
-    Every row of the query is made of a row of each of them. They have what joins their sources and
-    none of the query's bounds, so that they serve others like it too.
+    Every row of the query is made of a row of each of them.
     """
+    for chosen in partial_join_aliases(signature):
+        query = partial_join_query(signature, chosen)
+        if query is not None:
+            yield query
+
+
+def partial_join_aliases(signature: QuerySignature) -> Iterator[tuple[str, ...]]:
+    """The sources of a query that conditions connect, but for all of them; larger sets first."""
     if signature.block is None or not 2 < len(signature.block.sources) <= MAX_SOURCES:
         return
     aliases = [source.alias for source in leaves_of(signature.block)]
     for size in range(len(aliases) - 1, 1, -1):
         for chosen in combinations(aliases, size):
-            query = _partial_join_query(signature, chosen)
-            if query is not None:
-                yield query
+            if is_connected(signature.block.where.constraints, chosen):
+                yield chosen
 
 
-def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
+def partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
+    """The join of sources that conditions connect, as a query; None if others cannot share it."""
     block = signature.content
     sources = [source for source in leaves_of(block) if source.alias in chosen]
-    if not _is_connected(block.where.constraints, chosen) or not any(
-        isinstance(s, Scan) for s in sources
-    ):
+    if not any(isinstance(s, Scan) for s in sources):
         return None
     # The instants of a query are the multiples of *all* its slides, so a part with fewer slides
     # would emit at other times. Sources of the same name could be assigned in two ways.
     if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
         return None
-    restricted = restrict_to_sources(block.where, set(chosen))
-    where = _without_bounds(
-        _join_conditions(SharingKind.JOIN, replace(block, sources=tuple(sources), where=restricted))
-    )
+    where = restrict_to_sources(block.where, set(chosen))
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
     items = tuple(sorted(_needed_columns(signature, set(chosen)), key=canonical_text))
     part = Block(tuple(sources), where, (), None, items, False)
@@ -337,18 +364,6 @@ def _partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Q
         replace(part, sources=_with_aliases(sources, alias)), _column_mapping(block, alias)
     )
     return Query(Output.ISTREAM, RelationBuilder().build(part))
-
-
-def _without_bounds(joining: Box) -> Box:
-    """What joins sources, without bounds on the columns that do."""
-    exprs: list[Expr] = []
-    for constraint in joining.constraints:
-        first, *others = constraint.terms
-        if others:
-            exprs += [Call("=", (first, other), BOOLEAN) for other in others]
-        else:
-            exprs += constraint_conjuncts(constraint)
-    return normalize(conjunction([*exprs, *joining.terms]))
 
 
 def _have_unique_names(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:
@@ -392,7 +407,7 @@ def _needed_columns(signature: QuerySignature, aliases: set[str]) -> set[Column]
     return {c for expr in exprs for c in columns_of(expr) if c.relation in aliases}
 
 
-def _is_connected(constraints: Iterable[Constraint], chosen: Sequence[str]) -> bool:
+def is_connected(constraints: Iterable[Constraint], chosen: Sequence[str]) -> bool:
     """Whether constraints lead from each of the sources to all of them."""
     reached, links = {chosen[0]}, []
     for constraint in constraints:

@@ -43,6 +43,7 @@ from headwater.runtime.results.subscribers import expired_position
 from headwater.runtime.spark.memory import memory_setting
 from headwater.runtime.storage.paths import allow_paths as restrict_paths
 from headwater.runtime.storage.state_dir import check_state_dir, ensure_state_dir
+from headwater.runtime.submit.revisit import Revisit
 from headwater.runtime.submit.scripts import execute
 
 if TYPE_CHECKING:
@@ -86,7 +87,12 @@ class Headwater:
             restart = self._start_spark if self._spark is None else None
             spark = self._spark or self._start_spark()
             self._engine = Engine(
-                self.catalog, self.state, spark, clock=self._clock, restart_spark=restart
+                self.catalog,
+                self.state,
+                spark,
+                clock=self._clock,
+                revisit=Revisit(self.catalog, self.definitions, clock=self._clock).look,
+                restart_spark=restart,
             )
         return self._engine
 

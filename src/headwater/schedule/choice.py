@@ -1,6 +1,6 @@
 """Choosing what runs next, and saying why.
 
-Whatever the policy, nothing waits for ever: a candidate whose oldest tuple has waited longer than the
+Whatever the policy, nothing waits forever: a candidate whose oldest tuple has waited longer than the
 bound is overdue, and overdue candidates run before all others, the oldest first. So once a tuple is
 overdue, only what arrived before it runs before it.
 """

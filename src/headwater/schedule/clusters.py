@@ -46,14 +46,14 @@ class ClusterChoice:
 
 
 def logarithmic_clusters(priorities: Sequence[float], count: int) -> Clusters:
-    """So many clusters whose edges are a constant factor apart."""
+    """A number of clusters whose edges are a constant factor apart."""
     low, high = _priority_range(priorities, count)
     edges = np.geomspace(low, high, count + 1)
     return _build_clusters(priorities, edges)
 
 
 def uniform_clusters(priorities: Sequence[float], count: int) -> Clusters:
-    """So many clusters whose edges are a constant distance apart."""
+    """A number of clusters whose edges are a constant distance apart."""
     low, high = _priority_range(priorities, count)
     return _build_clusters(priorities, np.linspace(low, high, count + 1))
 

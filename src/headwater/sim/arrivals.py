@@ -43,7 +43,7 @@ class FixedTimes:
 
 @dataclass(frozen=True)
 class Poisson:
-    """So many tuples, independent of one another, with a mean time between them."""
+    """A number of independent tuples with a mean time between them."""
 
     tuples: int
     gap: float = 1.0
@@ -146,7 +146,7 @@ class RequestTrace:
 
 
 def mean_gap(arrivals: Arrivals, seed: int) -> float:
-    """The mean time between the tuples of a stream, as measured over the whole of it."""
+    """The mean time between the tuples of a stream, measured over the entire stream."""
     count, first, last = 0, 0.0, 0.0
     for chunk in arrivals.chunks(seed):
         first = first if count else float(chunk[0])

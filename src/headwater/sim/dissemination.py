@@ -206,7 +206,7 @@ class Updates:
 
 @dataclass(frozen=True, eq=False)
 class DisseminationRun:
-    """What was measured: by window the mean loss over the nodes, and the moves and reports that were made."""
+    """What was measured: for each window the mean loss over the nodes and the numbers of moves and reports."""
 
     losses: Floats
     moves: int

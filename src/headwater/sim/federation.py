@@ -20,7 +20,7 @@ from headwater.sim.coin_flips import CERTAIN, coin_flip, pass_threshold, run_key
 from headwater.sim.kernel import Process, Simulation
 
 LEAVING_TICKS = 3
-"""For so many ticks a provider that leaves repeats what it sent."""
+"""Number of ticks for which a leaving provider repeats its messages."""
 
 _LOSS, _DUPLICATE, _PHASE = range(3)
 
@@ -106,7 +106,7 @@ class FederationSimulation:
         return CoordinatorTree(self.k, tuple(levels), capabilities)
 
     def disagreements(self) -> list[str]:
-        """Where a parent and a member, or what is summed up and what there is, differ."""
+        """Where parent and member disagree, or a summary differs from what it summarizes."""
         found = []
         for provider, node in sorted(self.nodes.items()):
             for level, seat in node.membership.seats.items():

@@ -7,6 +7,7 @@ and a state of the whole is a few numbers.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -87,34 +88,36 @@ Judge = Callable[[dict[int, N]], str]
 """What is wrong with the living nodes of an end; empty if nothing is."""
 
 
-def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 10_000_000) -> Exploration:
+def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 20_000_000) -> Exploration:
     """Visit every state that can be reached, depth first, and judge those where nothing is left to happen."""
     steps = _Steps(world)
     start = steps.start()
-    open_states, closed = {start}, set[State]()
-    path: list[tuple[State, Iterator[State]]] = [(start, steps.successors(start))]
+    key = steps.packed(start)
+    open_states, closed = {key}, set[bytes]()
+    path: list[tuple[bytes, Iterator[State]]] = [(key, steps.successors(start))]
     ends = failures = 0
     first_failure, endless = "", False
     while path:
-        state, successors = path[-1]
+        key, successors = path[-1]
         follower = next(successors, None)
         if follower is None:
             path.pop()
-            open_states.discard(state)
-            closed.add(state)
+            open_states.discard(key)
+            closed.add(key)
             continue
-        if follower == state:
+        following = steps.packed(follower)
+        if following == key:
             continue
-        if follower in open_states:
+        if following in open_states:
             endless = True
-        elif follower not in closed:
+        elif following not in closed:
             if len(closed) + len(open_states) >= most_states:
                 return Exploration(len(closed), ends, failures, first_failure, endless, False)
             if not steps.is_end(follower):
-                open_states.add(follower)
-                path.append((follower, steps.successors(follower)))
+                open_states.add(following)
+                path.append((following, steps.successors(follower)))
                 continue
-            closed.add(follower)
+            closed.add(following)
             ends += 1
             if complaint := judge(steps.living(follower)):
                 failures += 1
@@ -170,6 +173,7 @@ class _Steps(Generic[N]):
         default_factory=dict
     )
     _choices: dict[int, tuple[Hashable, ...]] = field(default_factory=dict)
+    _content_numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def start(self) -> State:
         count = len(self.world.nodes)
@@ -179,11 +183,21 @@ class _Steps(Generic[N]):
         nodes = tuple(self._node_number(node) for node in self.world.nodes)
         return nodes, tuple(channels), self.world.most_kills
 
+    def packed(self, state: State) -> bytes:
+        """The state in a quarter of the memory, of which there have to be millions: few channels have contents."""
+        nodes, channels, kills = state
+        numbers = [kills, *nodes]
+        for at, channel in enumerate(channels):
+            if channel:
+                known = self._content_numbers
+                numbers += at, known.setdefault(channel, len(known))
+        return array("i", numbers).tobytes()
+
     def living(self, state: State) -> dict[int, N]:
         return {at: self.nodes[one] for at, one in enumerate(state[0]) if one != _DEAD}
 
     def is_end(self, state: State) -> bool:
-        """Nothing is under way and nobody has a choice; that nodes might still die does not count."""
+        """No message is in flight and no node has a choice left; possible deaths do not count."""
         nodes, channels, _ = state
         return not any(channels) and not any(self._open_choices(one) for one in nodes)
 

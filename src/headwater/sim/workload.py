@@ -82,7 +82,7 @@ class WindowJoin:
 
 @dataclass(frozen=True)
 class SharedSet:
-    """Queries over one stream that begin with the same operator; each goes on with a branch."""
+    """Queries over one stream that share their first operator; each continues with its own branch."""
 
     first: SimulatedOperator
     branches: tuple[tuple[SimulatedOperator, ...], ...]

@@ -23,7 +23,7 @@ from headwater.federation.dissemination.protocol.locks import (
     LockRelease,
     LockRequest,
 )
-from headwater.reproduce.cosmos.deadlock import CASES, random_trees
+from headwater.reproduce.cosmos.deadlock import CASES, FIVE_PROVIDERS, random_trees
 from headwater.sim.interleavings import explore, sample_runs, shortest_failure
 from headwater.sim.trees.members import (
     Parents,
@@ -205,7 +205,18 @@ def test_ordered_locks_in_all_interleavings_with_a_death(case: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("trees", [*CASES.values(), (FORK,), (LINE,)])
+@pytest.mark.parametrize(
+    "trees",
+    [
+        *CASES.values(),
+        (FORK,),
+        (LINE,),
+        *(
+            pytest.param(trees, marks=pytest.mark.slow if len(trees) == 2 else pytest.mark.long)
+            for trees in FIVE_PROVIDERS.values()
+        ),
+    ],
+)
 def test_all_moves_in_all_interleavings_with_a_death(trees: tuple[Parents, ...]) -> None:
     found = explore(ordered_world(trees, all_moves, 1), judge_members(trees))
     assert (found.failures, found.first_failure, found.endless) == (0, "", False)

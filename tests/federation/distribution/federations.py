@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -34,7 +35,9 @@ from headwater.network import Routes, TransitStubShape, shortest_routes, transit
 ORIGINS, PROVIDERS = 12, 24
 
 FAST: dict[Objective, HierarchySettings] = {
-    objective: HierarchySettings(MappingSettings(objective, rounds=3, tries=8), vertices=60)
+    objective: HierarchySettings(
+        MappingSettings(objective, rounds=3, tries=8, kicks=1), vertices=60
+    )
     for objective in OBJECTIVES
 }
 
@@ -93,6 +96,14 @@ def violation_of(problem: Problem, place: Indices) -> float:
 def small_routes() -> Routes:
     shape = TransitStubShape(domains=2, transit=3, stubs=2, hosts=5)
     return shortest_routes(transit_stub_network(shape, 1))
+
+
+def home_loving_federation(seed: int, result_share: float) -> tuple[Federation, QueryGraph]:
+    """A small federation in which every provider is as able as what is submitted to it needs."""
+    federation, queries = small_federation(seed, 150, k=2, result_share=result_share)
+    at_home = np.bincount(queries.home - ORIGINS, queries.load, PROVIDERS)
+    able = replace(federation.places, capability=np.maximum(at_home, 1e-3))
+    return replace(federation, places=able), queries
 
 
 def small_federation(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import FAST, small_federation, tiny_problem
+from federations import FAST, home_loving_federation, small_federation, tiny_problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from headwater.federation.distribution.hierarchy import (
 )
 from headwater.federation.distribution.mapping import MappingSettings
 from headwater.federation.distribution.model import Indices, QueryGraph, Substreams
-from headwater.federation.distribution.objective import Objective, check
+from headwater.federation.distribution.objective import Objective, check, cost
 from headwater.federation.distribution.printed import printed_balance
 
 SETTINGS = AdaptationSettings(FAST["wec"])
@@ -87,6 +87,23 @@ def _last_moves(
     return sum(moves[-quiet:])
 
 
+@pytest.mark.parametrize("objective", FAST)
+def test_no_round_makes_a_mapping_worse(objective: Objective) -> None:
+    """From homes where it is best to stay, and from anywhere."""
+    federation, queries = home_loving_federation(1, 0.5)
+    problem = federation.problem(queries)
+    moved = 0
+    for place in (baselines.naive(problem), baselines.random_mapping(problem, 1)):
+        for seed in range(3):
+            done = adapt(federation, queries, place, AdaptationSettings(FAST[objective]), seed)
+            above = check(problem, place).violation, check(problem, done.place).violation
+            assert above[1] <= above[0] + 1e-6
+            if above[1] == above[0]:
+                assert cost(problem, done.place, objective) <= cost(problem, place, objective)
+            place, moved = done.place, moved + done.migrations
+    assert moved > 0
+
+
 def perturbed(federation: Federation, seed: int) -> Federation:
     """Some substreams five times as fast."""
     generator = np.random.default_rng(seed)
@@ -123,6 +140,7 @@ def _changed(before: Indices, after: Indices) -> int:
     return int(np.count_nonzero(before != after))
 
 
+@pytest.mark.long
 def test_a_move_has_to_pay_for_its_state() -> None:
     federation, queries = small_federation(2, 200)
     place = distribute(federation, queries, replace(FAST["wec"], vertices=20)).place
@@ -141,6 +159,7 @@ def test_an_overloaded_provider_gives_load_away() -> None:
     assert check(federation.problem(queries), place).feasible
 
 
+@pytest.mark.long
 def test_a_provider_that_leaves_hands_over_its_queries_alone() -> None:
     federation, queries = small_federation(4, 200)
     place = distribute(federation, queries, FAST["wec"]).place

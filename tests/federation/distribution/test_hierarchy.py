@@ -7,7 +7,13 @@ from itertools import count
 
 import numpy as np
 import pytest
-from federations import FAST, ORIGINS, PROVIDERS, small_federation
+from federations import (
+    FAST,
+    ORIGINS,
+    PROVIDERS,
+    home_loving_federation,
+    small_federation,
+)
 
 from headwater.errors import PlanError
 from headwater.federation.coordinators.tree import CoordinatorTree
@@ -31,6 +37,7 @@ def nested(nodes: list[int], height: int) -> Branch:
     return Branch(nodes[0], (nested(nodes[:half], height - 1), nested(nodes[half:], height - 1)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", FAST)
 def test_every_provider_is_within_its_share_after_four_levels(objective: Objective) -> None:
     federation, queries = small_federation(1, 500)
@@ -44,6 +51,7 @@ def test_every_provider_is_within_its_share_after_four_levels(objective: Objecti
     assert found.relative_loads(federation.problem(queries)).max() <= 1.10 * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", FAST)
 def test_hierarchical_is_near_centralized(objective: Objective) -> None:
     """On a world that fits on one node: not far above it, and better than knowing nothing."""
@@ -54,6 +62,20 @@ def test_hierarchical_is_near_centralized(objective: Objective) -> None:
     drawn = baselines.random_mapping(problem, 1)
     assert cost(problem, ours, objective) < 1.15 * cost(problem, central, objective)
     assert cost(problem, ours, objective) < cost(problem, drawn, objective)
+
+
+@pytest.mark.parametrize("objective", FAST)
+def test_it_is_never_worse_than_homes_that_keep_the_bounds(objective: Objective) -> None:
+    """Also where results are large, so that it is best to stay at home."""
+    for result_share in (0.1, 0.5):
+        federation, queries = home_loving_federation(1, result_share)
+        problem = federation.problem(queries)
+        naive = baselines.naive(problem)
+        assert check(problem, naive).feasible
+        found = distribute(federation, queries, FAST[objective]).place
+        assert check(problem, found).feasible
+        least = cost(problem, naive, objective)
+        assert cost(problem, found, objective) <= least * (1 + 1e-9)
 
 
 def test_levels_nest_and_keep_every_query_below_its_home() -> None:

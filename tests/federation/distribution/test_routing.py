@@ -41,6 +41,7 @@ def test_the_root_chooses_what_a_recomputation_prefers(objective: Objective, bou
         place = np.append(place, chosen[query])
 
 
+@pytest.mark.long
 @objectives
 def test_new_queries_reach_providers_with_room(objective: Objective) -> None:
     federation, both = small_federation(2, 400)

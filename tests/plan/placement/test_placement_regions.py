@@ -141,7 +141,7 @@ def test_when_regions_fail_all_sites_are_looked_at() -> None:
     assert {run.site for run in ledger.plan().runs} == {24}
 
 
-def test_another_problem_is_cut_anew() -> None:
+def test_another_problem_is_cut_again() -> None:
     way, taste = RegionPlacer(), StreamPopularity()
     for count in (4, 9):
         stream = PlacementStream("s", frozenset("s"), 1.0, (count - 1,))

@@ -295,7 +295,9 @@ class Both:
         self.cursors = {key: where for key, where in self.cursors.items() if key[1] != log}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
+)
 def test_like_dictionaries(where: str, seed: int) -> None:
     Both(where, Random(seed)).go(60 if "://" in where else 120)
 

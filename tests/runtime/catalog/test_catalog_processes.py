@@ -23,6 +23,9 @@ from catalog_helpers import (
 
 from headwater.runtime.catalog import Catalog
 
+# Each process starts Python and loads the catalog.
+pytestmark = pytest.mark.long
+
 PROCESSES = 3
 
 
@@ -88,7 +91,6 @@ def test_who_lost_the_lease_never_commits(pool: ProcessPoolExecutor, where: str)
         assert [found.seq for found in done] == list(range(1, steps + 1))
 
 
-@pytest.mark.long
 def test_a_death_in_a_commit_leaves_nothing_half(pool: ProcessPoolExecutor, where: str) -> None:
     with Catalog.open(where) as catalog:
         catalog.declare_stream("s", "")
@@ -98,7 +100,6 @@ def test_a_death_in_a_commit_leaves_nothing_half(pool: ProcessPoolExecutor, wher
     assert seen == [(0,) * 7] * (len(seen) - 1) + [(1,) * 7]
 
 
-@pytest.mark.long
 def test_threads_share_a_catalog(where: str) -> None:
     with Catalog.open(where) as catalog:
         catalog.declare_stream("s", "")

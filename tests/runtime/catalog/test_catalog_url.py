@@ -93,7 +93,7 @@ def test_the_environment_may_name_it(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_without_a_catalog_the_way_to_one_is_told(
+def test_without_a_catalog_the_message_says_how_to_get_one(
     url: str, state: Path, command: tuple[str, ...]
 ) -> None:
     status, out = run(*command, "--state", state, "--catalog", url)

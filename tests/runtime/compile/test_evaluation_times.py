@@ -13,7 +13,7 @@ from headwater.algebra.nodes import Scan
 from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
 from headwater.algebra.windows import Range
 from headwater.runtime.catalog import Segment
-from headwater.runtime.catalog.unit_progress import INSTANTS
+from headwater.runtime.catalog.records import INSTANTS
 from headwater.runtime.compile.evaluation_times import (
     due_instants,
     earliest_last_instant,

@@ -38,6 +38,9 @@ AGGREGATES = (
     "COUNT(DISTINCT b.note) AS a0, ROUND(STDDEV_POP(b.price), 6) AS a1",
     "SUM(b.item) FILTER (WHERE b.note = 'a') AS a0, MIN(b.note) AS a1",
     "SUM(CAST(b.bidder AS DECIMAL(9, 2))) AS a0, SUM(CAST(b.item AS BIGINT)) AS a1",
+    "STDDEV(b.bidder) AS a0, VAR_POP(CAST(b.price AS DECIMAL(5, 2))) AS a1",
+    "COUNT(DISTINCT b.price) AS a0, SUM(DISTINCT b.bidder) AS a1, AVG(DISTINCT b.item) AS a2",
+    "SUM(DISTINCT b.price) AS a0, AVG(CAST(b.bidder AS DECIMAL(4, 1))) AS a1",
 )
 SOURCES_OF = (
     "Bids {} b",

@@ -12,7 +12,7 @@ import pytest
 from engine_helpers import Stop, expected, json_lines, opened, settle, stop_at, tick_until
 from kafka_broker import ODD_PASSWORD, PASSWORD, USER, Broker
 from kafka_topics import Topic
-from test_sources import declare_bids, sample, taken_in
+from test_sources import declare_bids, ingested_rows, sample
 
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import Connector, CreateQuery, parse_query, unparse
@@ -45,7 +45,7 @@ def ask(headwater: Headwater, into: Topic, out: Topic) -> None:
     headwater.execute(unparse(CreateQuery("pairs", PAIRS, sink=sink)))
 
 
-def told_by(out: Topic) -> list[tuple[Any, ...]]:
+def sent_rows(out: Topic) -> list[tuple[Any, ...]]:
     """The rows in a topic as the reference evaluator has them, each row id once."""
     rows = [json.loads(value) for value in dict(out.messages()).values()]
     names = [column.name for column in PAIRS.columns]
@@ -69,7 +69,7 @@ def test_topic_in_topic_out_with_crashes(kafka: Broker, spark: Any, tmp_path: Pa
             with pytest.raises(Stop):
                 tick_until(headwater, lambda: False)
     with opened(tmp_path / "state", spark) as headwater:
-        tick_until(headwater, lambda: taken_in(headwater) == len(data))
+        tick_until(headwater, lambda: ingested_rows(headwater) == len(data))
         headwater.execute("END STREAM bids")
         tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         headwater.run(until_idle=True)
@@ -78,7 +78,7 @@ def test_topic_in_topic_out_with_crashes(kafka: Broker, spark: Any, tmp_path: Pa
         assert (stream.malformed, stream.late) == (len(parts), 0)
     wanted = expected(PAIRS, {"Bids": data}, {})
     assert wanted
-    assert told_by(out) == wanted
+    assert sent_rows(out) == wanted
     assert len(out.messages()) > len(wanted), "what was sent before a crash is sent again"
 
 
@@ -91,7 +91,7 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
         ask(headwater, into, out)
         headwater.execute("CREATE STREAM other (ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
         headwater.execute("CREATE QUERY o AS SELECT ts FROM other")
-        tick_until(headwater, lambda: taken_in(headwater) == 10)
+        tick_until(headwater, lambda: ingested_rows(headwater) == 10)
         into.send(0, lines(data[10:20]))
         kafka.stop()
         headwater.push("other", [(0,)], timestamp_unit="us")
@@ -101,12 +101,12 @@ def test_a_broker_that_goes_and_comes(kafka: Broker, spark: Any, tmp_path: Path)
             kinds = {event.kind for event in headwater.catalog.events()}
         assert len(list(headwater.query("o").results())) == 1
         kafka.start()
-        tick_until(headwater, lambda: taken_in(headwater) == 20)
+        tick_until(headwater, lambda: ingested_rows(headwater) == 20)
         headwater.execute("END STREAM bids")
         tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         settle(headwater)
         assert not read_delivery(headwater.catalog, headwater.query("pairs").row).failure
-    assert told_by(out) == expected(PAIRS, {"Bids": data[:20]}, {})
+    assert sent_rows(out) == expected(PAIRS, {"Bids": data[:20]}, {})
 
 
 def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_what_cannot_be_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
         )
         with pytest.raises(InputError, match=f"no topic none at {kafka.servers}"):
             headwater.engine.ingestion.ingest("none")
-        tick_until(headwater, lambda: taken_in(headwater) == 4)
+        tick_until(headwater, lambda: ingested_rows(headwater) == 4)
         into.send(0, lines(data[4:]))
         into.forget(0, 7)
-        tick_until(headwater, lambda: taken_in(headwater) == len(data) - 3)
+        tick_until(headwater, lambda: ingested_rows(headwater) == len(data) - 3)
         (refused,) = headwater.catalog.rejects("bids")
         assert refused.record == f"offsets 4 to 6 of {into.name}/0 were deleted unread"
 
@@ -167,11 +167,11 @@ def test_start_at_the_latest(kafka: Broker, spark: Any, tmp_path: Path) -> None:
             into.send(1, lines(data[4:7]))
             settle(headwater)
     with opened(tmp_path / "state", spark) as headwater:
-        assert taken_in(headwater) == 2 * 3
+        assert ingested_rows(headwater) == 2 * 3
 
 
 def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path: Path) -> None:
-    """It has more messages than were read of the first, so that offsets alone tell nothing."""
+    """It has more messages than were read of the first, so that offsets alone do not show the difference."""
     into = Topic.made(spark, kafka, 1)
     data = sample(6, 11)
     into.send(0, lines(data[:3]))
@@ -179,19 +179,19 @@ def test_a_topic_made_again_is_another_topic(kafka: Broker, spark: Any, tmp_path
         declare_bids(headwater, "kafka", servers=kafka.servers, topic=into.name)
         with pytest.raises(HeadwaterError, match="bids did not stop"):
             headwater.execute("RESTART STREAM bids")
-        tick_until(headwater, lambda: taken_in(headwater) == 3)
+        tick_until(headwater, lambda: ingested_rows(headwater) == 3)
         into.make_again(1)
         into.send(0, lines(data[3:]))
         with pytest.raises(InputError, match=r"was deleted and recreated .* RESTART STREAM bids"):
             headwater.engine.ingestion.ingest("bids")
     with opened(tmp_path / "state", spark) as headwater:
         settle(headwater)
-        assert taken_in(headwater) == 3
+        assert ingested_rows(headwater) == 3
         (event,) = [e for e in headwater.catalog.events() if e.kind == "stream unread"]
         assert "none of the 8 offsets of the new one was read" in event.detail["error"]
         headwater.execute("RESTART STREAM bids")
         settle(headwater)
-        assert taken_in(headwater) == len(data)
+        assert ingested_rows(headwater) == len(data)
 
 
 def test_a_topic_made_again_while_it_is_read(kafka: Broker, spark: Any, tmp_path: Path) -> None:
@@ -240,16 +240,16 @@ def test_transactions(kafka: Broker, spark: Any, tmp_path: Path, isolation: str)
                 else:
                     producer.abortTransaction()
         settle(headwater)
-        assert taken_in(headwater) == (8 if isolation == "read_committed" else 12)
+        assert ingested_rows(headwater) == (8 if isolation == "read_committed" else 12)
         with into.transaction(lines(parts[3])) as producer:
             into.send(0, lines(parts[4]))
             settle(headwater)
-            assert taken_in(headwater) == (8 if isolation == "read_committed" else 20)
+            assert ingested_rows(headwater) == (8 if isolation == "read_committed" else 20)
             producer.abortTransaction()
         with into.transaction(lines(parts[5])) as producer:
             producer.commitTransaction()
         settle(headwater)
-        assert taken_in(headwater) == (16 if isolation == "read_committed" else 24)
+        assert ingested_rows(headwater) == (16 if isolation == "read_committed" else 24)
 
 
 # ---- who may read
@@ -293,12 +293,12 @@ def test_login_over_tls_in_and_out(
         assert f"refuses the login of {USER}" in event.detail["error"]
         assert len(list(headwater.query("o").results())) == 1
         Path(secured["password_file"]).write_text(PASSWORD + "\n")
-        tick_until(headwater, lambda: taken_in(headwater) == len(data))
+        tick_until(headwater, lambda: ingested_rows(headwater) == len(data))
         headwater.execute("END STREAM bids")
         settle(headwater)
         tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         said = headwater.query("pairs").explain() + caplog.text
-    assert told_by(out) == expected(PAIRS, {"Bids": data}, {})
+    assert sent_rows(out) == expected(PAIRS, {"Bids": data}, {})
     kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     java = [found for found in commands if found.partition(b"\0")[0].endswith(b"java")]

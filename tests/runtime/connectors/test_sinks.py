@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import HOUR, Stop, expected, opened, settle, stop_at, tick_until, told
+from engine_helpers import HOUR, Stop, expected, opened, result_rows, settle, stop_at, tick_until
 
 from headwater.algebra.nodes import Query
 from headwater.algebra.types import TIMESTAMP, Field, Schema
@@ -131,7 +131,7 @@ def test_a_crash_loses_and_doubles_nothing(spark: Any, tmp_path: Path, point: st
     assert found_in(tmp_path / "out", query) == expected(query, {"Bids": data}, {})
 
 
-def test_a_sink_that_fails_is_told_and_tried_again(spark: Any, tmp_path: Path) -> None:
+def test_a_failing_sink_is_reported_and_retried(spark: Any, tmp_path: Path) -> None:
     data = sample(4)
     one, other = parse_query(ONE, SOURCES), parse_query(TOLD, SOURCES)
     (tmp_path / "bad").write_text("no folder")
@@ -150,7 +150,7 @@ def test_a_sink_that_fails_is_told_and_tried_again(spark: Any, tmp_path: Path) -
         assert "cannot be written" in failure["error"]
         assert [e.kind for e in headwater.catalog.events()].count("sink failed") == 1
         assert found_in(tmp_path / "good", other) == expected(other, {"Bids": data}, {})
-        assert told(headwater, "q", one) == expected(one, {"Bids": data}, {})
+        assert result_rows(headwater, "q", one) == expected(one, {"Bids": data}, {})
         (tmp_path / "bad").unlink()
         tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         assert found_in(tmp_path / "bad", one) == expected(one, {"Bids": data}, {})
@@ -158,7 +158,7 @@ def test_a_sink_that_fails_is_told_and_tried_again(spark: Any, tmp_path: Path) -
 
 
 def test_pausing_and_dropping(spark: Any, tmp_path: Path) -> None:
-    """A paused query sends nothing and loses nothing; a new one of the same name sends all anew."""
+    """A paused query sends nothing and loses nothing; a new one of the same name sends everything again."""
     data = sample(6)
     query = parse_query(ONE, SOURCES)
     asked = f"CREATE QUERY q STARTING AT EARLIEST TO files(path => '{tmp_path / '{}'}') AS {ONE}"

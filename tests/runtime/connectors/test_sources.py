@@ -22,11 +22,11 @@ from engine_helpers import (
     expected,
     json_lines,
     opened,
+    result_rows,
     settle,
     stop_at,
     submit,
     tick_until,
-    told,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def declare(headwater: Headwater, kind: str, **options: Any) -> None:
     submit(headwater, "q", QUERY)
 
 
-def taken_in(headwater: Headwater, name: str = "bids") -> int:
+def ingested_rows(headwater: Headwater, name: str = "bids") -> int:
     return headwater.catalog.log_stats(stream_log(name)).total_rows
 
 
@@ -140,11 +140,11 @@ def test_socket_reconnects_and_gives_again_what_was_not_kept(spark: Any, tmp_pat
         opened(tmp_path / "state", spark, at_point=fail_once) as headwater,
     ):
         declare(headwater, "socket", host="127.0.0.1", port=port, rows_per_step=17)
-        tick_until(headwater, lambda: taken_in(headwater) == len(data))
+        tick_until(headwater, lambda: ingested_rows(headwater) == len(data))
         headwater.execute("END STREAM bids")
         settle(headwater)
         assert not failures
-        assert told(headwater, "q", QUERY) == expected(QUERY, {"Bids": data}, {})
+        assert result_rows(headwater, "q", QUERY) == expected(QUERY, {"Bids": data}, {})
         (refused,) = headwater.catalog.rejects("bids")
         assert refused.reason == "ends without a line feed, or is too long"
         assert (refused.record, refused.place) == ('{"item": 3, "bid', "line 21 received")
@@ -177,7 +177,7 @@ def test_a_line_that_is_too_long_is_cut_and_not_taken_for_one() -> None:
 
 
 @spark_test
-def test_a_server_that_is_away_is_told_and_stops_no_other_stream(
+def test_an_unreachable_server_is_reported_and_stops_no_other_stream(
     spark: Any, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -233,8 +233,8 @@ def test_replay_goes_on_after_a_crash(spark: Any, tmp_path: Path, point: str) ->
             except Stop:
                 crashes += 1
                 continue
-            assert taken_in(headwater) == len(data)
-            assert told(headwater, "q", QUERY) == expected(QUERY, {"Bids": data}, {})
+            assert ingested_rows(headwater) == len(data)
+            assert result_rows(headwater, "q", QUERY) == expected(QUERY, {"Bids": data}, {})
             log = headwater.catalog.segments(stream_log("bids"))
             notes = [row["note"] for s in log for row in reader.rows(pq.read_table(s.path))]
             assert notes == [row[3] for row in data]
@@ -249,12 +249,12 @@ def test_a_replay_can_be_ended(spark: Any, tmp_path: Path) -> None:
     write_csv(tmp_path / "in.csv", data)
     with opened(tmp_path / "state", spark) as headwater:
         declare(headwater, "replay", path=str(tmp_path / "in.csv"), speed=0.0001)
-        tick_until(headwater, lambda: taken_in(headwater) > 0)
+        tick_until(headwater, lambda: ingested_rows(headwater) > 0)
         headwater.execute("END STREAM bids")
         headwater.run(until_idle=True)
-        fed = data[: taken_in(headwater)]
+        fed = data[: ingested_rows(headwater)]
         assert len(fed) < len(data)
-        assert told(headwater, "q", QUERY) == expected(QUERY, {"Bids": fed}, {})
+        assert result_rows(headwater, "q", QUERY) == expected(QUERY, {"Bids": fed}, {})
 
 
 @given(
@@ -295,7 +295,7 @@ def test_partitions_share_a_step(lags: dict[int, int], most: int) -> None:
 
 
 @spark_test
-def test_no_broker_is_told_at_once(spark: Any, tmp_path: Path) -> None:
+def test_a_missing_broker_is_reported_at_once(spark: Any, tmp_path: Path) -> None:
     with opened(tmp_path / "state", spark) as headwater:
         declare(headwater, "kafka", servers="127.0.0.1:1", topic="t")
         with pytest.raises(

@@ -48,7 +48,7 @@ LATE = (
     "CREATE QUERY late_{n} AS SELECT price, item + 1 AS next FROM bids [NOW] WHERE price > {n} / 4;",
 )
 """Queries that come while others run, to share with them."""
-KEEP = {"bids": 20_000_000, "asks": 20_000_000}
+KEEP = dict.fromkeys(("bids", "asks", "fees"), 20_000_000)
 POINTS = (
     "ingest: written",
     "ingest: committed",
@@ -77,6 +77,8 @@ class Trial:
     second: float = 0.0
     late: list[str] = field(default_factory=list)
     most_late: int = 2 * len(LATE)
+    text: str = TEXT
+    restless: bool = False
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -84,10 +86,12 @@ class Trial:
         for name in self.rows:
             (self.folder / name).mkdir(parents=True)
         with open_state(self.state, catalog=self.catalog) as headwater:
-            headwater.execute(TEXT.format(folder=self.folder))
+            headwater.execute(self.text.format(folder=self.folder))
 
     def order(self, **options: Any) -> Order:
-        return Order(str(self.state), self.catalog, **options)
+        # One that is restless is never idle.
+        restless = self.restless and not options.get("until_idle")
+        return Order(str(self.state), self.catalog, restless=restless, **options)
 
     def feed(self) -> None:
         """One more file for each stream, later than those before."""
@@ -165,14 +169,14 @@ class Trial:
         return {str(path) for path in (self.state.resolve() / "log" / "units").glob("*/*")}
 
     def queries(self) -> dict[str, Query]:
-        statements = parse("\n".join([TEXT.format(folder=self.folder), *self.late]))
+        statements = parse("\n".join([self.text.format(folder=self.folder), *self.late]))
         return {s.name: s.query for s in statements if isinstance(s, CreateQuery)}
 
 
 def until(
     true: Callable[[], bool],
     log: Callable[[], str] = lambda: "it did not happen",
-    seconds: float = 180.0,
+    seconds: float = 900.0,
 ) -> None:
     """Wait for something that has to come about; `log` says why it may not."""
     deadline = time.monotonic() + seconds
@@ -224,6 +228,57 @@ def test_twenty_kills(crew: Workers, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_two_hundred_kills(crew: Workers, tmp_path: Path, seed: int) -> None:
     kill_often(crew, Trial(tmp_path, seed), 20)
+
+
+JOINS = (
+    TEXT.partition("CREATE QUERY")[0]
+    + """
+CREATE STREAM fees (item INT, cost INT, ts TIMESTAMP NOT NULL) TIMESTAMP BY ts
+  KEEP 20 SECONDS FROM files(path => '{folder}/fees', format => 'json', files_per_step => 2);
+CREATE QUERY wide AS SELECT b.price, a.cost, f.cost AS fee
+  FROM bids [RANGE 2 SECONDS] b, asks [RANGE 2 SECONDS] a, fees [RANGE 1 SECONDS] f
+  WHERE b.item = a.item AND b.item = f.item AND b.price < 1;
+CREATE QUERY narrow AS SELECT b.price, a.cost
+  FROM bids [RANGE 3 SECONDS] b, asks [RANGE 1 SECONDS] a WHERE b.item = a.item AND a.cost > 1;
+"""
+)
+HAND_OVER_POINTS = (
+    "hand-over: requested",
+    "rewire: aligned",
+    "rewire: switched",
+    "unshare: aligned",
+    "unshare: switched",
+)
+
+
+def restless(folder: Path, seed: int) -> Trial:
+    """A state whose units change what they read all the time."""
+    rows: dict[str, list[Any]] = {"bids": [], "asks": [], "fees": []}
+    return Trial(folder, seed, rows=rows, most_late=0, text=JOINS, restless=True)
+
+
+def test_kills_while_units_change_what_they_read(crew: Workers, tmp_path: Path) -> None:
+    trial = restless(tmp_path, 6)
+    for point in HAND_OVER_POINTS:
+        trial.feed()
+        kill_at(crew, trial, point)
+    kill_somewhere(crew, trial)
+    assert crew.run(trial.order(until_idle=True)) == 0
+    trial.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_two_hundred_kills_while_units_change_what_they_read(
+    crew: Workers, tmp_path: Path, seed: int
+) -> None:
+    trial = restless(tmp_path, seed)
+    for _ in range(4):
+        for point in trial.rng.sample(HAND_OVER_POINTS, len(HAND_OVER_POINTS)):
+            trial.feed()
+            kill_at(crew, trial, point)
+    assert crew.run(trial.order(until_idle=True)) == 0
+    trial.check()
 
 
 @pytest.mark.postgresql

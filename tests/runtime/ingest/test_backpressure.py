@@ -53,7 +53,7 @@ def test_the_slowest_running_unit_counts(tmp_path: Path) -> None:
         assert slowest_reader(catalog, "s") is None
 
 
-def test_files_are_taken_in_up_to_the_limit(tmp_path: Path) -> None:
+def test_files_are_ingested_up_to_the_limit(tmp_path: Path) -> None:
     names = [write(tmp_path, f"{n}.json", 10) for n in range(4)]
     assert limit_by_rows(names, None) == names
     assert limit_by_rows(names, 1_000_000) == names

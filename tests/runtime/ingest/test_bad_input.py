@@ -1,4 +1,4 @@
-"""Input that cannot be read, disks that are full, catalogs that are locked: each is told, each has a
+"""Input that cannot be read, disks that are full, catalogs that are locked: each is reported, each has a
 way on, and nothing is lost."""
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def test_a_step_whose_file_was_swept_is_taken_again(spark: Any, tmp_path: Path) 
 
 
 def test_a_stream_that_cannot_be_read_may_be_dropped(spark: Any, tmp_path: Path) -> None:
-    """Then nothing waits for it; declared anew, it reads what the new declaration says."""
+    """Then nothing waits for it; declared again, it reads what the new declaration says."""
     (tmp_path / "in").write_bytes(content("json", 1))
     text = """
         CREATE STREAM s (item INT, ts TIMESTAMP) TIMESTAMP BY ts

@@ -21,7 +21,7 @@ def record(item: int, second: int = 0) -> dict[str, object]:
 
 
 def test_tuples_of_many_clients_have_places_of_their_own(where: str, tmp_path: Path) -> None:
-    """An arrival number tells a tuple from all others of its stream, so it is given once."""
+    """An arrival number identifies a tuple of its stream, so it is assigned once."""
     clients, times = 4, 6
     with open_state(tmp_path / "state", catalog=where) as headwater:
         headwater.execute(S.format("LATENESS 1 HOUR"))
@@ -41,7 +41,7 @@ def test_tuples_of_many_clients_have_places_of_their_own(where: str, tmp_path: P
         assert there == headwater.catalog.all_paths(), "who was overtaken leaves nothing behind"
 
 
-def test_no_tuple_is_taken_in_behind_a_watermark(where: str, tmp_path: Path) -> None:
+def test_no_tuple_is_ingested_behind_a_watermark(where: str, tmp_path: Path) -> None:
     """Whether a tuple is late is decided by the watermark that it really meets."""
     clients = 4
     with open_state(tmp_path / "state", catalog=where) as headwater:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from catalog_helpers import Clock
-from engine_helpers import expected, opened, settle, told
+from engine_helpers import expected, opened, result_rows, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,7 +116,7 @@ def test_bounds_can_be_taken_off_and_set(headwater: Headwater) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", ["json", "csv"])
-def test_the_answers_are_those_over_what_was_taken_in(
+def test_results_are_those_over_the_ingested_tuples(
     spark: Any, tmp_path: Path, format: str
 ) -> None:
     """Read by the driver and by Spark."""
@@ -142,7 +142,7 @@ def test_the_answers_are_those_over_what_was_taken_in(
         row = headwater.catalog.stream("s")
         assert row is not None and (row.malformed, row.late) == (2, 0)
         kept = [(n, at) for n, at in enumerate(times) if 0 < at < NOW + 5 * HOUR]
-        assert told(headwater, "q", query.query) == expected(query.query, {"s": kept}, {})
+        assert result_rows(headwater, "q", query.query) == expected(query.query, {"s": kept}, {})
 
 
 # ---- warnings

@@ -55,7 +55,7 @@ class World:
     query: QueryRow
     sink: QueryRow
     now: list[float]
-    told: list[int] = field(default_factory=list)
+    emitted: list[int] = field(default_factory=list)
 
     @property
     def unit(self) -> Any:
@@ -65,7 +65,7 @@ class World:
 
     def step(self, rows: int, version: int | None = None) -> None:
         """Put out so many rows, numbered on, in one segment."""
-        numbers = list(range(len(self.told), len(self.told) + rows))
+        numbers = list(range(len(self.emitted), len(self.emitted) + rows))
         columns = {"c0": pa.array(numbers, pa.int64()), "_tau": pa.array(numbers, pa.int64())}
         if version is not None:
             columns |= {
@@ -76,7 +76,7 @@ class World:
         new = build_segment(unit_log(self.unit.id), written, None)
         keys = None if version is None else {SUBSCRIBERS: version}
         self.catalog.commit(None, segments=[_with(new, keys)])
-        self.told += numbers
+        self.emitted += numbers
 
     def merge(self, keep: float | None = None, kill: str | None = None) -> int:
         def at_point(point: str) -> None:
@@ -156,9 +156,9 @@ def _read_while_merging(folder: Path, seed: int) -> None:
         here.merge()
         for one in (*followers, Follower()):
             one.read(here)
-            assert one.seen == here.told
+            assert one.seen == here.emitted
         sent += _deliver(here, 10**6)
-        assert sent == here.told
+        assert sent == here.emitted
         here.merge()
         assert not here.catalog.compacted_pieces(unit_log(here.unit.id))
         names = {Path(s.path).name for s in here.live()}
@@ -192,7 +192,7 @@ def test_few_segments_are_left_of_many_steps(tmp_path: Path) -> None:
         assert len(list(here.folder.iterdir())) == len(here.live())
         reader = Follower()
         reader.read(here)
-        assert reader.seen == here.told
+        assert reader.seen == here.emitted
 
 
 def test_what_a_sink_has_not_sent_is_not_touched(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_a_sink_has_not_sent_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_versions_of_members_are_not_mixed(tmp_path: Path) -> None:
-    """Who a row is for is told by the version that its segment names."""
+    """The version that its segment names says whose a row is."""
     with world(tmp_path) as here:
         _deliver(here, 1)
         for version in (1, 2):
@@ -251,16 +251,16 @@ def test_results_expire_after_their_time(tmp_path: Path) -> None:
         for _ in range(300):
             here.step(1)
             here.now[0] += 1
-            if len(here.told) % 15 == 0:
+            if len(here.emitted) % 15 == 0:
                 _deliver(here, 10**6)
                 here.merge(keep)
         reader = Follower()
         position = expired_position(here.catalog, here.query)
         assert position is not None
         reader.read(here)
-        assert reader.seen == here.told[position["seq"] :], "all that is left, and nothing else"
-        assert here.told[position["seq"] - 1] == position["tau"]
-        kept = len(here.told) - position["seq"]
+        assert reader.seen == here.emitted[position["seq"] :], "all that is left, and nothing else"
+        assert here.emitted[position["seq"] - 1] == position["tau"]
+        kept = len(here.emitted) - position["seq"]
         assert keep <= kept <= keep * (1 + 2 / SEGMENTS_PER_KEEP) + 15, (
             "and it is not kept much longer"
         )

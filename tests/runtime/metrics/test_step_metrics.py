@@ -1,4 +1,4 @@
-"""What is measured of steps and streams, and how it is told."""
+"""What is measured of steps and streams, and how it is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import declare, expected, feed, opened, settle, submit, told
+from engine_helpers import declare, expected, feed, opened, result_rows, settle, submit
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_queries import KINDS, TABLES, sample
@@ -190,7 +190,7 @@ def operator(kind: str, label: str, rows: int, *inputs: Any) -> dict[str, Any]:
     }
 
 
-def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
+def test_an_analysis_is_printed_as_a_tree(headwater: Headwater) -> None:
     take(headwater, StepMeter(headwater.catalog), 1_000, 10, 0.5)
     scans = [operator("scan", "Scan s", 600), operator("scan", "Scan t", 400)]
     job = {
@@ -218,7 +218,7 @@ def test_an_analysis_is_told_as_a_tree(headwater: Headwater) -> None:
     ]
 
 
-def test_each_job_of_a_step_is_told(headwater: Headwater) -> None:
+def test_each_job_of_a_step_is_reported(headwater: Headwater) -> None:
     take(headwater, StepMeter(headwater.catalog), 5, 1, 0.1)
     jobs = [
         {"operators": [operator("scan", name, 5)], "stages": [{"stage": 1, "seconds": 0.5}]}
@@ -271,7 +271,7 @@ def test_operators_are_measured(
         settle(headwater)
         for name, query in found.items():
             wanted = expected(query, data, TABLES)
-            assert told(headwater, name, query) == wanted
+            assert result_rows(headwater, name, query) == wanted
             measured = headwater.query(name).analysis().as_json()
             read = sum(len(data[s]) for s in data if s.lower() in KINDS[name])
             assert (measured["rows_in"], measured["rows_out"]) == (read, len(wanted)), name
@@ -316,7 +316,7 @@ def test_measuring_changes_no_result(spark: Any, tmp_path: Path) -> None:
         feed(headwater, random.Random(3), data)
         unions: list[dict[str, Any]] = []
         for name, query in found.items():
-            assert told(headwater, name, query) == expected(query, data, TABLES), name
+            assert result_rows(headwater, name, query) == expected(query, data, TABLES), name
             measured = headwater.query(name).analysis()
             assert measured.plan is not None and 1 < measured.plan.step <= measured.steps
             unions += [

@@ -52,7 +52,7 @@ def test_a_failure_is_kept_until_a_delivery(answered: Catalog) -> None:
     assert not read_delivery(answered, failed.query).failure
 
 
-def test_a_new_query_of_the_name_of_a_dropped_one_begins_anew(
+def test_a_new_query_with_the_name_of_a_dropped_one_starts_from_nothing(
     answered: Catalog, clock: Clock
 ) -> None:
     (sent,) = pending_deliveries(answered)

@@ -223,7 +223,7 @@ def test_a_relay_that_died_is_gone_around(tmp_path: Path, rate: float | None) ->
             assert dead not in headwater.catalog.assignment().routes.values()
 
 
-def test_a_dead_relay_is_told_and_mended_by_the_controller(headwater: Headwater) -> None:
+def test_the_controller_reports_and_replaces_a_dead_relay(headwater: Headwater) -> None:
     headwater.execute(THREE.format(name="three", n=5))
     controller = Controller(room(headwater))
     controller.tick()
@@ -240,7 +240,7 @@ def test_a_dead_relay_is_told_and_mended_by_the_controller(headwater: Headwater)
     assert controller.tick() is None
 
 
-def test_a_unit_that_has_to_wait_is_told_once(headwater: Headwater) -> None:
+def test_a_unit_that_has_to_wait_is_reported_once(headwater: Headwater) -> None:
     headwater.execute(THREE.format(name="three", n=5))
     controller = Controller(room(headwater))
     controller.tick()

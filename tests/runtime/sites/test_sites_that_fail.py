@@ -16,9 +16,9 @@ from engine_helpers import (
     declare,
     expected,
     pieces,
+    result_rows,
     stop_at,
     submit,
-    told,
 )
 from sample_queries import sample
 
@@ -163,7 +163,7 @@ def check(
             keep = {"Bids": HOUR, "Asks": HOUR}
             wanted = expected(queries[name], streams, tables, start=row.start_at, keep=keep)
             unit, now = headwater.catalog.unit(row.unit_id), headwater.catalog.assignment()
-            assert told(headwater, name, queries[name]) == wanted, (seed, name, unit, now)
+            assert result_rows(headwater, name, queries[name]) == wanted, (seed, name, unit, now)
             assert row.state == "finished", name
     return len(admitted), copied
 

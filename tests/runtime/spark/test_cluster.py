@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from engine_helpers import expected, told
+from engine_helpers import expected, result_rows
 from typer.testing import CliRunner
 
 from headwater.cli import app
@@ -277,7 +277,7 @@ def test_a_worker_at_another_address(tmp_path: Path) -> None:
             assert isinstance(one, CreateQuery)
             wanted = expected(one.query, data, {})
             assert wanted
-            assert told(headwater, one.name, one.query) == wanted
+            assert result_rows(headwater, one.name, one.query) == wanted
     executed = list((tmp_path / "work").glob("app-*/0/stderr"))
     assert executed, "an executor of the worker did it"
 

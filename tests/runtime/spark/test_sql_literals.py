@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import expected, opened, settle, told
+from engine_helpers import expected, opened, result_rows, settle
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -105,4 +105,4 @@ def test_queries_see_texts_as_the_reference_does(spark: Any, tmp_path: Path) -> 
         headwater.execute("END STREAM s")
         settle(headwater)
         for name, query in queries.items():
-            assert told(headwater, name, query) == expected(query, {"s": rows}, {}), name
+            assert result_rows(headwater, name, query) == expected(query, {"s": rows}, {}), name

@@ -1,4 +1,4 @@
-"""Damaged files: a changed bit, a shortened or missing file is told, and never gives other rows."""
+"""Damaged files: a changed bit, a shortened or missing file is reported, and never gives other rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import expected, opened, settle, told
+from engine_helpers import expected, opened, result_rows, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ def flip(path: Path, bit: int) -> Callable[[], None]:
     bits=st.lists(st.integers(0, 2**20), min_size=1, max_size=8),
     cut=st.integers(0, 2**20),
 )
-def test_any_damage_to_a_file_is_told(
+def test_any_damage_to_a_file_is_reported(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, str]], bits: list[int], cut: int
 ) -> None:
     file = written(tmp_path_factory.mktemp("log"), rows)
@@ -77,7 +77,7 @@ def test_any_damage_to_a_file_is_told(
 
 
 def test_a_file_of_an_earlier_release_is_known_by_its_size(tmp_path: Path) -> None:
-    """It has no checksum; what Arrow cannot read is told all the same."""
+    """It has no checksum; what Arrow cannot read is reported all the same."""
     file = replace(written(tmp_path, [(1, "a")]), digest=None)
     assert segment_files.read_arrow(file).num_rows == 1
     Path(file.path).write_bytes(b"x" * file.bytes)
@@ -121,7 +121,7 @@ class Filled:
     def check(self) -> None:
         for name, text in QUERIES.items():
             query = self.headwater.definitions.query(text)
-            assert told(self.headwater, name, query) == expected(query, {"s": self.rows}, {})
+            assert result_rows(self.headwater, name, query) == expected(query, {"s": self.rows}, {})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import declare, expected, opened, pieces, settle, submit, told
+from engine_helpers import declare, expected, opened, pieces, result_rows, settle, submit
 from sample_queries import KINDS, TABLES, sample
 
 from headwater.cql import parse_query
@@ -49,6 +49,6 @@ def test_a_copy_and_its_original_go_their_own_ways(spark: Any, tmp_path: Path) -
         with opened(state, spark) as headwater:
             for name, query in found.items():
                 wanted = expected(query, data, TABLES)
-                assert wanted and told(headwater, name, query) == wanted, name
+                assert wanted and result_rows(headwater, name, query) == wanted, name
             there = {str(path) for path in (state / "log").glob("*/*/*")}
             assert there == headwater.catalog.all_paths()

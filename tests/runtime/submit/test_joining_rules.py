@@ -53,12 +53,12 @@ from headwater.runtime.lifecycle import (
     update_unit_state,
 )
 from headwater.runtime.submit import scripts
-from headwater.runtime.submit.statements import _earlier_start, _equal_query, submit
+from headwater.runtime.submit.statements import _equal_query, earlier_start, submit
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
     UnitIndex,
     _history_to_spare,
-    _starts_by,
+    starts_by,
     unit_index,
 )
 
@@ -843,11 +843,11 @@ def order(start: int | None) -> int:
 @settings(max_examples=60)
 def test_a_unit_begins_with_the_first_of_its_queries(own: int | None, start: int | None) -> None:
     """Later, and rows of one would be lost; earlier than needed, and it would look back for nothing."""
-    earlier = _earlier_start(own, start)
+    earlier = earlier_start(own, start)
     now = order(own) if earlier is None else earlier
     assert now == min(order(own), order(start))
     assert (earlier is None) == (order(own) <= order(start)), "it is left as it is if it can be"
-    assert _starts_by(own, start) == (order(own) <= order(start))
+    assert starts_by(own, start) == (order(own) <= order(start))
 
 
 def test_a_unit_begins_earlier_for_the_sake_of_a_join(world: World) -> None:
@@ -1184,8 +1184,17 @@ def test_a_unit_whose_part_is_unknown_is_joined_by_nobody(world: World) -> None:
     world.ask("two", TWO, 25)
     unit = world.ask("three", three(5), 25)
     known = world.known()
-    assert known._serves_with_partial_join(unit, form(three(5)))
-    assert not known._serves_with_partial_join("no unit", form(three(5)))
+    assert known._serves_with_partial_join(unit, form(three(5)), 25 * SECOND)
+    assert not known._serves_with_partial_join("no unit", form(three(5)), 25 * SECOND)
+
+
+def test_a_unit_that_reads_another_is_not_joined_by_an_earlier_start(world: World) -> None:
+    """The other has no rows from before the start that was asked of it."""
+    world.ask("two", TWO, 25)
+    unit = world.ask("three", three(5), 25)
+    assert not world.takes(unit, three(5, more=" AND f.fee > 1"), 15)
+    assert not world.takes(unit, three(5, more=" AND f.fee > 1"), None)
+    assert world.takes(unit, three(4), 24), "a shorter window reaches back less"
 
 
 def test_units_that_read_others_are_read_by_none(world: World) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import expected, opened, settle, told
+from engine_helpers import expected, opened, result_rows, settle
 from typer.testing import CliRunner
 
 from headwater.algebra.times import format_timestamp, parse_timestamp
@@ -144,7 +144,7 @@ def test_queries_begin_again_as_if_submitted_then(spark: Any, tmp_path: Path) ->
             query = query_of(name)
             rows = {"s": [*good, *later]}
             want = expected(query.query, rows, {}, start=until, keep={"s": 120 * MINUTE})
-            assert told(headwater, name, query.query) == want, name
+            assert result_rows(headwater, name, query.query) == want, name
             assert want
         row = headwater.catalog.query("some")
         assert row is not None and "STARTING" not in row.definition

@@ -97,7 +97,7 @@ def test_who_submits_alone_never_reads_all_units(
     assert not reads
 
 
-def test_who_was_overtaken_by_another_chooses_anew(
+def test_a_submitter_overtaken_by_another_chooses_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both relax the same unit; neither may lose what it needs."""

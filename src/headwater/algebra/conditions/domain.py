@@ -180,7 +180,7 @@ class Domain:
         return Domain(self.type, _combine_cuts(self.cuts, other.cuts, 1), self.null or other.null)
 
     def complement(self) -> Domain:
-        """The values, NULL aside, that are not in it: what NOT makes of a condition."""
+        """The values, NULL aside, that are not in it: the domain of the negated condition."""
         bottom = _bottom(self.type)
         if self.cuts and self.cuts[0] == bottom:
             return Domain(self.type, self.cuts[1:])
@@ -196,6 +196,19 @@ class Domain:
             return self
         ends = (self.cuts[0], self.cuts[-1]) if len(self.cuts) % 2 == 0 else self.cuts[:1]
         return Domain(self.type, ends, self.null)
+
+    def fill_gaps(self, pieces: int) -> Domain:
+        """The domain with its smallest gaps filled until it has at most that many pieces; texts have
+        no distances, so that of too many only the hull is left."""
+        excess = (len(self.cuts) + 1) // 2 - pieces
+        if excess <= 0:
+            return self
+        if isinstance(self.cuts[0], str):
+            return self.hull()
+        gaps = list(zip(self.cuts[1::2], self.cuts[2::2], strict=False))
+        filled = set(sorted(gaps, key=lambda gap: gap[1] - gap[0])[:excess])
+        dropped = {cut for gap in filled for cut in gap}
+        return Domain(self.type, tuple(c for c in self.cuts if c not in dropped), self.null)
 
     def with_null(self, null: bool) -> Domain:
         return self if self.null == null else Domain(self.type, self.cuts, null)
@@ -280,6 +293,15 @@ def full_domain(type_: Type, null: bool = True) -> Domain:
 
 def empty_domain(type_: Type) -> Domain:
     return Domain(type_, ())
+
+
+def union_of(domains: Sequence[Domain]) -> Domain:
+    """What is in any of some domains of one type."""
+    while len(domains) > 1:
+        # In pairs, and pairs of pairs: one after the other would copy all cuts each time.
+        pairs = [domains[at : at + 2] for at in range(0, len(domains), 2)]
+        domains = [pair[0].union(pair[-1]) for pair in pairs]
+    return domains[0]
 
 
 def null_domain(type_: Type) -> Domain:

@@ -23,7 +23,7 @@ from headwater.algebra.conditions.box import (
     substitute_heads,
     to_expr,
 )
-from headwater.algebra.conditions.domain import Domain, full_domain
+from headwater.algebra.conditions.domain import Domain, full_domain, union_of
 from headwater.algebra.conditions.facts import Facts, alternatives
 from headwater.algebra.conditions.linear import columns_of_difference
 from headwater.algebra.conditions.simplify import (
@@ -43,6 +43,7 @@ __all__ = [
     "Constraint",
     "Mode",
     "cover",
+    "cover_alike",
     "covers",
     "implies",
     "intersect",
@@ -272,6 +273,21 @@ def cover(a: Box, b: Box, mode: Mode) -> Box:
     for term in dict.fromkeys((*a.terms, *b.terms)):
         if (common := _relax_term(term, a, b)) is not None:
             facts.add_simplified(common)
+    return _close_facts(facts)
+
+
+def cover_alike(boxes: Sequence[Box], widen: Callable[[Domain], Domain]) -> Box:
+    """The least box around boxes that restrict the same terms, however many, but for domains that are
+    widened to be shorter.
+
+    v = 3 AND w = 1, v = 5 AND w = 1, v = 9 AND w = 1  ->  v IN (3, 5, 9) AND w = 1
+    """
+    facts = Facts()
+    for alike in zip(*(box.constraints for box in boxes), strict=True):
+        domains = list({c.domain: None for c in alike})
+        facts.add_equal_terms(alike[0].terms, widen(union_of(domains)))
+    for term in boxes[0].terms:
+        facts.add_simplified(term)
     return _close_facts(facts)
 
 

@@ -287,6 +287,8 @@ def _status_lines(status: StatusSummary) -> Iterator[tuple[str, str]]:
     yield "tables", str(status.tables)
     yield "queries", f"{format_states(status.queries)}: {pluralize(status.rows_out, 'row')} emitted"
     yield "units", f"{format_states(status.units)}: backlog {pluralize(status.backlog, 'row')}"
+    for text in status.sharing_texts:
+        yield "sharing", text
     if status.steps:
         slowest = f"{format_seconds(status.step)} per step in the slowest unit"
         yield "steps", f"{format_count(status.steps)}, {slowest}"

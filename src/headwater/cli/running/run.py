@@ -38,6 +38,7 @@ from headwater.runtime.catalog import Catalog
 from headwater.runtime.durability import owner_only_opener
 from headwater.runtime.inspect.status import Observer
 from headwater.runtime.leases import is_dead_process, lease_holders, process_name, run_periodically
+from headwater.runtime.metrics.sharing import describe_sharing
 from headwater.runtime.settings import SettingValue
 from headwater.runtime.spark.cluster import check_master
 from headwater.runtime.submit.scripts import StatementOutcome, execute
@@ -356,6 +357,8 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
         f"{pluralize(engine.steps, 'step')} of {pluralize(len(now.units), 'unit')}, "
         f"{pluralize(out, 'row')} from {pluralize(len(now.queries), 'query')}"
     )
+    for text in describe_sharing(engine.record_sharing()):
+        options.echo(text)
     if now.backlog or now.units_with_more_due:
         due = (
             f"instants of {pluralize(now.units_with_more_due, 'unit')}"

@@ -234,7 +234,7 @@ class _QueryBinder:
             raise self.locator.unsupported(node, "an alias")
         self.locator.check_parts(node, _THIS)
         name = name_of(node.args.get("this"))
-        # $ is for the names that the binder makes itself ($exists0, x$agg).
+        # $ is for the names that the binder generates itself ($exists0, x$agg).
         if name is None or "$" in name or not name.strip():
             raise self.locator.error("an alias is a name without $", node)
         return name

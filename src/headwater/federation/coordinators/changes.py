@@ -134,7 +134,7 @@ class _Draft:
         self._add_cluster(len(self.levels) - 1, members)
 
     def _remove_member(self, level: int, member: int) -> int | None:
-        """Remove a member; returns the parent of its cluster then, None if nobody is left.
+        """Remove a member; returns the parent its cluster has then, or None if the cluster is empty.
 
         Where it was the parent, the median of the others takes over, and its place in the cluster above.
         """

@@ -151,7 +151,7 @@ class Membership:
         self.outbox.append(Envelope(self.name, receiver, self._sent, message))
 
     def send_repeatedly(self, receiver: str, message: Message, times: int = 2) -> None:
-        """Send now and at the next ticks: nobody answers it, and it may be lost."""
+        """Send now and at the next ticks: the message is not acknowledged, and may be lost."""
         self.send(receiver, message)
         self.repeated.append((times, receiver, message))
 
@@ -164,7 +164,7 @@ class Membership:
 
     @property
     def is_top(self) -> bool:
-        """Whether nobody is above the provider."""
+        """Whether the provider has no parent."""
         return self.top > 0 and self.top + 1 not in self.seats
 
     @property
@@ -307,7 +307,7 @@ class Membership:
 
 
 def complete_square(latencies: Latencies) -> Floats:
-    """A square as an array; what nobody measured counts as much as the largest that was measured."""
+    """A square as an array; what was not measured counts as the largest that was."""
     array = np.array(latencies, np.float64)
     known = array[~np.isnan(array)]
     return np.nan_to_num(array, nan=float(known.max(initial=1e-9)))

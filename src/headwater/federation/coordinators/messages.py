@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 Names = tuple[str, ...]
 Latencies = tuple[tuple[float, ...], ...]
-"""A square: row and column i are those of the i-th of some members; NaN where nobody measured."""
+"""A square: row and column i are those of the i-th of some members; NaN where no latency was measured."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

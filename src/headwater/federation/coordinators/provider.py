@@ -71,7 +71,7 @@ class ProviderNode:
         self._received: OrderedDict[tuple[str, int], None] = OrderedDict()
 
     def tick(self, now: float) -> list[Envelope]:
-        """What is to be done every HEARTBEAT_SECONDS."""
+        """Periodic work, every HEARTBEAT_SECONDS."""
         me = self.membership
         me.now = now
         repeated, me.repeated = me.repeated, []

@@ -65,7 +65,7 @@ class CoordinatorTree:
 
     @property
     def max_depth(self) -> float:
-        """The depth that a tree of so many providers may have."""
+        """The largest depth allowed for a tree of this many providers."""
         return 1 + math.log(max(len(self.capabilities), 1), self.k)
 
     @property

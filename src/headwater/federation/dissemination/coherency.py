@@ -140,7 +140,7 @@ class UpdateTagger:
     _sent: dict[float, Reading] = field(default_factory=dict)
 
     def tag(self, reading: Reading) -> float | None:
-        """The tag of an update; None if nobody needs it."""
+        """The tag of an update; None if no provider needs it."""
         ordered = sorted(set(self.requirements))
         violated = [one for one in ordered if self._is_violated(one, reading)]
         if not violated:

@@ -1,4 +1,4 @@
-"""Dissemination trees made in one go: greedy, and the simple ones that others are measured by.
+"""Dissemination trees built in one pass: greedy, and the simple ones that others are measured by.
 
 All return the parent of each node. The greedy one attaches node by node where the loss of the tree so far is the least; what
 a place costs is found by attaching there and detaching again, which costs the way to the root.
@@ -89,7 +89,7 @@ def best_dita_tree(
 
 
 def greedy_tree(world: DisseminationWorld, other: Floats | None = None) -> Indices:
-    """The nodes nearest and fastest first, each below the node that makes the loss of the tree least."""
+    """The nodes nearest and fastest first, each below the node for which the loss of the tree is smallest."""
     members = tree_members(world)[1:]
     near = world.delays[SOURCE] + world.filter_seconds + world.transmit_seconds
     order = members[np.argsort(near[members], kind="stable")]

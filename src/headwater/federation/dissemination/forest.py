@@ -2,7 +2,7 @@
 
 A move in one tree changes the wait of all messages of a node, also of those of other trees. So each tree knows nothing of
 the others but four numbers for each node (load, arrivals, squares of service times, weight below), and counts what its
-moves cost them; moves made one after another then never raise the loss of all.
+moves cost them; a sequence of moves then never raises the total loss.
 """
 
 from __future__ import annotations

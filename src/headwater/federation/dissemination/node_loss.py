@@ -1,7 +1,7 @@
 """What one node of a dissemination tree adds to the loss of fidelity below it.
 
 A message waits in the node's queue, and then for the children that are served before. Both follow from a few
-numbers of the node itself, which is what makes a change of the tree priceable without looking at all of it.
+numbers of the node itself, so that a change can be priced without looking at the entire tree.
 The functions are plain Python when called from Python, and part of the machine code when called from a kernel.
 """
 

@@ -36,7 +36,7 @@ def chosen_move(view: HolderView, worthwhile: float = 0.0) -> Move | None:
 def run_round(
     tree: DisseminationTree, worthwhile: float = 0.0, moves_per_token: int = 1
 ) -> list[Move]:
-    """Send a token down the tree; returns the moves that were made, in their order."""
+    """Send a token down the tree; returns the moves in their order."""
     made, holders = [], [SOURCE]
     for holder in holders:
         for _ in range(moves_per_token):

@@ -39,7 +39,11 @@ from headwater.federation.distribution.kernel import (
 )
 from headwater.federation.distribution.mapping import places_of
 from headwater.federation.distribution.model import Floats, Indices, Problem, QueryGraph
-from headwater.federation.distribution.objective import mapped_state, search_arrays
+from headwater.federation.distribution.objective import (
+    least_cost,
+    mapped_state,
+    search_arrays,
+)
 from headwater.jit import cached_njit
 
 ROUND_SECONDS = 200.0
@@ -101,7 +105,7 @@ def adapt(
     """One round: the graphs go up by host, the decisions come down.
 
     A function of the world and the seed: after a round without a move, the same seed moves nothing until
-    something changes.
+    something changes. A round that would save nothing and mend no violation moves nothing.
     """
     levels = build_levels(federation, queries, place, settings.hierarchy, seed, by_child=True)
     graphs = [queries, *(level.graph for level in levels)]
@@ -123,6 +127,8 @@ def adapt(
                 result[own] = child.node
             elif len(own):
                 todo.append((child, members(levels[branch.height - 2], own)))
+    # What each coordinator finds better for its children may be worse for all together.
+    result = least_cost(federation.problem(queries), settings.hierarchy.objective, place, result)
     return AdaptationRound(result, int(np.count_nonzero(result != place)))
 
 

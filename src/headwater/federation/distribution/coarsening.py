@@ -2,9 +2,9 @@
 
 Every vertex in random order is merged with the neighbour of the heaviest edge, which is found through
 an index from substreams to vertices. Against the printed algorithm a vertex without a partner
-is passed over (it would loop for ever), no vertex grows above a weight that could no longer be balanced, and
+is passed over (it would loop forever), no vertex grows above a weight that could no longer be balanced, and
 queries never merge with origins or homes, whose place is fixed. Counts of substreams add up, so
-the WEC of a coarse mapping is that of the fine mapping it stands for.
+the WEC of a coarse mapping is that of the fine mapping it represents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.federation.distribution.model import (
 from headwater.jit import cached_njit
 
 ALL_NEIGHBOURS = 400
-"""Up to so many vertices, every other vertex is looked at; else CANDIDATES of them."""
+"""With at most this many vertices, every other vertex is considered; otherwise CANDIDATES of them."""
 
 CANDIDATES = 64
 
@@ -54,7 +54,7 @@ def coarsen(
     homes: Floats | None = None,
     reach: float = 1.0,
 ) -> Coarse:
-    """Merge vertices until there are at most so many, or none may be merged any more.
+    """Merge vertices until at most `vertices` are left, or no two may be merged.
 
     Only vertices of the same `group` merge. With `homes`, latencies between homes, an edge counts what
     it saves to have both at one place: the data that both want over a distance of `reach`, less the

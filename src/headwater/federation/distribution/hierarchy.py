@@ -30,7 +30,7 @@ from headwater.federation.distribution.model import (
     concatenate,
     make_problem,
 )
-from headwater.federation.distribution.objective import Objective
+from headwater.federation.distribution.objective import Objective, least_cost
 
 OUTSIDE = -1
 """The child of a vertex or anchor that is below another coordinator."""
@@ -239,7 +239,10 @@ def distribute(
     seed: int = 0,
     clock: Callable[[], float] | None = None,
 ) -> Distributed:
-    """Map all queries: each is submitted at its home, and decided on by one coordinator of each level."""
+    """Map all queries: each is submitted at its home, and decided on by one coordinator of each level.
+
+    By its objective the result is never worse than all queries at their homes.
+    """
     times = _Times(clock)
     home = queries.main_home - federation.first_home
     levels = build_levels(federation, queries, home, settings, seed, times=times)
@@ -266,11 +269,13 @@ def distribute(
                 place[own] = child.node
             else:
                 todo.append((child, members(levels[branch.height - 2], own), done))
+    # Coordinators price ways as if they shared no link, and merge queries of different homes.
+    place = least_cost(federation.problem(queries), settings.objective, place, home)
     return Distributed(place, last, times.total)
 
 
 def members(level: Level, vertices: Indices) -> Indices:
-    """The vertices one level below of which these are made."""
+    """The vertices one level below that were merged into these."""
     is_chosen = np.zeros(len(level.graph), np.bool_)
     is_chosen[vertices] = True
     return np.flatnonzero(is_chosen[level.label]).astype(np.int32)

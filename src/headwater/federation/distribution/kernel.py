@@ -277,7 +277,7 @@ def sweep(a: Any, state: Any, order: Any) -> Any:
 def climb(a: Any, state: Any, patience: int, penalty: float, exact: bool) -> Any:
     """A pass of single moves, the largest gain first, each vertex once, also at a loss.
 
-    Ends after so many moves without a better mapping, and goes back to the best one; returns by how much
+    Ends after a number of moves without a better mapping, and returns to the best one; returns by how much
     violation and cost fell. With a penalty (see best_move) it may pass through mappings that violate
     bounds. Unless `exact`, only the gain that seems the largest is computed again.
     """

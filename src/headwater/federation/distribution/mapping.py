@@ -39,7 +39,7 @@ CLUSTERS_EACH = 8
 """Clusters of alike queries for each place."""
 
 EXACT = 64
-"""Up to so many vertices, all gains are computed again after every move."""
+"""With at most this many vertices, all gains are computed again after every move."""
 
 KICKED = 3
 """Vertices that a kick moves at random, where there are few enough to try that."""
@@ -94,7 +94,7 @@ def home_mapping(problem: Problem) -> Indices:
 
 
 def places_of(state: State) -> Indices:
-    """The mapping at which a search stands."""
+    """The present mapping of a search."""
     place: Indices = state.place.astype(np.int32)
     return place
 

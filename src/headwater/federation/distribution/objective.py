@@ -39,7 +39,7 @@ class MappingCheck:
     wec: float
     traffic: float
     result_traffic: float
-    """The part of the traffic that results make."""
+    """The part of the traffic that results cause."""
 
     @property
     def feasible(self) -> bool:
@@ -58,18 +58,40 @@ def check(problem: Problem, place: Indices) -> MappingCheck:
         raise PlanError(f"{len(problem.queries)} vertices, but {len(place)} places for them")
     if len(place) and not (place.min() >= 0 and place.max() < len(problem.places)):
         raise PlanError(f"places go from 0 to {len(problem.places) - 1}")
-    load = sums_by(place, problem.queries.load, len(problem.places))
-    over = load - problem.bound
-    exceeds = load > problem.bound * (1 + TOLERANCE)
     arrays = search_arrays(problem, "wec")
     results = float(_results_cost(arrays, place))
     return MappingCheck(
-        load,
-        float(over[exceeds].sum()),
+        _loads(problem, place),
+        _violation(problem, place),
         float(_pair_cost(arrays, place)) + results,
         float(_tree_cost(arrays, place)) + results,
         results,
     )
+
+
+def _loads(problem: Problem, place: Indices) -> Floats:
+    return sums_by(place, problem.queries.load, len(problem.places))
+
+
+def _violation(problem: Problem, place: Indices) -> float:
+    load = _loads(problem, place)
+    over = load - problem.bound
+    return float(over[load > problem.bound * (1 + TOLERANCE)].sum())
+
+
+def least_cost(problem: Problem, objective: Objective, *places: Indices) -> Indices:
+    """The mapping of the least violation, then of the least cost; of equal ones the first.
+
+    Nobody has to know all queries for that: each origin knows which places want its substreams, each host its
+    load and its results, and the root adds up what they say before anything moves.
+    """
+    total = max(float(problem.queries.load.sum()), 1e-300)
+    # As in the search: to nine digits, else rounding would decide before the cost does.
+    values = [
+        (round(_violation(problem, place) / total, 9), cost(problem, place, objective))
+        for place in places
+    ]
+    return places[values.index(min(values))]
 
 
 def cost(problem: Problem, place: Indices, objective: Objective) -> float:
@@ -123,7 +145,7 @@ def empty_state(problem: Problem, objective: Objective) -> State:
 
 
 def mapped_state(arrays: Arrays, problem: Problem, objective: Objective, place: Indices) -> State:
-    """The state of a search that stands at a mapping; vertices that are NOWHERE stay so."""
+    """The state of a search at a mapping; vertices that are NOWHERE stay there."""
     state = empty_state(problem, objective)
     _put_all(arrays, state, place.astype(np.int64))
     return state

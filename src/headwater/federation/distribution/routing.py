@@ -19,7 +19,7 @@ from headwater.federation.distribution.objective import OBJECTIVES, Objective
 from headwater.jit import cached_njit
 
 LANES = 8
-"""Rows are padded to a multiple of it: so many columns are summed at once."""
+"""Rows are padded to a multiple of it: so many columns are added by one instruction."""
 
 
 class RoutingTable(NamedTuple):
@@ -85,27 +85,28 @@ def make_table(
 
 
 @cached_njit
-def _sum_eight(
-    rows: Any, columns: int, substream: Any, first: int, last: int, column: int, sums: Any
-) -> None:
-    """Eight columns summed over some rows: in eight chains of additions, none waits for another.
+def _add_rows(rows: Any, columns: int, substream: Any, first: int, last: int, sums: Any) -> None:
+    """The rows of some substreams, one after the other in `rows`, summed column by column.
 
-    Positions are unsigned, for which Numba does not look whether they count from the end.
+    Four rows at a time, so that sums are written seldom. Positions are unsigned, for which Numba does not look
+    whether they count from the end: only then are several columns added by one instruction.
     """
     u = np.uintp
-    a = b = c = d = e = f = g = h = np.float32(0.0)
-    for position in range(first, last):
-        at = u(substream[position]) * u(columns) + u(column)
-        a += rows[at]
-        b += rows[at + u(1)]
-        c += rows[at + u(2)]
-        d += rows[at + u(3)]
-        e += rows[at + u(4)]
-        f += rows[at + u(5)]
-        g += rows[at + u(6)]
-        h += rows[at + u(7)]
-    sums[column], sums[column + 1], sums[column + 2], sums[column + 3] = a, b, c, d
-    sums[column + 4], sums[column + 5], sums[column + 6], sums[column + 7] = e, f, g, h
+    width = u(columns)
+    for column in range(width):
+        sums[column] = np.float32(0.0)
+    fours = first + (last - first) // 4 * 4
+    for at in range(first, fours, 4):
+        a, b = u(substream[at]) * width, u(substream[at + 1]) * width
+        c, d = u(substream[at + 2]) * width, u(substream[at + 3]) * width
+        for column in range(width):
+            sums[column] += (rows[a + column] + rows[b + column]) + (
+                rows[c + column] + rows[d + column]
+            )
+    for at in range(fours, last):
+        a = u(substream[at]) * width
+        for column in range(width):
+            sums[column] += rows[a + column]
 
 
 @cached_njit
@@ -119,8 +120,7 @@ def route(
     flat = table.row.ravel()
     for query in range(len(load)):
         first, last = start[query], start[query + 1]
-        for at in range(0, columns, LANES):
-            _sum_eight(flat, columns, substream, first, last, at, sums)
+        _add_rows(flat, columns, substream, first, last, sums)
         table.total[0] += load[query]
         best, least, lowest = -1, 0.0, 0.0
         for k in range(table.children):
@@ -188,7 +188,7 @@ class OnlineRouter:
             if len(own) == 0:
                 continue
             table = self.tables[branch.height, branch.node]
-            # What the rest of the federation takes in is known at the root and sent down with the queries.
+            # What the rest of the federation receives is known at the root and sent down with the queries.
             outside = float(queries.load.sum() - queries.load[own].sum())
             table.total[0] += outside
             chosen = route_batch(table, queries.select(own))

@@ -41,7 +41,7 @@ def optimistic_admissions(problem: PlacementProblem, queries: Sequence[int]) -> 
 def _cheapest_operators(
     problem: PlacementProblem, stream: int, available: set[int]
 ) -> tuple[float, frozenset[int]]:
-    """The least CPU that makes a stream, and the operators; infinite if there is no way."""
+    """The least CPU that computes a stream, and the operators; infinite if there is no way."""
     scope = problem.scope(stream)
     best: dict[int, tuple[float, frozenset[int]]] = {}
     for s in scope.streams:

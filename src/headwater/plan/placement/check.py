@@ -115,7 +115,7 @@ def _check_availability(problem: PlacementProblem, plan: PlacementPlan) -> Itera
     ]
     missing = sorted({need for need in needed if need[:2] not in available})
     # Only to name the violation: a cycle of streams that feed each other is a different mistake
-    # from a stream that nobody makes.
+    # from a stream that no operator computes.
     claimed = _claimed_streams(problem, plan, available) if missing else available
     for site, stream, does in missing:
         where, name = problem.sites[site].name, problem.streams[stream].name

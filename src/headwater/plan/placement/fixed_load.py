@@ -24,7 +24,7 @@ MAX_CPU_SITES, MAX_BANDWIDTH_SITES = 24, 12
 
 
 class ReplanScope:
-    """The scope of some streams, and what there is for it.
+    """The scope of some streams, and the operators and capacities for it.
 
     Sites are columns here: `sites` says which. `free` is what they have when the scope's own
     operators, copies and results are taken away, `holders` who has a stream now and how, `can_run`

@@ -257,7 +257,7 @@ class _ProblemBuilder:
     def _join(
         self, chosen: tuple[int, ...], parts: Sequence[SourcePart], joins: Sequence[JoinCondition]
     ) -> int:
-        """The stream over some sources, with the joins that make it."""
+        """The stream over some sources, with the joins that compute it."""
         if len(chosen) == 1:
             return parts[chosen[0]].stream
         inside = [j for j in joins if j.sources <= set(chosen)]

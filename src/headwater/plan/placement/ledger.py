@@ -84,7 +84,7 @@ class Ledger:
         def obtain(site: int, stream: int, above: frozenset[tuple[int, int]]) -> bool:
             if site in self.origins[stream]:
                 return True
-            # A stream that is only made from itself: the plan's cycle is dropped here, as `check`
+            # A stream that is computed only from itself: the plan's cycle is dropped here, as `check`
             # would refuse it.
             if (site, stream) in above:
                 return False

@@ -1,7 +1,7 @@
 """The problem of placing queries on sites, and its answer, as frozen data.
 
 A stream is identified by the parts it is made of, so it is the same stream whatever the order of joins
-and whichever query made it. All ways to make a stream are operators; a planner chooses among them.
+and whichever query needs it. Each way to compute a stream is an operator; a planner chooses among them.
 Streams, operators, queries and sites are referred to by their positions in the problem's tuples.
 """
 
@@ -19,7 +19,7 @@ from headwater.network.model import Network, Site
 
 @dataclass(frozen=True, slots=True)
 class PlacementStream:
-    """So many bytes a second, made of parts; a base stream comes in at `sites`."""
+    """A stream of parts with its bytes per second; a base stream enters at `sites`."""
 
     name: str
     parts: frozenset[str]
@@ -29,7 +29,7 @@ class PlacementStream:
 
 @dataclass(frozen=True, slots=True)
 class PlacementOperator:
-    """A way to make the stream `output` of others: so much CPU a second, and memory."""
+    """A way to compute the stream `output` from others, with its CPU per second and memory."""
 
     inputs: tuple[int, ...]
     output: int
@@ -86,7 +86,7 @@ CONSOLIDATION_WEIGHTS = ObjectiveWeights(network=0.1, cpu=0.1, balance=0.0, site
 class QueryScope(NamedTuple):
     """The streams and operators that can appear in plans of a query: S(q) and O(q).
 
-    Streams precede those that are made of them.
+    Streams precede those that are computed from them.
     """
 
     streams: tuple[int, ...]
@@ -125,7 +125,7 @@ class PlacementProblem:
 
     @cached_property
     def producers(self) -> tuple[tuple[int, ...], ...]:
-        """The operators that make each stream."""
+        """The operators that compute each stream."""
         producers: list[list[int]] = [[] for _ in self.streams]
         for position, operator in enumerate(self.operators):
             producers[operator.output].append(position)
@@ -136,7 +136,7 @@ class PlacementProblem:
         return {}
 
     def scope(self, stream: int) -> QueryScope:
-        """S(q) and O(q) of a query for a stream; raises PlanError if it is made of itself."""
+        """S(q) and O(q) of a query for a stream; raises PlanError if it depends on itself."""
         if stream not in self._scopes:
             visited: dict[int, bool] = {}
             operators: list[int] = []

@@ -43,7 +43,7 @@ Planner = Callable[[Ledger, Sequence[int], Budget], Iterator[Decision]]
 
 
 class BudgetClock:
-    """Seconds since it was made, and how many of a budget are left."""
+    """Seconds since its creation, and how many of a budget are left."""
 
     def __init__(self, budget: Budget) -> None:
         self._started = time.perf_counter()

@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 
 
 class LinearProgram:
-    """Variables with bounds, rows that bound sums of them, and a sum to be made as small as possible.
+    """Variables with bounds, rows that bound sums of them, and a sum to minimise.
 
     Variables are numbers; a family of them is an array of numbers, so that rows can be written with
     NumPy's indexing.
@@ -82,7 +82,7 @@ class LinearProgram:
         self.constraints += count
 
     def minimise(self, columns: Any, factors: Any) -> None:
-        """Add terms to the sum that is to be small."""
+        """Add terms to the sum to be minimised."""
         columns = np.asarray(columns, np.int64).ravel()
         for column, factor in zip(
             columns.tolist(),

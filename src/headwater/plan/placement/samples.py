@@ -90,7 +90,7 @@ def sample_problem(setting: SampleSetting, seed: int) -> PlacementProblem:
 
 
 class JoinEnumerator:
-    """All the joins that make some sets of base streams, each once."""
+    """All joins that compute some sets of base streams, each once."""
 
     def __init__(self, base: Sequence[PlacementStream], least: float, most: float) -> None:
         self.streams = list(base)
@@ -99,7 +99,7 @@ class JoinEnumerator:
         self._stream_of = {stream.parts: position for position, stream in enumerate(base)}
 
     def stream(self, parts: Sequence[int]) -> int:
-        """The stream over some base streams, with all the ways to make it."""
+        """The stream over some base streams, with all the ways to compute it."""
         names = frozenset(self.streams[p].name for p in parts)
         if names not in self._stream_of:
             rate = sum(self.streams[p].rate for p in parts) * self._share(names)

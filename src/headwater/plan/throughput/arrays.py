@@ -31,11 +31,11 @@ OPERATOR_STATE = np.dtype(
     [(name, np.int64) for name in ("pick", "uses", "low", "high")]
     + [(name, np.float64) for name in ("groups", "width", "fixed")]
 )
-"""What a configuration makes of an operator."""
+"""An operator under one configuration."""
 
 
 class ProblemArrays(NamedTuple):
-    """What stays: operators, options, capacities, and random numbers that make up hashes."""
+    """What no move changes: operators, options, capacities, and the random numbers that hashes are built from."""
 
     op: Array
     sets: Array
@@ -169,7 +169,7 @@ def load_configuration(
 def configuration_of(
     problem: ThroughputProblem, facts: ProblemArrays, child: Array, outputs: Array, pick: Array
 ) -> Configuration:
-    """The configuration that arrays stand for."""
+    """The configuration that the arrays represent."""
     inputs = tuple(
         tuple(int(i) for i in child[position, : facts.op["arity"][position]])
         for position in range(len(problem.operators))

@@ -1,7 +1,7 @@
 """Logical queries as operators that moves may reorder, and configurations as logical queries again.
 
 A column gets one name for good where it is born (by a scan, a computed column, an aggregate); renaming it
-costs nothing and makes no operator. Conditions are cut at their ANDs, one selection for each, and
+costs nothing and becomes no operator. Conditions are cut at their ANDs, one selection for each, and
 a join of many inputs becomes joins of two that share a condition where there is one. Queries, and
 parts of them, that are the same become the same operators.
 """
@@ -532,7 +532,7 @@ def _build_node(
 
 
 def _project_values(relation: Relation, values: Mapping[str, Expr], alias: str) -> BuiltRelation:
-    """A projection to these values; to a constant that nobody reads if there are none."""
+    """A projection to these values; if there are none, to a constant that is never read."""
     items = tuple(Item(f"c{i}", value) for i, value in enumerate(values.values()))
     projection = Project(relation, items or (Item("none", literal(1)),), alias)
     return projection, dict(zip(values, projection.columns, strict=False))
@@ -574,7 +574,7 @@ def _split_inputs(
 def _belongs_to_copy(key: Expr, copy: int, copies: int) -> Expr:
     """Whether a row is one of this copy's; a key without value belongs to the first.
 
-    Equal keys have equal texts, but for the two zeros of floating numbers, which are made one.
+    Equal keys have equal texts, except for the two zeros of floating-point numbers, which are merged.
     """
     if key.type.is_floating:
         key = build_call("+", key, literal(0.0))

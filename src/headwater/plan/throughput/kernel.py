@@ -26,7 +26,7 @@ FULLJOIN, AGGREGATE = int(OperatorKind.FULLJOIN), int(OperatorKind.AGGREGATE)
 DISTINCT, UNION = int(OperatorKind.DISTINCT), int(OperatorKind.UNION)
 
 RATE, HELD, WORK, STATE_BYTES = range(4)
-"""Polynomials of an operator: results a second, rows held of them, instructions, and bytes kept."""
+"""Polynomials of an operator: results per second, rows of them in memory, instructions, and bytes in memory."""
 
 READS, DROPS, ADDS, KEYS = range(4)
 """Sets of columns of an operator."""

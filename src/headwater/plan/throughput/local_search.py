@@ -26,7 +26,7 @@ from headwater.plan.throughput.kernel import (
 )
 
 LOGICAL, PHYSICAL = 0.0, 1.0
-"""Shares of physical moves in which a walk makes moves of one kind only."""
+"""Fractions of physical moves at which a walk has moves of one kind only."""
 
 TRIES = 40
 """How often a random logical move is drawn before there seems to be none."""
@@ -129,7 +129,7 @@ def record_best(s: Any, best: Any, quality: float) -> None:
 
 @jit_inner
 def _make_current(s: Any, best: Any, memory: Any, quality: float) -> None:
-    """Stand on a configuration."""
+    """Start from a configuration."""
     memory.numbers[CURRENT_QUALITY] = quality
     record_best(s, best, quality)
     set_base_multiple(s, quality)

@@ -1,4 +1,4 @@
-"""What is to be optimised: operators of one or several queries, the sites they may run on, and the
+"""The optimisation problem: operators of one or several queries, the sites they may run on, and the
 input rates they shall take.
 
 A problem has what stays, a configuration what a search may change: who reads whom, and which sites
@@ -78,10 +78,10 @@ EXTENDED_RULES: Rules = TABLE_6 | {
 class ThroughputOperator:
     """An operator with its statistics; columns are known by names that no move changes.
 
-    `cost` counts for each tuple that comes in, `result_cost` for each that goes out. A join with a
+    `cost` is paid for each input tuple, `result_cost` for each output tuple. A join with a
     `window` holds what came in that many seconds before; one without holds what its inputs hold: of
     a stream the tuples of its window, or `rows` where that number is fixed. An aggregate has `rows`
-    groups and tells them all every `period` seconds; without a period it tells `selectivity` rows
+    groups and emits them all every `period` seconds; without a period it emits `selectivity` rows
     for each tuple. `table` is the size of what an operator keeps for each input besides tuples, of
     a hash table for instance.
     """

@@ -65,7 +65,7 @@ def largest_within(load: Polynomial, capacity: float) -> float:
 
 def _newton(load: Polynomial, capacity: float, low: float, high: float) -> float:
     """The root between low and high, from above: the load is convex, so steps do not overshoot;
-    should rounding make one leave the bracket, the middle is taken."""
+    if rounding moves one out of the bracket, the midpoint is taken instead."""
     x = high
     for _ in range(200):
         over = value(load, x) - capacity

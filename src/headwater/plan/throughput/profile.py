@@ -1,4 +1,4 @@
-"""What is to be reached, and what is known of the data: profile.toml, and the problem it makes.
+"""The goal of tuning and the statistics of the data: profile.toml, and the problem built from it.
 
     latency = 2.0                      # seconds from a tuple to its result; no limit if not said
     horizon = 3600                     # the seconds that a window without end counts as
@@ -146,7 +146,7 @@ def build_problem(
     """The problem of running queries on sites, and what its operators do.
 
     Operators may run anywhere, on up to `copies` sites at once where their input can be split.
-    Raises InputError if the profile lacks a stream, or names what there is not.
+    Raises InputError if the profile lacks a stream, or names one that does not exist.
     """
     condition_texts: list[str] = []
     graph = build_operator_graph(queries, build_statistics(profile, condition_texts), costs)
@@ -182,7 +182,7 @@ def build_problem(
 
 
 def _host_sets(sites: int, copies: int) -> tuple[tuple[int, ...], ...]:
-    """All sets of up to so many sites."""
+    """All sets of at least one and up to `copies` sites."""
     return tuple(
         hosts for size in range(1, copies + 1) for hosts in combinations(range(sites), size)
     )

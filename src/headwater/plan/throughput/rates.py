@@ -1,4 +1,4 @@
-"""How much flows: the rate of every operator's result, and the rows that are held of it.
+"""Flow rates: the rate of every operator's result, and how many of its rows are held in memory.
 
 Both are polynomials of x, the multiple of the profile that comes in. The rules of the paper's Table 3
 for selection, projection and join hold; a join of n inputs follows the product rule, of which the

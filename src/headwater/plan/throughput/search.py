@@ -45,7 +45,7 @@ from headwater.plan.throughput.local_search import (
 from headwater.plan.throughput.model import Configuration, ThroughputProblem
 
 MIXED_MOVES = 0.5
-"""The fraction of physical moves if a walk makes moves of both kinds."""
+"""The fraction of physical moves in a walk with moves of both kinds."""
 
 HEATS = (0.3, 0.1, 0.03, 0.01)
 """The temperatures of annealing."""
@@ -80,7 +80,7 @@ def run_search(
     max_seen: float = math.inf,
     progress: Callable[[SearchResult], None] | None = None,
 ) -> SearchResult:
-    """The best that a search finds until it ends, or its time is up, or so many were looked at.
+    """The best configuration found until the search ends, its time is up, or it reaches the limit of configurations.
 
     Time counts from the first result, when Numba has compiled all that it has to.
     """
@@ -257,7 +257,7 @@ def two_phases(
 
 
 def merge_sites(problem: ThroughputProblem) -> ThroughputProblem:
-    """The problem with all sites made one, which has the power and the memory of all."""
+    """The problem with all sites merged into one that has their total power and memory."""
     sites = problem.network.sites
     cpu, memory = sum(site.cpu for site in sites), sum(site.memory for site in sites)
     merged = Site("all", cpu=cpu, memory=memory)
@@ -391,7 +391,7 @@ def portfolio(
     """All searches in turn, each as it would run alone, then annealing again and again from the best.
 
     So it is never worse than any of them, once each has had its turn. The quick ones come first. It ends
-    when branch and bound has proven that there is nothing better, and else goes on until it is stopped.
+    when branch and bound has proven that there is nothing better; otherwise it continues until it is stopped.
     """
     best: SearchResult | None = None
     seen = 0

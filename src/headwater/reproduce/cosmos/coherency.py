@@ -150,7 +150,7 @@ def _last_histories(source: ValueHistory, chain: tuple[float, ...]) -> dict[str,
 
 
 def _update_tags(source: ValueHistory, requirements: tuple[float, ...]) -> Floats:
-    """The tag of every update; -1 for those that nobody gets."""
+    """The tag of every update; -1 for those that are sent to no provider."""
     tagger = UpdateTagger(requirements)
     pairs = zip(source.times.tolist(), source.values.tolist(), strict=True)
     tags = [tagger.tag(Reading(number, *pair)) for number, pair in enumerate(pairs)]

@@ -1,4 +1,4 @@
-"""Theorem 4.2: whether holders of several trees can wait for each other for ever, by all interleavings."""
+"""Theorem 4.2: whether holders of several trees can wait for each other forever, by all interleavings."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ SHARED_CHILDREN: tuple[Parents, ...] = ({0: None, 2: 0, 3: 0}, {1: None, 2: 1, 3
 CHILD_AND_HOLDER: tuple[Parents, ...] = ({3: None, 0: 3, 1: 3}, {0: None, 1: 0, 2: 0})
 """A provider is held for one tree while it holds a child of both."""
 CASES = {"A": SHARED_CHILDREN, "B": CHILD_AND_HOLDER}
+FIVE_PROVIDERS: dict[str, tuple[Parents, ...]] = {
+    "five providers, three trees": ({0: None, 4: 0, 3: 0}, {1: None, 2: 1}, {2: None, 3: 2}),
+    "five providers, two trees": ({4: None, 0: 4, 3: 4, 1: 4, 2: 4}, {0: None, 1: 0}),
+}
+"""The largest found whose states can all be visited with every move and a death."""
+
 COLUMNS = ("trees", "protocol", "states", "ends", "wrong ends", "all interleavings")
 
 
@@ -47,6 +53,8 @@ def locks(settings: FigureSettings) -> Report:
         random = Random(seed)
         providers, trees = (4, 2) if settings.quick else (4 + seed % 2, 2 + seed // 2 % 2)
         worlds[f"random {seed}"] = random_trees(random, providers, trees)
+    if not settings.quick:
+        worlds |= FIVE_PROVIDERS
     results = {name: _explore_all(trees, most_states) for name, trees in worlds.items()}
     rows: list[tuple[Cell, ...]] = [
         (name, protocol, one.states, one.ends, one.failures, one.complete)

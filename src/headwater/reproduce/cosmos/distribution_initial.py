@@ -151,16 +151,16 @@ def query_numbers(settings: FigureSettings) -> tuple[int, ...]:
 
 
 def by_queries(settings: FigureSettings) -> Report:
-    """Figure 3.8(a): the cost of the first distribution; on measured latencies too where they are given."""
+    """Figure 3.8(a): the cost of the first distribution; with measured latencies and rates too where they are given."""
     names = (*THESIS, OURS)
     runs = _runs("figure 3.8(a)", names, settings)
     reports = [_cost_report("COSMOS 3.8(a)", "cosmos-fig3-8a", names, runs)]
     claims = [*_order_claims(runs, ""), *_own_claims(runs)]
     if settings.data is not None:
-        measured = _runs("measured latencies", names, settings, on_data=True)
-        title = "COSMOS 3.8(a) on measured latencies"
+        measured = _runs("measured latencies and rates", names, settings, on_data=True)
+        title = "COSMOS 3.8(a) with measured latencies and rates"
         reports.append(_cost_report(title, "cosmos-fig3-8a-measured", names, measured))
-        claims += _order_claims(measured, " on measured latencies")
+        claims += _order_claims(measured, ", measured latencies and rates")
     return Report(
         tuple(table for one in reports for table in one.tables),
         tuple(claims),

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from headwater.errors import SimulationError
 from headwater.federation.coordinators.changes import build_tree
 from headwater.federation.distribution.adaptation import AdaptationSettings
 from headwater.federation.distribution.hierarchy import (
@@ -35,14 +34,13 @@ from headwater.network import (
     COSMOS,
     Routes,
     TransitStubShape,
-    load_latencies,
     shortest_routes,
     transit_stub_network,
 )
+from headwater.reproduce.cosmos.measured import cell_rates, measured_routes
 from headwater.reproduce.figure import FigureSettings, PlotLine
 
 FIRST_SEED = 101
-LATENCIES = Path("latency") / "PlanetLabData_1"
 
 SMALL = TransitStubShape(domains=2, transit=4, stubs=4, hosts=6)
 
@@ -70,7 +68,7 @@ class DistributionWorld:
     hot_spots: Indices
 
     def queries(self, number: int, seed: int) -> QueryGraph:
-        """So many queries of the same groups; the same seed gives the same ones."""
+        """A number of queries of the same groups; the same seed draws the same ones."""
         federation = self.federation
         homes = np.arange(federation.first_home, len(federation.places.anchor), dtype=np.int32)
         return draw_queries(
@@ -97,11 +95,16 @@ def make_world(
     data: Path | None = None,
     workload: WorkloadSetting | None = None,
 ) -> DistributionWorld:
-    """The world of a seed; with `data` on measured latencies instead of a generated network."""
+    """The world of a seed; with `data` with measured latencies and rates instead of generated ones."""
     sites = _sites(size, seed, data)
     setting = workload or size.workload
     generator = np.random.default_rng(seed)
     substreams = draw_substreams(setting, size.origins, generator)
+    if data:
+        drawn = np.random.default_rng([seed, 1]).choice(cell_rates(data), len(substreams))
+        # As much in all as without, so that costs can be compared.
+        drawn *= substreams.rate.sum() / drawn.sum()
+        substreams = replace(substreams, rate=drawn)
     tree = build_tree(sites.places.latency, range(size.providers), k)
     federation = Federation(substreams, sites.places, branch_of(tree))
     return DistributionWorld(federation, setting, draw_hot_spots(setting, generator))
@@ -109,19 +112,12 @@ def make_world(
 
 @lru_cache(maxsize=4)
 def _sites(size: WorldSize, seed: int, data: Path | None) -> FederationSites:
-    routes = _measured_routes(data) if data else _generated_routes(size.shape, seed)
+    routes = measured_routes(data) if data else _generated_routes(size.shape, seed)
     return choose_sites(routes, size.origins, size.providers, np.random.default_rng(seed))
 
 
 def _generated_routes(shape: TransitStubShape, seed: int) -> Routes:
     return shortest_routes(transit_stub_network(shape, seed))
-
-
-def _measured_routes(data: Path) -> Routes:
-    path = data / LATENCIES
-    if not path.exists():
-        raise SimulationError(f"{path} is not there; --data names the folder above it")
-    return shortest_routes(load_latencies(path))
 
 
 def mapping_settings(settings: FigureSettings, objective: Objective) -> MappingSettings:

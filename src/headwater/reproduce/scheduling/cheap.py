@@ -1,4 +1,4 @@
-"""BSD made cheap, with the cost of its own decisions counted: figures 13 and 14."""
+"""Cheaper forms of BSD, with the cost of their own decisions counted: figures 13 and 14."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the paper's workloads, each computed once, and what tables, plots and claims make of them."""
+"""Runs of the paper's workloads, each computed once, and the tables, plots and claims drawn from them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def percent_below(
 
 
 def claim_lower(what: str, paper: float, ours: Sequence[float]) -> Claim:
-    """A claim that something is lower by so many percent: it holds if it is lower on every seed."""
+    """A claim that something is lower by a given percentage: it holds if it is lower on every seed."""
     return Claim(what, f"-{paper:g} %", format_decrease(paper, ours), min(ours) > 0)
 
 

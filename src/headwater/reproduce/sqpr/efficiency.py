@@ -192,7 +192,7 @@ def _sqpr_report(
 
 
 def batches(settings: FigureSettings) -> Report:
-    """Figure 4b: several queries planned together, with so many times the time."""
+    """Figure 4b: several queries planned together, with proportionally more time."""
     setting = scale_setting(TIGHT, SCALE_DOWN)
     queries = 30 if settings.quick else setting.queries // 2
     seconds = 0.3 if settings.quick else 2.0
@@ -246,7 +246,7 @@ def overlap(settings: FigureSettings) -> Report:
             admitted[count, zipf] = mean(o.admitted_count() for o in runs)
             rows.append((count, zipf, admitted[count, zipf]))
     title = f"{setting.hosts} hosts, {setting.queries} queries submitted"
-    chance = setting.queries / 100  # so many more or less are no trend
+    chance = setting.queries / 100  # a difference of this size is no trend
     by_zipf = all(
         admitted[c, a] <= admitted[c, b] + chance for c in streams for a, b in pairwise(exponents)
     )

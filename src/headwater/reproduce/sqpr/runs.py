@@ -1,4 +1,4 @@
-"""Queries submitted one by one, or in batches, to a planner: what its figures are made of."""
+"""Queries submitted one by one, or in batches, to a planner: the basis of all its figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SubmissionOutcome:
         return mean(d.seconds for d in self.decisions)
 
     def admitted_by_ways(self, of: int | None = None) -> dict[int, tuple[int, int]]:
-        """For joins of so many streams: how many were admitted, and submitted."""
+        """For each number of joined streams: how many queries were admitted, and submitted."""
         counts: dict[int, tuple[int, int]] = {}
         for d in self.decisions[:of]:
             stream = self.problem.streams[self.problem.queries[d.query].stream]
@@ -121,7 +121,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def admission_curve(name: str, flags: Sequence[Sequence[bool]], steps: Sequence[int]) -> PlotLine:
-    """How many were admitted after so many submissions; the mean of several runs."""
+    """How many were admitted after each number of submissions; the mean of several runs."""
     y = tuple(mean(sum(run_flags[:step]) for run_flags in flags) for step in steps)
     return PlotLine(name, tuple(map(float, steps)), y)
 

@@ -113,7 +113,7 @@ def resources(settings: FigureSettings) -> Report:
 
 
 def complexity(settings: FigureSettings) -> Report:
-    """Figure 5c: all queries are joins of so many streams."""
+    """Figure 5c: all queries are joins of the same number of streams."""
     base = halve_setting(TIGHT, settings)
     ways = (2, 3, 4) if settings.quick else (2, 3, 4, 5)
     admitted = {float(w): _mean_admitted(replace(base, ways=(w,)), settings) for w in ways}
@@ -237,5 +237,5 @@ def time_by_ways(settings: FigureSettings) -> Report:
 
 
 def _dense_setting(hosts: int) -> SampleSetting:
-    """So many hosts with as many streams and queries for each as in the paper."""
+    """A number of hosts, each with as many streams and queries as in the paper."""
     return replace(TIGHT, hosts=hosts, base_streams=10 * hosts, queries=20 * hosts)

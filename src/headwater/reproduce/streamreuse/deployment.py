@@ -8,17 +8,18 @@ part travels on.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.cost import StreamStatistics
 from headwater.reproduce.streamreuse.question import PreparedQuery
 from headwater.reproduce.streamreuse.rates import Streams, output_rate, stream_names
 from headwater.reproduce.streamreuse.world import World
-from headwater.reuse import Lattice, Operator, QuerySignature, minimal_operator, relax
+from headwater.reuse import Operator, QuerySignature, minimal_operator, relax
+from headwater.reuse.graph import Changes, Graph, Node
 
 TIGHTEN_CHECK_SHARE = 0.1
 """Whether to tighten an operator is asked again when this share of its queries has left."""
@@ -38,17 +39,13 @@ class JoinPrices:
 
 
 @dataclass(eq=False)
-class RunningOperator:
+class RunningOperator(Node):
     """An operator at a site, with its inputs (none: a feed) and the parts of queries it serves.
 
-    `until` is when the last of these leaves, `most` how many there were since it was last asked
-    whether to tighten; `usage` and `price` are what it costs as it is.
+    `peak_subscribers` is how many there were since it was last asked whether to tighten; `usage` and
+    `price` are what it costs as it is.
     """
 
-    name: str
-    operator: Operator
-    site: int
-    inputs: tuple[RunningOperator, ...]
     until: float = 0.0
     peak_subscribers: int = 0
     usage: float = 0.0
@@ -56,15 +53,17 @@ class RunningOperator:
     subscribers: dict[int, QuerySignature] = field(default_factory=dict)
 
     @cached_property
-    def streams(self) -> Streams:
+    def sources(self) -> Streams:
         return stream_names(self.operator.scans)
 
-    @property
-    def tree(self) -> Iterator[RunningOperator]:
-        """Itself and all that feed it."""
-        yield self
-        for feeder in self.inputs:
-            yield from feeder.tree
+
+def feeders(running: RunningOperator) -> tuple[RunningOperator, ...]:
+    return cast(tuple[RunningOperator, ...], running.inputs)
+
+
+def operators_of(running: RunningOperator) -> Iterator[RunningOperator]:
+    """An operator and all that feed it."""
+    return cast(Iterator[RunningOperator], running.tree)
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,6 @@ class DeployedQuery:
     until: float
 
 
-Changes = dict[RunningOperator, Operator]
-"""The operators that are to compute something else, and what."""
-
-
 class SimulatedDeployment:
     """The state of the system under one strategy."""
 
@@ -91,39 +86,36 @@ class SimulatedDeployment:
         self.prices = prices
         self.queries: dict[int, DeployedQuery] = {}
         self._statistics = statistics
-        self._running: dict[str, RunningOperator] = {}
-        self._lattice = Lattice()
+        self._graph = Graph[RunningOperator]()
         self._count = 0
-        self._requests: Counter[Streams] = Counter()
-        self._submitted = 0
 
     # ---- questions
 
     def candidates(self, signature: QuerySignature, near: int) -> list[RunningOperator]:
         """The operators that could serve a form, in the regions of a bit vector."""
-        return [self._running[name] for name in self._lattice.candidates(signature, near)]
+        return self._graph.candidates(signature, near)
 
     def expected_requests(self, streams: Streams) -> float:
         """How many queries would have that part if those that run were as all that came so far."""
-        return len(self.queries) * self._requests[streams] / max(1, self._submitted)
+        return self._graph.expected_requests(streams, len(self.queries))
 
     def rate(self, operator: Operator, streams: Streams | None = None) -> float:
         """What an operator gives, or the part of it that reads some of its streams."""
         return output_rate(operator, streams or stream_names(operator.scans), self._statistics)
 
     def inputs(self, running: RunningOperator, operator: Operator) -> dict[int, float]:
-        """What comes to an operator from which sites if it were to compute that."""
+        """What an operator would receive, and from which sites, if it computed that."""
         if not running.inputs:
-            (stream,) = running.streams
+            (stream,) = running.sources
             return {self.world.source[stream]: self.rate(operator)}
         arriving: dict[int, float] = {}
-        for feeder in running.inputs:
-            more = self.rate(operator, feeder.streams)
+        for feeder in feeders(running):
+            more = self.rate(operator, feeder.sources)
             arriving[feeder.site] = arriving.get(feeder.site, 0.0) + more
         return arriving
 
     def input_usage(self, running: RunningOperator, operator: Operator) -> float:
-        """Network usage of what comes to an operator if it were to compute that."""
+        """Network usage of the inputs of an operator if it computed that."""
         transit = self.world.transit[:, running.site]
         inputs = self.inputs(running, operator)
         return sum(rate * float(transit[site]) for site, rate in inputs.items())
@@ -134,7 +126,7 @@ class SimulatedDeployment:
 
     def usage(self) -> float:
         """Network usage of all operators and all results."""
-        inputs = sum(running.usage for running in self._running.values())
+        inputs = sum(running.usage for running in self._graph)
         results = sum(
             query.rate * float(self.world.transit[query.source.site, query.sink])
             for query in self.queries.values()
@@ -143,19 +135,18 @@ class SimulatedDeployment:
 
     @property
     def joins(self) -> int:
-        return sum(bool(running.inputs) for running in self._running.values())
+        return sum(bool(running.inputs) for running in self._graph)
 
     @property
     def selections(self) -> int:
         """Selections at sources, and compensating ones between operators and behind them."""
         at_sources = sum(
-            not running.inputs and running.operator.where != ANYTHING
-            for running in self._running.values()
+            not running.inputs and running.operator.where != ANYTHING for running in self._graph
         )
         between = sum(
             len(feeder.subscribers) > len(running.subscribers)
-            for running in self._running.values()
-            for feeder in running.inputs
+            for running in self._graph
+            for feeder in feeders(running)
         )
         behind = sum(len(query.source.subscribers) > 1 for query in self.queries.values())
         return at_sources + between + behind
@@ -169,11 +160,11 @@ class SimulatedDeployment:
     def _arrival(self, running: RunningOperator) -> float:
         delay = self.world.delay
         if not running.inputs:
-            (stream,) = running.streams
+            (stream,) = running.sources
             return float(delay[self.world.source[stream], running.site])
         return max(
             self._arrival(feeder) + float(delay[feeder.site, running.site])
-            for feeder in running.inputs
+            for feeder in feeders(running)
         )
 
     # ---- changes
@@ -184,11 +175,10 @@ class SimulatedDeployment:
         """Start an operator; it ends when the last query that it serves leaves."""
         running = RunningOperator(str(self._count), operator, site, inputs)
         self._count += 1
-        self._running[running.name] = running
         self._index(running)
         return running
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: Changes[RunningOperator]) -> None:
         """Let operators compute something else over the same streams and joins."""
         for running, operator in changes.items():
             running.operator = operator
@@ -199,29 +189,25 @@ class SimulatedDeployment:
     ) -> None:
         """Let a query read an operator that serves it."""
         self.queries[number] = DeployedQuery(source, sink, query.rates[query.streams], until)
-        self._requests.update(query.joins)
-        self._submitted += 1
-        for running in source.tree:
-            running.subscribers[number] = query.parts[running.streams]
+        self._graph.count_request(query.joins)
+        for running in operators_of(source):
+            running.subscribers[number] = query.parts[running.sources]
             running.until = max(running.until, until)
             running.peak_subscribers = max(running.peak_subscribers, len(running.subscribers))
 
     def remove_query(self, number: int) -> None:
-        """End a query; operators that serve nobody end with it, others are tightened if it pays."""
-        for running in self.queries.pop(number).source.tree:
+        """End a query; operators that serve no other query end with it, others are tightened if it pays."""
+        for running in list(operators_of(self.queries.pop(number).source)):
             del running.subscribers[number]
             if running.subscribers:
                 self._tighten(running)
             else:
-                del self._running[running.name]
-                self._lattice.remove(running.name)
+                self._graph.remove(running.name)
 
     def _index(self, running: RunningOperator) -> None:
         running.usage = self.input_usage(running, running.operator)
         running.price = self.price(running, running.operator)
-        self._lattice.insert(
-            running.name, running.operator, self.world.regions.bits([running.site])
-        )
+        self._graph.insert(running, self.world.regions.bits([running.site]))
 
     def _tighten(self, running: RunningOperator) -> None:
         """Go back to what the members left need, if enough have left and it saves enough."""

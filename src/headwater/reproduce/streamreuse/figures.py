@@ -18,20 +18,20 @@ from headwater.reproduce.figure import (
     format_spread,
 )
 from headwater.reproduce.streamreuse.deployment import JoinPrices
-from headwater.reproduce.streamreuse.planner import (
-    HEADWATER,
-    NO_REUSE,
-    NO_REWRITING,
-    STRATEGIES,
-    VARIANTS,
-    Strategy,
-)
 from headwater.reproduce.streamreuse.simulate import (
     QueryTiming,
     StrategyTrace,
     UsageSample,
     prepare_submissions,
     simulate,
+)
+from headwater.reproduce.streamreuse.strategies import (
+    HEADWATER,
+    NO_REUSE,
+    NO_REWRITING,
+    STRATEGIES,
+    VARIANTS,
+    Strategy,
 )
 from headwater.reproduce.streamreuse.workload import (
     HOUR,
@@ -361,7 +361,7 @@ SENSITIVITY_CASES: tuple[tuple[str, str, Setup], ...] = (
     ),
     (
         "EW",
-        "flights are told of 4 times as often",
+        "flights are updated 4 times as often",
         Setup(partial(airline_workload, numbers=Airline(updates=20))),
     ),
     (

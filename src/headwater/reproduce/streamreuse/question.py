@@ -1,4 +1,4 @@
-"""A query made ready for planning: its form, and the forms of all the parts that could be shared.
+"""A query prepared for planning: its signature, and those of all its parts that could be shared.
 
 A part is the join of some of its streams. The part of a single stream is its feed: what the source
 is asked to send. A bound on a column is applied by the source whose column the text compares, as
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import Block, canonicalize
-from headwater.algebra.canonical.block import box_text
 from headwater.algebra.conditions.predicate import Box, Constraint, rename_columns
 from headwater.algebra.expressions import Call, Column, Expr, Literal, columns_of, walk
 from headwater.algebra.nodes import Join, Output, Project, Query, Scan, Select
@@ -25,7 +24,6 @@ from headwater.reuse import (
     partial_join_queries,
     signature_of,
 )
-from headwater.reuse.signature import bounds_of, restrict_to_sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +43,12 @@ class PreparedQuery:
 def prepare_query(
     query: Query, statistics: Mapping[str, StreamStatistics], infer: bool = False
 ) -> PreparedQuery:
-    """Make a join of different streams ready; with `infer`, bounds go to all equal columns."""
+    """Prepare a join of different streams; with `infer`, bounds go to all equal columns."""
     signature = signature_of(canonicalize(query))
     assert signature.kind is SharingKind.JOIN and len(signature.scans) > 1
     all_streams = stream_names(signature.scans)
     assert len(all_streams) == len(signature.scans), "each stream once"
-    smaller = [_join_signature(signature, part) for part in partial_join_queries(signature)]
+    smaller = [signature_of(canonicalize(part)) for part in partial_join_queries(signature)]
     parts = {stream_names(part.scans): part for part in (signature, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
     compared = None if infer else _compared_columns(query)
@@ -64,28 +62,6 @@ def prepare_query(
         for streams, operator in operators.items()
     }
     return PreparedQuery(all_streams, joins, parts, operators, rates)
-
-
-def _join_signature(signature: QuerySignature, prefix: Query) -> QuerySignature:
-    """The form of a join of some streams, within the bounds that the query has for them."""
-    part = signature_of(canonicalize(prefix))
-    alias = {scan.stream: scan.alias for scan in part.scans}
-    chosen = [scan for scan in signature.scans if scan.stream in alias]
-    names: dict[Expr, Expr] = {
-        column: replace(column, relation=alias[scan.stream])
-        for scan in chosen
-        for column in scan.columns
-    }
-    where = rename_columns(
-        restrict_to_sources(signature.content.where, {scan.alias for scan in chosen}), names
-    )
-    block = replace(part.content, where=where)
-    return replace(
-        part,
-        digest=f"{part.digest} {box_text(where)}",
-        block=block,
-        bounds=bounds_of(part.kind, block),
-    )
 
 
 def _feed_signature(

@@ -10,8 +10,13 @@ from time import thread_time
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
 from headwater.reproduce.streamreuse.deployment import JoinPrices, SimulatedDeployment
-from headwater.reproduce.streamreuse.planner import Strategy, Submission, deploy_plan, plan_query
 from headwater.reproduce.streamreuse.question import prepare_query
+from headwater.reproduce.streamreuse.strategies import (
+    Strategy,
+    Submission,
+    decide_plan,
+    deploy_plan,
+)
 from headwater.reproduce.streamreuse.workload import MINUTE, Workload
 from headwater.reproduce.streamreuse.world import World
 
@@ -82,9 +87,9 @@ def simulate(
             number, submission = pending.pop()
             _remove_expired(state, submission.submitted_at)
             started = thread_time()
-            step = plan_query(state, submission, strategy)
+            decision = decide_plan(state, submission, strategy)
             elapsed = thread_time() - started
-            deploy_plan(state, number, submission, step)
+            deploy_plan(state, number, submission, decision.best.step)
             timings.append(QueryTiming(elapsed, state.latency(number)))
         _remove_expired(state, now)
         samples.append(

@@ -1,9 +1,9 @@
 """Measures what operators cost on this machine, by queries of each kind over generated streams.
 
 A trial is a query for which the rows in and out of each operator are known. It runs over few tuples and
-over many; the difference, in seconds of a core, is the cost of its operators, and least squares over
-all trials give the cost of each kind. Costs that do not grow with tuples, such as starting a job,
-cancel out.
+over many; the difference, in CPU seconds of its steps, is the cost of its operators, and least squares
+over all trials give the cost of each kind. What does not grow with tuples cancels out; it is measured
+by steps that read next to nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 
-from headwater.cost.operators import CostTable, OperatorCost
+from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.runtime.calibration.trials import (
     run_statements,
     stream_declaration,
-    task_seconds,
     write_stream,
 )
 
@@ -112,6 +111,14 @@ TRIALS: tuple[Trial, ...] = (
 )
 
 
+STEP_TRIALS = (TRIALS[2], TRIALS[4], TRIALS[7])
+"""A query of one source, one that joins two, and one that keeps panes."""
+
+STEP_ROWS, STEP_FILES, STEP_RATE = 320, 8, 10
+"""Tuples of a stream, files that are each a step, and tuples in a second, for what a step costs however
+little it reads: so few that each step has some seconds of event time, and windows that slide emit."""
+
+
 def calibrate(
     spark: SparkSession,
     rows: int = ROWS,
@@ -131,7 +138,29 @@ def calibrate(
             least = {n: min(runs.seconds(trial, n) for _ in range(repeats)) for n in (few, many)}
             seconds.append(max(least[many] - least[few], 0.0))
             features.append(trial.counts(many - few))
-    return fit_costs(features, seconds)
+        fixed = [runs.step_seconds(trial) for trial in STEP_TRIALS]
+    return with_step_costs(fit_costs(features, seconds), fixed)
+
+
+def with_step_costs(costs: CostTable, fixed: Sequence[float]) -> CostTable:
+    """The costs with those of a step, from the fixed seconds of a step of one source, of one that joins
+    two, and of one that keeps panes."""
+    one, two, panes = fixed
+    # A step of n sources has n terms of n sources each: see `CostModel.step_seconds`.
+    term = max(0.0, (two - one) / 3)
+    step = max(0.0, one - term)
+    return CostTable(
+        {
+            **costs.costs,
+            # What a trial reads are tuples of a log; its results cannot be told from their writing.
+            # Too fast to be measured over so few tuples is not free.
+            "read": OperatorCost(costs["emit"].per_result or SECOND_COSTS["read"].per_tuple),
+            "write": OperatorCost(),
+            "step": OperatorCost(step),
+            "term": OperatorCost(term),
+            "panes": OperatorCost(max(0.0, panes - one)),
+        }
+    )
 
 
 def fit_costs(features: Sequence[Counts], seconds: Sequence[float]) -> CostTable:
@@ -147,7 +176,7 @@ def fit_costs(features: Sequence[Counts], seconds: Sequence[float]) -> CostTable
         kind: OperatorCost(float(costs[2 * n]), float(costs[2 * n + 1]))
         for n, kind in enumerate(kinds)
     }
-    return CostTable({**CostTable().costs, **operator_costs})
+    return CostTable({**SECOND_COSTS.costs, **operator_costs})
 
 
 def _solve_nonnegative(table: Any, target: Any) -> Any:
@@ -186,17 +215,29 @@ class _TrialRuns:
     count: int = 0
 
     def seconds(self, trial: Trial, rows: int) -> float:
-        """The task seconds of one run."""
-        self.count += 1
-        names = [name for name in "ab" if f" {name} " in f"{trial.query} "]
-        statements = [stream_declaration(name, COLUMNS, self._stream(name, rows)) for name in names]
-        statements.append(f"CREATE QUERY q AS {trial.query}")
-        before = task_seconds(self.spark)
-        with run_statements(self.spark, self.folder / f"state {self.count}", statements):
-            return task_seconds(self.spark) - before
+        """The CPU seconds of the steps of one run."""
+        return self._statistic(trial, self._folder(rows, 1, RATE), "cpu_seconds")
 
-    def _stream(self, name: str, rows: int) -> Path:
-        folder = self.folder / str(rows) / name
-        if not folder.exists():
-            write_stream(self.spark, folder, COLUMNS, rows, RATE)
+    def step_seconds(self, trial: Trial) -> float:
+        """The CPU seconds of a step that reads next to nothing."""
+        few = "SET rows_per_step = 1"  # at least a segment, and no more
+        folder = self._folder(STEP_ROWS, STEP_FILES, STEP_RATE)
+        return self._statistic(trial, folder, "cpu_fixed", few)
+
+    def _statistic(self, trial: Trial, streams: Path, name: str, *settings: str) -> float:
+        self.count += 1
+        sources = [source for source in "ab" if f" {source} " in f"{trial.query} "]
+        statements = [stream_declaration(s, COLUMNS, streams / s) for s in sources]
+        statements += [*settings, f"CREATE QUERY q AS {trial.query}"]
+        with run_statements(self.spark, self.folder / f"state {self.count}", statements) as state:
+            (unit,) = state.catalog.units()
+            measured = state.catalog.statistic(unit.id, name)
+        return 0.0 if measured is None else measured.value
+
+    def _folder(self, rows: int, files: int, rate: int) -> Path:
+        """The folder of streams of so many tuples, which are written when they are first needed."""
+        folder = self.folder / f"{rows} in {files} at {rate}"
+        for name in "ab":
+            if not (folder / name).exists():
+                write_stream(self.spark, folder / name, COLUMNS, rows, rate, files)
         return folder

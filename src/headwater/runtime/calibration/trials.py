@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -67,10 +66,3 @@ def run_statements(
             if unit.error:
                 raise RuntimeFailure(f"the unit {unit.id} failed: {unit.error}")
         yield headwater
-
-
-def task_seconds(spark: SparkSession) -> float:
-    """The seconds of all tasks of a session so far, over all cores."""
-    context: Any = spark.sparkContext
-    executors = context._jsc.sc().statusStore().executorList(True)
-    return sum(int(executors.apply(n).totalDuration()) for n in range(executors.size())) / 1000

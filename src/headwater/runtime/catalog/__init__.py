@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from headwater.runtime.catalog.database import Clock, Database
 from headwater.runtime.catalog.declarations import Declarations
+from headwater.runtime.catalog.hand_overs import HandOvers
 from headwater.runtime.catalog.journal import MAX_EVENTS, MAX_REJECTS, Journal
 from headwater.runtime.catalog.leases import MAX_LEASE_SECONDS, Leases, is_in_future
 from headwater.runtime.catalog.log import MAX_BATCH_KEYS
@@ -28,11 +29,13 @@ from headwater.runtime.catalog.records import (
     Cursors,
     EventRow,
     FileChanges,
+    HandOver,
     Json,
     Lease,
     LogEnd,
     LogPosition,
     LogStats,
+    NewInputs,
     NewPartialJoin,
     NewQuery,
     NewSegment,
@@ -84,11 +87,13 @@ __all__ = [
     "Cursors",
     "EventRow",
     "FileChanges",
+    "HandOver",
     "Json",
     "Lease",
     "LogEnd",
     "LogPosition",
     "LogStats",
+    "NewInputs",
     "NewPartialJoin",
     "NewQuery",
     "NewSegment",
@@ -129,7 +134,7 @@ __all__ = [
 _CHANGE_COUNT = sa.select(meta.c.changes)
 
 
-class Catalog(Declarations, Queries, QueryMoves, Sites, Leases, Journal):
+class Catalog(Declarations, Queries, QueryMoves, HandOvers, Sites, Leases, Journal):
     """An open catalog; a context manager that closes it."""
 
     @classmethod

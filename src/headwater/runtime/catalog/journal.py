@@ -38,6 +38,7 @@ MAX_EVENTS = 100_000
 
 _S, _P, _E = schema.statistics, schema.profiles, schema.events
 _STATISTICS = sa.select(_S).where(_S.c.owner == sa.bindparam("owner"))
+_STATISTICS_OF = sa.select(_S).where(_S.c.owner.in_(sa.bindparam("owners", expanding=True)))
 _STATISTIC_BY_OWNER = sa.select(_S.c.owner, _S.c.value).where(
     _S.c.owner.in_(sa.bindparam("owners", expanding=True)), _S.c.name == sa.bindparam("name")
 )
@@ -66,6 +67,14 @@ class Journal(CatalogBase):
                 _STATISTIC_BY_OWNER, {"owners": sorted(owners), "name": name}
             )
             return {row.owner: row.value for row in selected}
+
+    def statistics_of(self, owners: Collection[str]) -> dict[str, dict[str, Statistic]]:
+        """All values of several owners, by owner and name, in one read."""
+        by_owner: dict[str, dict[str, Statistic]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(_STATISTICS_OF, {"owners": sorted(owners)}):
+                by_owner.setdefault(row.owner, {})[row.name] = Statistic(row.value, row.updated_at)
+        return by_owner
 
     def set_statistics(self, values: Statistics) -> None:
         """Overwrite the values of the same owner and name; smoothing is left to the caller."""

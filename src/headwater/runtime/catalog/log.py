@@ -142,7 +142,7 @@ class Logs(CatalogBase):
             # Inside the transaction: the lease cannot change hands between this check and the
             # commit.
             check_lease(transaction, lease)
-            _check_cursors(transaction.connection, expected_cursors or {})
+            check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
                 check_unit_version(transaction.connection, *unit_version)
             # After the checks: a process that lost its lease is refused even if it repeats a
@@ -460,7 +460,8 @@ def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
     upsert(transaction.connection, schema.cursors, values, "owner", "input")
 
 
-def _check_cursors(connection: Connection, expected: Mapping[tuple[str, str], Json]) -> None:
+def check_cursors(connection: Connection, expected: Mapping[tuple[str, str], Json]) -> None:
+    """Raise CommitConflict unless each cursor has that position; None: there is none."""
     table = schema.cursors
     for (owner, input), position in expected.items():
         same = sa.and_(table.c.owner == owner, table.c.input == input)

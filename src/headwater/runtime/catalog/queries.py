@@ -85,6 +85,7 @@ class Queries(CatalogBase):
         version: int | None = None,
         newest_unit: float | None = None,
         seen_definition: str | None = None,
+        seen_inputs: tuple[str, ...] | None = None,
         partial_join: NewPartialJoin | None = None,
     ) -> QueryRow:
         """Add a running query to a new unit, or to the unit with this id, and set cursors.
@@ -94,21 +95,23 @@ class Queries(CatalogBase):
 
         The decision for a unit was made outside this transaction, so what it relied on is checked
         here. CommitConflict is raised if the unit was dropped; if its version is not `version`; if
-        its definition is not `seen_definition`; if a unit was created after `newest_unit`; if the
-        query that this one is `equal_to` has left; or, with `require_unemitted`, if the unit has
-        evaluated an instant after the start of the query. Raises CatalogError if the name is taken,
+        its definition is not `seen_definition` or what it reads not `seen_inputs`; if a unit was
+        created after `newest_unit`; if the query that this one is `equal_to` has left; or, with
+        `require_unemitted`, if the unit has evaluated an instant after the start of the query. Raises CatalogError if the name is taken,
         or if an input or the unit does not exist.
         """
         with self._database.write() as transaction:
             _check_name_free(transaction, query.name)
             if isinstance(unit, str):
                 unit_id = unit
-                new_version = _join_unit(transaction, unit, definition, version, seen_definition)
+                new_version = _join_unit(
+                    transaction, unit, definition, version, seen_definition, seen_inputs
+                )
                 result_key = _result_key(transaction, query, unit, new_version)
             else:
                 _check_newest_unit(transaction, newest_unit)
                 if partial_join is not None:
-                    _accept_partial_join(transaction, partial_join)
+                    accept_partial_join(transaction, partial_join)
                 unit_id = create_unit(transaction, unit)
                 result_key = query.digest
             if require_unemitted:
@@ -203,7 +206,7 @@ class Queries(CatalogBase):
             forget_owner(transaction, f"sink:{query.name}")
             add_event(transaction, "query dropped", query.name, {})
             _leave_unit(transaction, query)
-            return _drop_unneeded_units(transaction, units)
+            return drop_unneeded_units(transaction, units)
 
     def units(self, *, dropped: bool = False) -> list[UnitRow]:
         """The units, oldest first; dropped ones are included only if `dropped`."""
@@ -256,7 +259,7 @@ class Queries(CatalogBase):
         """
         _check_state(state, get_args(UnitState))
         with self._database.write() as transaction:
-            _live_unit(transaction, unit_id)
+            live_unit(transaction, unit_id)
             transaction.connection.execute(
                 sa.update(_U)
                 .where(_U.c.id == unit_id)
@@ -271,7 +274,7 @@ class Queries(CatalogBase):
         `errors` has more specific messages for queries, by digest.
         """
         with self._database.write() as transaction:
-            _live_unit(transaction, unit_id)
+            live_unit(transaction, unit_id)
             _park_unit(transaction, unit_id, error, retries, errors or {})
 
     def subscribers(self, unit_id: str) -> list[QueryRow]:
@@ -338,6 +341,15 @@ class Queries(CatalogBase):
         with self._database.read() as connection:
             names = sa.select(_M.c.query).where(condition).order_by(_M.c.query)
             return list(connection.scalars(names))
+
+    def hidden_subscriptions(self) -> dict[str, list[str]]:
+        """The names of the hidden queries of all units, by the unit that is read."""
+        hidden = sa.select(_M.c.unit_id, _M.c.query).where(_M.c.query.startswith(HIDDEN_PREFIX))
+        names: dict[str, list[str]] = {}
+        with self._database.read() as connection:
+            for unit_id, name in connection.execute(hidden.order_by(_M.c.query)):
+                names.setdefault(unit_id, []).append(name)
+        return names
 
     def forget_dropped(self, keep: int = 0) -> int:
         """Purge dropped queries and units except the newest `keep` of each; returns how many.
@@ -406,7 +418,7 @@ def _live_query(transaction: Transaction, name: str) -> QueryRow:
     return selected[0]
 
 
-def _live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
+def live_unit(transaction: Transaction, unit_id: str) -> UnitRow:
     selected = select_rows(transaction.connection, UnitRow, _UNIT, {"unit_id": unit_id})
     if not selected:
         raise CatalogError(f"there is no unit {unit_id}")
@@ -421,13 +433,16 @@ def _join_unit(
     definition: str | None,
     version: int | None,
     seen_definition: str | None,
+    seen_inputs: tuple[str, ...] | None = None,
 ) -> int:
     """Run a unit for one more query; returns its new version."""
-    unit = _live_unit(transaction, unit_id)
+    unit = live_unit(transaction, unit_id)
     if version not in (None, unit.version):
         raise CommitConflict(f"unit {unit_id} has version {unit.version}, not {version}")
     if seen_definition not in (None, unit.definition):
         raise CommitConflict(f"unit {unit_id} runs another operator meanwhile")
+    if seen_inputs not in (None, unit.inputs):
+        raise CommitConflict(f"unit {unit_id} reads other logs meanwhile")
     values: dict[str, Any] = {}
     if definition is not None:
         values["definition"] = definition
@@ -469,7 +484,7 @@ def _add_query(
     return row
 
 
-def _accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin) -> None:
+def accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin) -> None:
     """Subscribe a new unit to a partial join of another unit."""
     _check_name_free(transaction, partial_join.query.name)
     new_version = _join_unit(
@@ -578,7 +593,7 @@ def bump_unit_version(transaction: Transaction, unit_id: str, **values: Any) -> 
     transaction.connection.execute(change.values(version=_U.c.version + 1, **values))
 
 
-def _drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]:
+def drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]:
     """Drop those units that have no reader, and then the units that only they read."""
     dropped = []
     while units:
@@ -594,21 +609,23 @@ def _drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str
         drop_log(transaction, subscribers_log(unit_id))
         forget_owner(transaction, unit_id)
         forget_owner(transaction, plan_owner(unit_id))
-        _drop_partial_join(transaction, unit_id)
         dropped.append(unit_id)
-        units += [name.partition(":")[2] for name in selected[0].inputs if name.startswith("unit:")]
+        # It may have subscribed to a unit that it does not read yet.
+        read = [name.partition(":")[2] for name in selected[0].inputs if name.startswith("unit:")]
+        units += dict.fromkeys([*read, *drop_partial_join(transaction, unit_id)])
     return dropped
 
 
-def _drop_partial_join(transaction: Transaction, unit_id: str) -> None:
-    """Unsubscribe a dropped unit from the partial join that it read."""
+def drop_partial_join(transaction: Transaction, unit_id: str) -> list[str]:
+    """Unsubscribe a unit from the partial join of another; returns the id of that, if there is one."""
     name = partial_join_name(unit_id)
     unit = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
     if unit is None:
-        return
+        return []
     transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
     transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
     bump_unit_version(transaction, unit, definition=NO_DEFINITION)
+    return [str(unit)]
 
 
 def _is_needed(transaction: Transaction, unit_id: str) -> bool:

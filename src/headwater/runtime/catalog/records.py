@@ -68,6 +68,16 @@ HIDDEN_PREFIX = "$"
 _PARTIAL_JOIN_PREFIX = f"{HIDDEN_PREFIX}part_"
 
 
+INSTANTS = "instants"
+"""The cursor of a unit with the last instant emitted for each set of slides, and whether the last step
+left due instants to the next. (The cursor `instant` is the last one of all.)"""
+
+
+def has_more_due(position: Json) -> bool:
+    """Whether the last step of a unit left due instants to the next, by its cursor."""
+    return position is not None and bool(position["more"])
+
+
 def is_log(input: str) -> bool:
     """Whether an input of a unit is a log rather than a table."""
     return not input.startswith("table:")
@@ -225,6 +235,33 @@ class NewPartialJoin:
     version: int
     definition: str | None
     cursors: Cursors
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """A change of what a unit reads that was asked for and is still to be made: from streams to the
+    rows of another unit, to which it has subscribed, or back to streams."""
+
+    unit_id: str
+    to_streams: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class NewInputs:
+    """What a unit reads from a hand-over on, and the state of the catalog that this relies on.
+
+    `unit` and `source`, the unit whose rows it reads from now on or no longer, have their versions.
+    `cursors` are the positions of the unit in inputs that are new to it, `expected` those that both
+    units must have, `end` the last sequence number that the log of the source must have.
+    """
+
+    unit: UnitRow
+    source: UnitRow
+    inputs: tuple[str, ...]
+    cursors: Mapping[str, Json]
+    expected: Cursors
+    end: int
 
 
 @dataclass(frozen=True)

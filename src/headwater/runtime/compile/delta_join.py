@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.predicate import to_expr
@@ -61,6 +61,10 @@ class DeltaJoin:
     partial_join: ClassVar[PartialJoin | None] = None
     slide_sets: ClassVar[SlideSets] = {}
     delta_constants: ClassVar[None] = None
+
+    @property
+    def lanes(self) -> tuple[Self]:
+        return (self,)
 
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.delta_step(self)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range
 from headwater.runtime.catalog import Segment
-from headwater.runtime.catalog.unit_progress import INSTANTS
+from headwater.runtime.catalog.records import INSTANTS
 from headwater.runtime.compile.plan import SlideSets
 from headwater.runtime.compile.windows import FOREVER, last_multiple_of, next_multiple_of
 from headwater.runtime.storage import segment_files

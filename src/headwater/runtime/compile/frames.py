@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 
@@ -38,6 +38,7 @@ from headwater.runtime.compile.join_order import (
 from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.plan import (
     PARTIAL_JOIN,
+    DeltaLane,
     IncrementalPlan,
     InstantPlan,
     PanePlan,
@@ -86,58 +87,10 @@ def stream_schema(schema: Schema) -> str:
 # ---- delta joins
 
 
-def delta_frame(
-    spark: SparkSession,
-    plan: IncrementalPlan,
-    inputs: Mapping[str, StepInput],
-    tables: Mapping[str, DataFrame],
-    selectivities: Mapping[str, float],
-    read_partial: Callable[[TermInput], DataFrame] | None = None,
-    ordering: JoinOrdering | None = None,
-) -> tuple[DataFrame | None, list[Term]]:
-    """The results or panes that the delta adds, None if it adds none for certain; and the terms that
-    compute them. `read_partial` reads the rows of another unit, `ordering` says in which order sources
-    are joined."""
-    terms: list[Term] = []
-    texts: list[str] = []
-    path_of = make_cached_verifier()
-    with _temp_views(spark) as view:
-        table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
-        scans = dict(plan.scans)
-        for position, alias in enumerate(plan.feeds):
-            term_inputs = _term_inputs(plan, inputs, position) if inputs[alias].new else None
-            if term_inputs is None:
-                continue  # an input has nothing that the delta could meet: the term is empty
-            rows = {other: term_input.rows for other, term_input in term_inputs.items()}
-            terms.append(
-                order_term(plan.block, alias, rows, selectivities, plan.prejoined, ordering)
-            )
-            order = terms[-1].order
-            bands = _choose_bands(plan, terms[-1], inputs[alias].new, selectivities)
-            names = dict(table_views)
-            for other in plan.feeds:
-                if other == PARTIAL_JOIN:
-                    assert read_partial is not None
-                    names[other] = view(read_partial(term_inputs[other]))
-                else:
-                    frame = term_inputs[other].read_frame(spark, scans[other].schema, path_of)
-                    names[other] = view(_add_bands(frame, other, alias, bands))
-            views = TermViews(names, _broadcast_aliases(order, rows), frozenset(bands))
-            texts.append(plan.term_sql(order, views))
-        if not texts:
-            return None, terms
-        text = plan.delta_sql(texts)
-        if plan.delta_constants is not None:
-            constants = view(spark.createDataFrame(plan.delta_constants))
-            text = _name_views({CONSTANTS: constants}, text)
-        return spark.sql(text), terms
-
-
-def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
-    """The sources to broadcast: all that are small, except the largest of all."""
-    # One side of a join has to be streamed through: broadcasting all of them would gain nothing.
-    largest = max(rows, key=lambda alias: rows[alias])
-    return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
+def _span_seconds(segments: Sequence[Segment]) -> float:
+    """The seconds of event time that segments span."""
+    times = [t for s in segments for t in (s.least_time, s.largest_time) if t is not None]
+    return (max(times) - min(times)) / 1e6 if times else 0.0
 
 
 @dataclass(frozen=True)
@@ -157,57 +110,6 @@ class TimeBand:
         # `div` rounds towards zero and times may be negative: subtracting pmod first makes it
         # floor.
         return f"(({time}) - pmod({time}, {self.length}L)) div {self.length}L"
-
-
-def _choose_bands(
-    plan: IncrementalPlan,
-    term: Term,
-    delta: Sequence[Segment],
-    selectivities: Mapping[str, float],
-) -> dict[str, TimeBand]:
-    """The sources that are joined by bands of time besides their conditions.
-
-    That pays where the delta is much longer than what a tuple can meet, as when a backlog is caught up
-    with: without bands a tuple is paired with all that have its key, whatever their time.
-    """
-    first = term.order[0]
-    if first == PARTIAL_JOIN or sum(term.rows.values()) < BANDED_ROWS:
-        return {}
-    span = max(s.largest_time or 0 for s in delta) - min(s.least_time or 0 for s in delta)
-    bands = {}
-    for alias, name in zip(term.order[1:], term.join_names(), strict=True):
-        if alias == PARTIAL_JOIN or alias not in term.rows:
-            continue
-        before, after = plan.reach(alias)
-        if before is None or span < BANDED_SPAN * (before + after + 1):
-            continue
-        band = TimeBand(before, after)
-        met = (
-            term.rows[alias] * selectivities.get(name, UNMEASURED_SELECTIVITY) * span / band.length
-        )
-        if met >= BANDED_MET:
-            bands[alias] = band
-    return bands
-
-
-def _add_bands(
-    frame: DataFrame, alias: str, first: str, bands: Mapping[str, TimeBand]
-) -> DataFrame:
-    """The tuples of a source with their bands: those of the delta in the one that they are in, others
-    in each that has tuples they can meet."""
-    if alias == first:
-        numbers = [
-            f"{band.number_sql(TIME)} AS {band_column(other)}" for other, band in bands.items()
-        ]
-        return frame.selectExpr("*", *numbers) if numbers else frame
-    if alias not in bands:
-        return frame
-    band = bands[alias]
-    least, last = (
-        band.number_sql(f"{TIME} - {band.after}L"),
-        band.number_sql(f"{TIME} + {band.before}L"),
-    )
-    return frame.selectExpr("*", f"explode(sequence({least}, {last})) AS {BAND}")
 
 
 @dataclass(frozen=True)
@@ -239,26 +141,173 @@ class TermInput:
         return frame
 
 
-def _term_inputs(
+def delta_frame(
+    spark: SparkSession,
     plan: IncrementalPlan,
+    inputs: Mapping[str, StepInput],
+    tables: Mapping[str, DataFrame],
+    selectivities: Mapping[str, float],
+    read_partial: Callable[[TermInput], DataFrame] | None = None,
+    ordering: JoinOrdering | None = None,
+) -> tuple[DataFrame | None, list[Term]]:
+    """The results or panes that the delta adds, None if it adds none for certain; and the terms that
+    compute them. `read_partial` reads the rows of another unit, `ordering` says in which order sources
+    are joined."""
+    terms: list[Term] = []
+    texts: list[str] = []
+    path_of = make_cached_verifier()
+    with _temp_views(spark) as view:
+        table_views = {alias: view(tables[alias]) for alias, _ in plan.tables}
+
+        def view_of(lane: DeltaLane, alias: str, term: _TermReading) -> str:
+            if alias == PARTIAL_JOIN:
+                assert read_partial is not None
+                return view(read_partial(term.inputs[alias]))
+            schema = dict(lane.scans)[alias].schema
+            frame = term.inputs[alias].read_frame(spark, schema, path_of)
+            return view(_add_bands(frame, alias, term.delta, term.bands))
+
+        for number, lane in enumerate(plan.lanes):
+            prefix = f"lane {number}: " if len(plan.lanes) > 1 else ""
+            measured = _of_lane(selectivities, prefix)
+            readings = list(_term_readings(lane, inputs, measured, ordering))
+            terms += [replace(reading.term, prefix=prefix) for reading in readings]
+            lane_texts = []
+            for reading in readings:
+                views = {alias: view_of(lane, alias, reading) for alias in lane.feeds}
+                lane_texts.append(
+                    lane.term_sql(reading.term.order, reading.views(table_views | views))
+                )
+            if lane_texts:
+                texts.append(lane.delta_sql(lane_texts))
+        if not texts:
+            return None, terms
+        text = "\nUNION ALL\n".join(texts)
+        if plan.delta_constants is not None:
+            constants = view(spark.createDataFrame(plan.delta_constants))
+            text = _name_views({CONSTANTS: constants}, text)
+        return spark.sql(text), terms
+
+
+@dataclass(frozen=True)
+class _TermReading:
+    """A term with the input whose delta it is of, and what it reads of each input."""
+
+    term: Term
+    delta: str
+    inputs: Mapping[str, TermInput]
+    bands: Mapping[str, TimeBand]
+
+    def views(self, names: Mapping[str, str]) -> TermViews:
+        broadcast = _broadcast_aliases(self.term.order, self.term.rows)
+        return TermViews(names, broadcast, frozenset(self.bands))
+
+
+def _term_readings(
+    lane: DeltaLane,
+    inputs: Mapping[str, StepInput],
+    selectivities: Mapping[str, float],
+    ordering: JoinOrdering | None,
+) -> Iterator[_TermReading]:
+    """The terms of a lane, without those that are empty for certain."""
+    for position, alias in enumerate(lane.feeds):
+        chosen = _term_inputs(lane, inputs, position) if inputs[alias].new else None
+        if chosen is None:
+            continue  # an input has nothing that the delta could meet
+        rows = {other: term_input.rows for other, term_input in chosen.items()}
+        term = order_term(lane.block, alias, rows, selectivities, lane.prejoined, ordering)
+        term = replace(term, span=_span_seconds(inputs[alias].new))
+        bands = _choose_bands(lane, term, inputs[alias].new, selectivities)
+        yield _TermReading(term, alias, chosen, bands)
+
+
+def _of_lane(selectivities: Mapping[str, float], prefix: str) -> Mapping[str, float]:
+    """What was measured in a lane, by the names that it has there."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in selectivities.items()
+        if name.startswith(prefix)
+    }
+
+
+def _broadcast_aliases(order: Sequence[str], rows: Mapping[str, int]) -> list[str]:
+    """The sources to broadcast: all that are small, except the largest of all."""
+    # One side of a join has to be streamed through: broadcasting all of them would gain nothing.
+    largest = max(rows, key=lambda alias: rows[alias])
+    return [a for a in order if a != largest and rows.get(a, 0) <= BROADCAST_ROWS]
+
+
+def _choose_bands(
+    lane: DeltaLane,
+    term: Term,
+    delta: Sequence[Segment],
+    selectivities: Mapping[str, float],
+) -> dict[str, TimeBand]:
+    """The sources that are joined by bands of time besides their conditions.
+
+    That pays where the delta is much longer than what a tuple can meet, as when a backlog is caught up
+    with: without bands a tuple is paired with all that have its key, whatever their time.
+    """
+    first = term.order[0]
+    if first == PARTIAL_JOIN or sum(term.rows.values()) < BANDED_ROWS:
+        return {}
+    span = max(s.largest_time or 0 for s in delta) - min(s.least_time or 0 for s in delta)
+    bands = {}
+    for alias, name in zip(term.order[1:], term.join_names(), strict=True):
+        if alias == PARTIAL_JOIN or alias not in term.rows:
+            continue
+        before, after = lane.reach(alias)
+        if before is None or span < BANDED_SPAN * (before + after + 1):
+            continue
+        band = TimeBand(before, after)
+        met = (
+            term.rows[alias] * selectivities.get(name, UNMEASURED_SELECTIVITY) * span / band.length
+        )
+        if met >= BANDED_MET:
+            bands[alias] = band
+    return bands
+
+
+def _add_bands(
+    frame: DataFrame, alias: str, first: str, bands: Mapping[str, TimeBand]
+) -> DataFrame:
+    """The tuples of a source with their bands: those of the delta in the one that they are in, others
+    in each that has tuples they can meet."""
+    if alias == first:
+        numbers = [
+            f"{band.number_sql(TIME)} AS {band_column(other)}" for other, band in bands.items()
+        ]
+        return frame.selectExpr("*", *numbers) if numbers else frame
+    if alias not in bands:
+        return frame
+    band = bands[alias]
+    least, last = (
+        band.number_sql(f"{TIME} - {band.after}L"),
+        band.number_sql(f"{TIME} + {band.before}L"),
+    )
+    return frame.selectExpr("*", f"explode(sequence({least}, {last})) AS {BAND}")
+
+
+def _term_inputs(
+    lane: DeltaLane,
     inputs: Mapping[str, StepInput],
     position: int,
 ) -> dict[str, TermInput] | None:
     """N before the position, the delta at it, O after it; None if one of them is empty."""
-    alias = plan.feeds[position]
+    alias = lane.feeds[position]
     delta = inputs[alias].new
     least = min(s.least_time for s in delta if s.least_time is not None)
     largest = max(s.largest_time for s in delta if s.largest_time is not None)
     chosen = {alias: TermInput(delta, inputs[alias].since)}
-    for at, other in enumerate(plan.feeds):
+    for at, other in enumerate(lane.feeds):
         if at == position:
             continue
         # New tuples of inputs before this one only: else two new tuples would meet in two terms.
         candidates = inputs[other].old + (inputs[other].new if at < position else ())
-        before, after = plan.reach(other)
+        before, after = lane.reach(other)
         bounds = [inputs[other].since, None if before is None else least - before]
         low = max((b for b in bounds if b is not None), default=None)
-        ranges = _key_ranges(plan, other, alias, delta)
+        ranges = _key_ranges(lane, other, alias, delta)
         met = overlapping_segments(candidates, low, largest + after)
         met = tuple(
             s for s in met if all(_overlaps_range(s, name, *r) for name, r in ranges.items())
@@ -270,14 +319,14 @@ def _term_inputs(
 
 
 def _key_ranges(
-    plan: IncrementalPlan,
+    lane: DeltaLane,
     alias: str,
     delta_alias: str,
     delta: Sequence[Segment],
 ) -> dict[str, tuple[int, int]]:
     """The ranges of the columns that have to equal a key of the delta, from the ranges of its keys."""
     ranges = {}
-    for own, theirs in plan.equalities:
+    for own, theirs in lane.equalities:
         if own.relation == alias and theirs.relation == delta_alias:
             key_spans = [(s.keys or {}).get(theirs.name) for s in delta]
             spans = [span for span in key_spans if span is not None]
@@ -385,6 +434,14 @@ def compacted_panes(
     """The panes that are still visible after that instant, in as few rows as possible."""
     with _temp_views(spark) as view:
         return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
+
+
+def converted_panes(
+    spark: SparkSession, plan: SharedPanes, before: SharedPanes, panes: DataFrame
+) -> DataFrame:
+    """The panes of a plan, from those of a plan for more queries."""
+    with _temp_views(spark) as view:
+        return spark.sql(_name_views({ALL_PANES: view(panes)}, plan.conversion_sql(before)))
 
 
 def panes_schema(spark: SparkSession, plan: PanePlan) -> StructType:

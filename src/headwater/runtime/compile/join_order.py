@@ -17,14 +17,18 @@ from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Call, columns_of, conjuncts
 from headwater.algebra.nodes import Query, Relation, Scan, TableScan
 from headwater.cost.operators import CostTable
+from headwater.cost.rates import DEFAULT_DISTINCT
 from headwater.runtime.catalog import Json
 from headwater.runtime.compile.plan import PARTIAL_JOIN
 
-UNMEASURED_SELECTIVITY = 0.01
-"""The selectivity of a join that was not measured yet."""
+UNMEASURED_SELECTIVITY = 1 / DEFAULT_DISTINCT
+"""The selectivity of a join that was not measured yet, as the cost model assumes it."""
 
-TABLE_ROWS = 100
+TABLE_ROWS = round(DEFAULT_DISTINCT)
 """The rows that a table counts as, so that joining one that was not measured yet leaves as many rows."""
+
+NO_LOG = "Scan nothing"
+"""What a scan of rows is called that no log holds: see `spark.plan_metrics`."""
 
 MAX_COMPARED_SOURCES = 10
 """Of more sources than these not all orders are compared: then `throughput` is greedy."""
@@ -50,6 +54,10 @@ class Term:
     order: tuple[str, ...]
     rows: Mapping[str, int]
     prejoined: frozenset[str] = frozenset()
+    prefix: str = ""
+    """What the names of measured joins begin with, where several lanes have the same."""
+    span: float | None = None
+    """The seconds between the first and the last tuple of the delta; None if that is not known."""
 
     def join_names(self) -> list[str]:
         """A name for each join of the term, the same for the same source and conditions."""
@@ -276,7 +284,7 @@ def _leaves_nearest_first(tree: JoinTree, first: str) -> list[str]:
 
 def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> dict[str, float]:
     """Rows out per row before and row read, of each join of the terms of a plan that Spark ran."""
-    chains = [chain for operator in operators for chain in _join_chains(operator)]
+    chains = [chain for operator in operators for chain in join_chains(operator)]
     measured: dict[str, float] = {}
     if len(chains) != len(terms):  # Spark left some out: it is not known which are which
         return measured
@@ -285,23 +293,43 @@ def compute_selectivities(operators: Sequence[Json], terms: Sequence[Term]) -> d
         if len(chain) == len(names):
             first = ran.order[0]
             if chain and ran.rows.get(first) and chain[0]["inputs"][0]["rows_out"] is not None:
-                measured[_filter_name(first)] = chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                measured[ran.prefix + _filter_name(first)] = (
+                    chain[0]["inputs"][0]["rows_out"] / ran.rows[first]
+                )
             for name, alias, join in zip(names, ran.order[1:], chain, strict=True):
                 before, rows = join["inputs"][0]["rows_out"], ran.rows.get(alias, TABLE_ROWS)
-                if before and rows and join["rows_out"] is not None:
-                    measured[name] = join["rows_out"] / (before * rows)
+                # Rows that meet an empty window say nothing of how many they would meet.
+                other = join["inputs"][1]["rows_out"] if len(join["inputs"]) > 1 else None
+                if before and rows and other != 0 and join["rows_out"] is not None:
+                    measured[ran.prefix + name] = join["rows_out"] / (before * rows)
     return measured
 
 
-def _join_chains(operator: Json) -> Iterator[list[Json]]:
-    """The joins of each term, the first one first."""
+def join_chains(operator: Json) -> Iterator[list[Json]]:
+    """The joins of each term, the first one first. The join of a shared unit's rows with its table of
+    constants is none of them."""
+    below = _without_constants(operator)
+    if below is not None:
+        yield from join_chains(below)
+        return
     if operator["kind"] == "join":
         chain = []
         while operator["kind"] in ("join", "filter"):
+            if (below := _without_constants(operator)) is not None:
+                operator = below
+                continue
             if operator["kind"] == "join":
                 chain.append(operator)
             operator = operator["inputs"][0]
         yield chain[::-1]
         return
     for below in operator["inputs"]:
-        yield from _join_chains(below)
+        yield from join_chains(below)
+
+
+def _without_constants(operator: Json) -> Json | None:
+    """What a join joins with a row of constants, which no log holds; None if it is no such join."""
+    if operator["kind"] != "join" or len(operator["inputs"]) != 2:
+        return None
+    others = [below for below in operator["inputs"] if below.get("label") != NO_LOG]
+    return others[0] if len(others) == 1 else None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.canonical.block import GROUP
@@ -60,6 +60,10 @@ class Panes(JoinsByDelta):
     @property
     def slides(self) -> frozenset[int]:
         return self.delta.slides
+
+    @property
+    def lanes(self) -> tuple[Self]:
+        return (self,)
 
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.pane_step(self)
@@ -158,7 +162,7 @@ class Panes(JoinsByDelta):
         live = f"(SELECT * EXCEPT ({FROM}), {start} FROM panes WHERE {TO} > {before}L)"
         if self.partial_aggregates is None:
             return f"SELECT * FROM {live}"
-        merged = [f"{p.merge_function}({p.name}) AS {p.name}" for p in self._summed_columns]
+        merged = [f"{p.merge_sql(p.name)} AS {p.name}" for p in self._summed_columns]
         return self._group_sql([FROM, TO], merged, live)
 
     def _group_sql(self, first: Sequence[str], aggregates: Sequence[str], rows: str) -> str:
@@ -370,7 +374,7 @@ class _ResultWriter:
                 f"{aggregate_sql(_over_pane(call, i), _group_column, condition)} AS a{i}"
                 for i, call in enumerate(self.plan.calls)
             )
-        merges = {p.name: f"{p.merge_function}({rows}.{p.name})" for p in self.plan._pane_columns}
+        merges = {p.name: p.merge_sql(f"{rows}.{p.name}") for p in self.plan._pane_columns}
         return ", ".join(self._final_values(lambda name: merges[name]) or ["1 AS _one"])
 
     def _final_values(self, merged: Callable[[str], str]) -> list[str]:

@@ -135,8 +135,8 @@ class Plan(Protocol):
         """The step of its kind."""
 
 
-class IncrementalPlan(Plan, Protocol):
-    """A plan whose steps join new tuples with those before."""
+class DeltaLane(Protocol):
+    """A join whose new combinations of tuples are a part of a step, or all of it."""
 
     @property
     def block(self) -> Block: ...
@@ -146,14 +146,33 @@ class IncrementalPlan(Plan, Protocol):
         """The sources that are read together, as the rows of another unit."""
 
     @property
-    def delta_constants(self) -> pa.Table | None:
-        """The view of constants that `delta_sql` reads, if it reads one."""
+    def scans(self) -> tuple[tuple[str, Scan], ...]: ...
+
+    @property
+    def feeds(self) -> tuple[str, ...]: ...
+
+    @property
+    def equalities(self) -> tuple[tuple[Column, Column], ...]: ...
+
+    def reach(self, alias: str) -> tuple[int | None, int]: ...
 
     def term_sql(self, order: Sequence[str], views: TermViews) -> str:
         """SQL of one term of the delta, its sources joined in that order."""
 
     def delta_sql(self, terms: Sequence[str]) -> str:
         """SQL of the rows or panes that a delta adds, from its terms."""
+
+
+class IncrementalPlan(Plan, Protocol):
+    """A plan whose steps join new tuples with those before."""
+
+    @property
+    def lanes(self) -> Sequence[DeltaLane]:
+        """What is joined, each for itself: together the rows or panes that a delta adds."""
+
+    @property
+    def delta_constants(self) -> pa.Table | None:
+        """The view of constants that the SQL of lanes reads, if it reads one."""
 
 
 class DeltaPlan(IncrementalPlan, Protocol):
@@ -163,7 +182,7 @@ class DeltaPlan(IncrementalPlan, Protocol):
     def subscribers(self) -> JoinSubscribers | None: ...
 
 
-class PanePlan(IncrementalPlan, Protocol):
+class PanePlan(IncrementalPlan, DeltaLane, Protocol):
     """A plan whose delta is panes, from which results are computed at instants."""
 
     @property

@@ -18,6 +18,7 @@ from headwater.algebra.conditions.domain import value_at
 from headwater.algebra.expressions import Column
 from headwater.algebra.windows import Range
 from headwater.reuse.join_subscribers import AGE, JoinSubscribers, Shape
+from headwater.reuse.operator import Operator
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.shapes import Axis, ShapeTable
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
@@ -52,9 +53,21 @@ class SharedJoin(JoinsByDelta):
 
     @cached_property
     def delta(self) -> DeltaJoin:
-        operator = self.subscribers.operator
-        joined = frozenset() if self.partial_join is None else frozenset(self.partial_join.aliases)
-        return DeltaJoin(Block(operator.sources, operator.where, (), None, (), False), joined)
+        """The operator's own join, which holds those of all lanes."""
+        return _delta_join(self.subscribers.operator, self.partial_join)
+
+    @cached_property
+    def lanes(self) -> tuple[JoinLane, ...]:
+        shapes = [*enumerate(self.subscribers.shapes)]
+        return tuple(
+            JoinLane(
+                self.subscribers,
+                lane.operator,
+                tuple((at, shape) for at, shape in shapes if shape.lane == number),
+                self.partial_join,
+            )
+            for number, lane in enumerate(self.subscribers.lanes)
+        )
 
     @property
     def block(self) -> Block:
@@ -67,7 +80,36 @@ class SharedJoin(JoinsByDelta):
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.delta_step(self)
 
-    # ---- the rows of the operator
+    @cached_property
+    def constants(self) -> pa.Table:
+        """The arrays of all shapes, in one row."""
+        return constants_table(enumerate(shape.table for shape in self.subscribers.shapes))
+
+
+def _delta_join(operator: Operator, partial_join: PartialJoin | None) -> DeltaJoin:
+    joined = frozenset() if partial_join is None else frozenset(partial_join.aliases)
+    return DeltaJoin(Block(operator.sources, operator.where, (), None, (), False), joined)
+
+
+@dataclass(frozen=True)
+class JoinLane(JoinsByDelta):
+    """One lane of a shared join: the rows that its queries want, and which of them they are for."""
+
+    subscribers: JoinSubscribers
+    operator: Operator
+    shapes: tuple[tuple[int, Shape], ...]
+    """The shapes of its queries, with their numbers among those of all lanes."""
+    partial_join: PartialJoin | None = None
+
+    @cached_property
+    def delta(self) -> DeltaJoin:
+        return _delta_join(self.operator, self.partial_join)
+
+    @property
+    def block(self) -> Block:
+        return self.delta.block
+
+    # ---- the rows of the lane
 
     def term_sql(self, order: Sequence[str], views: TermViews) -> str:
         """SQL of one term: the times of tuples and the columns that queries need."""
@@ -81,13 +123,12 @@ class SharedJoin(JoinsByDelta):
     def delta_sql(self, terms: Sequence[str]) -> str:
         """SQL of the rows emitted, from the terms; it reads the view of constants."""
         rows = "\nUNION ALL\n".join(terms)
-        shapes = self.subscribers.shapes
         # The instant of a row depends on the slides alone: it is computed once for all shapes that
         # slide alike.
-        variants = list(dict.fromkeys(shape.slides for shape in shapes))
+        variants = list(dict.fromkeys(shape.slides for _, shape in self.shapes))
         entries = [f"{self._entry_sql(v)} AS _entry{at}" for at, v in enumerate(variants)]
         rows = f"SELECT *, {', '.join(entries)} FROM ({rows}) CROSS JOIN {CONSTANTS}"
-        numbered = [(at, variants.index(shape.slides), shape) for at, shape in enumerate(shapes)]
+        numbered = [(at, variants.index(shape.slides), shape) for at, shape in self.shapes]
         cells = [f"{self._cell_sql(at, v, shape)} AS _cell{at}" for at, v, shape in numbered]
         rows = f"SELECT *, {', '.join(cells)} FROM ({rows})"
         searches = [
@@ -95,12 +136,13 @@ class SharedJoin(JoinsByDelta):
             for at, _, shape in numbered
         ]
         rows = f"SELECT *, {', '.join(searches)} FROM ({rows})"
-        if len(shapes) == 1:  # a row is emitted once at most, so nothing has to be exploded
+        if len(numbered) == 1:  # a row is emitted once at most, so nothing has to be exploded
+            ((at, _, _),) = numbered
             selected = [
-                f"_entry0 AS _tau, 0 AS {SHAPE_COLUMN}, _place0 - 1 AS {ROW_CLASS_COLUMN}",
+                f"_entry0 AS _tau, {at} AS {SHAPE_COLUMN}, _place{at} - 1 AS {ROW_CLASS_COLUMN}",
                 *self._items(),
             ]
-            return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(0)}"
+            return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at)}"
         chosen = [
             f"IF({is_served_sql(at)}, named_struct('tau', _entry{v}, 'shape', {at}, 'class', _place{at} - 1), NULL)"
             for at, v, _ in numbered
@@ -144,11 +186,6 @@ class SharedJoin(JoinsByDelta):
             return f"({since} - {_time_column(column.name)})"
 
         return cell_sql(at, [expression_sql(term, naming) for term in shape.terms], shape.table)
-
-    @cached_property
-    def constants(self) -> pa.Table:
-        """The arrays of all shapes, in one row."""
-        return constants_table(enumerate(shape.table for shape in self.subscribers.shapes))
 
 
 def constants_table(tables: Iterable[tuple[int, ShapeTable[str]]]) -> pa.Table:

@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product, zip_longest
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import GROUP, call_text
 from headwater.algebra.conditions.domain import BOTTOM, Domain, value_at
 from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.algebra.expressions import Column, Expr, conjunction
+from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan
 from headwater.algebra.types import INT, Value
 from headwater.algebra.windows import Range
 from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
+from headwater.reuse.signature import Bound
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta
 from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
@@ -43,6 +45,9 @@ from headwater.runtime.storage.columns import TIME, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+BEFORE_ALL = -(2**62)
+"""Before all event times."""
 
 ALL_PANES = "all_panes"
 """The view of the panes that are shared."""
@@ -72,7 +77,7 @@ class SharedPanes(JoinsByDelta):
         """What is kept, as the panes of a query that would emit all of it."""
         operator = self.subscribers.operator
         sources = operator.sources
-        if self._is_single_stream:
+        if self.subscribers.has_several_windows:
             sources = tuple(
                 # As long as the longest window with its slide: panes are kept until no query can
                 # see them.
@@ -84,17 +89,16 @@ class SharedPanes(JoinsByDelta):
         return Panes(Block(sources, operator.where, (), group, (), False), Output.RSTREAM)
 
     @property
-    def _is_single_stream(self) -> bool:
-        """Whether there is one stream, of which windows may differ."""
-        return len(self.subscribers.operator.sources) == 1
-
-    @property
     def block(self) -> Block:
         return self.panes.block
 
     @property
     def delta(self) -> DeltaJoin:
         return self.panes.delta
+
+    @property
+    def lanes(self) -> tuple[Self]:
+        return (self,)
 
     def make_step(self, steps: StepFactory[T]) -> T:
         return steps.pane_step(self)
@@ -133,7 +137,7 @@ class SharedPanes(JoinsByDelta):
 
     def term_sql(self, order: Sequence[str], views: TermViews) -> str:
         """SQL of the rows that one term of the delta join adds."""
-        if not self._is_single_stream:
+        if not self.subscribers.has_several_windows:
             return self.panes.term_sql(order, views)
         time, granule = f"{order[0]}.{TIME}", self.subscribers.granule
         begins = next_multiple_sql(time, granule) if granule > 1 else time
@@ -148,7 +152,29 @@ class SharedPanes(JoinsByDelta):
         """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""
         # Over one stream `_from` and `_to` encode the granule, from which each query computes its
         # own span (`_visible_span`): clipping would falsify it.
-        return self.panes.compaction_sql(before, clipped=not self._is_single_stream)
+        return self.panes.compaction_sql(before, clipped=not self.subscribers.has_several_windows)
+
+    def conversion_sql(self, before: SharedPanes) -> str:
+        """SQL of the panes of this plan, from the view of those that another plan has made, for the same
+        queries and others."""
+        old = before.subscribers
+        columns = [FROM, TO, COUNT]
+        columns += [
+            f"k{old.key_position(key)} AS k{n}" for n, key in enumerate(self.subscribers.keys)
+        ]
+        numbers = {call_text(call): n for n, call in enumerate(old.operator.calls)}
+        columns += [
+            f"{theirs} AS {mine}"
+            for n, call in enumerate(self.subscribers.operator.calls)
+            for mine, theirs in _renamed_parts(call, n, numbers[call_text(call)])
+        ]
+        seen = " OR ".join(
+            f"({before.condition_sql(old.filters_of(signature)) or 'TRUE'})"
+            for signature in self.subscribers.signatures
+        )
+        # TRUE first: Spark would read `panes WHERE (TRUE)` as panes by another name, with one column.
+        chosen = f"SELECT {', '.join(columns)} FROM {ALL_PANES} WHERE TRUE AND ({seen})"
+        return with_views({"panes": chosen}, self.panes.compaction_sql(BEFORE_ALL, clipped=False))
 
     # ---- results
 
@@ -213,27 +239,27 @@ class SharedPanes(JoinsByDelta):
             columns.append(f"{EVALUATION_NUMBER} AS k{len(plan.keys)}")
         shared = {call_text(call): n for n, call in enumerate(self.subscribers.operator.calls)}
         for n, call in enumerate(plan.calls):
-            own, stored = (
-                partial_aggregate(call, n),
-                partial_aggregate(call, shared[call_text(call)]),
-            )
-            assert own is not None and stored is not None
-            pairs = zip(own.columns, stored.columns, strict=True)
-            columns += [f"{theirs.name} AS {mine.name}" for mine, theirs in pairs]
+            names = _renamed_parts(call, n, shared[call_text(call)])
+            columns += [f"{theirs} AS {mine}" for mine, theirs in names]
         seen = self._bounds_join_sql(family) if family.has_several else self._filter_sql(evaluation)
         return f"SELECT * FROM (SELECT {', '.join(columns)} FROM {ALL_PANES}{seen}) WHERE {FROM} < {TO}"
 
     def _filter_sql(self, evaluation: GroupEvaluation) -> str:
         """SQL of the condition on the panes that one evaluation sees."""
+        condition = self.condition_sql(evaluation.filters)
+        return f" WHERE {condition}" if condition else ""
+
+    def condition_sql(self, filters: Sequence[Bound]) -> str:
+        """SQL of bounds on the keys of panes; empty if there are none."""
         condition_expr = conjunction(
             condition
-            for bound in evaluation.filters
+            for bound in filters
             if (condition := bound.domain.as_expr(self._key_column(bound.term))) is not None
         )
         return (
             ""
             if condition_expr is None
-            else f" WHERE {expression_sql(condition_expr, lambda c: quote_identifier(c.name))}"
+            else expression_sql(condition_expr, lambda c: quote_identifier(c.name))
         )
 
     def _bounds_join_sql(self, family: Family) -> str:
@@ -255,7 +281,7 @@ class SharedPanes(JoinsByDelta):
 
     def _visible_span(self, evaluation: GroupEvaluation) -> tuple[str, str]:
         """From when until when an evaluation sees a pane."""
-        if not self._is_single_stream:
+        if not self.subscribers.has_several_windows:
             return FROM, TO
         (scan,) = (s for s in evaluation.block.sources if isinstance(s, Scan))
         window = scan.window
@@ -328,6 +354,13 @@ class Family:
             columns[f"high{n}"] = pa.array([box[n].high for box in boxes], column_type)
             columns[f"null{n}"] = pa.array([box[n].is_null for box in boxes], pa.bool_())
         return pa.table(columns)
+
+
+def _renamed_parts(call: AggregateCall, mine: int, theirs: int) -> list[tuple[str, str]]:
+    """The names of a call's columns of panes as the aggregate of one number, and as that of another."""
+    one, other = partial_aggregate(call, mine), partial_aggregate(call, theirs)
+    assert one is not None and other is not None
+    return [(a.name, b.name) for a, b in zip(one.columns, other.columns, strict=True)]
 
 
 def _count_boxes(evaluation: GroupEvaluation) -> int:

@@ -21,9 +21,13 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Project, Scan, TableScan, walk_relations
 from headwater.cql import CreateQuery, parse, unparse
 from headwater.reuse import (
+    Containment,
     Operator,
     QuerySignature,
     SharingKind,
+    classify_containment,
+    minimal_operator,
+    partial_join_queries,
     relax,
     signature_of,
 )
@@ -157,6 +161,18 @@ class UnitPlanner:
         if enough != operator:
             log.warning("unit %s: its definition does not serve all its queries", unit.id)
         return enough
+
+    def part_served(
+        self, partial_query: QueryRow, signature: QuerySignature
+    ) -> QuerySignature | None:
+        """The part of a query whose rows are among those that another unit joins as `partial_query`;
+        None if there is none."""
+        running = minimal_operator(signature_of(self.canonical(partial_query)))
+        for query in partial_join_queries(signature):
+            part = signature_of(canonicalize(query))
+            if classify_containment(part, running) in (Containment.EQUAL, Containment.CONTAINED):
+                return part
+        return None
 
     def partial_join(self, operator: Operator, partial_query: QueryRow) -> PartialJoin:
         """The sources of an operator that another unit joins, by the aliases that they have here."""

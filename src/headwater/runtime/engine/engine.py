@@ -18,7 +18,7 @@ from threading import Event, Lock
 
 from pyspark.sql import SparkSession
 
-from headwater.cost.operators import CostTable, read_costs
+from headwater.cost.operators import SECOND_COSTS, CostTable, read_costs
 from headwater.errors import (
     CatalogError,
     CatalogUnavailable,
@@ -40,6 +40,7 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
+from headwater.runtime.engine.hand_over import UnitRewiring
 from headwater.runtime.engine.housekeeping import Housekeeping
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
@@ -51,6 +52,9 @@ from headwater.runtime.engine.unit_steps import UnitSteps
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.leases import ProcessLeases, process_name
 from headwater.runtime.lifecycle import input_streams, settle_ends
+from headwater.runtime.metrics.cost_model import cost_statistics
+from headwater.runtime.metrics.sharing import SharingSummary, store_sharing
+from headwater.runtime.metrics.sharing_loads import summarize_sharing
 from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.sink_progress import sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
@@ -64,6 +68,8 @@ log = logging.getLogger("headwater")
 COSTS_FILE = "costs.toml"
 """What operators cost, in the state directory, if `headwater calibrate` measured it."""
 TIDY_SECONDS = 30.0
+REVISIT_SECONDS = 60.0
+"""Seconds between two looks at what units read."""
 COLD_PATIENCE = 20.0
 """Seconds that units wait for streams in the first round, in which Spark is cold and all is slow."""
 
@@ -83,6 +89,8 @@ class Engine:
     """Called at each named point of a step, so that a test can stop the process there."""
     clock: Callable[[], float] = time.time
     """The time of day, by which failed steps are tried again."""
+    revisit: Callable[[], object] = lambda: None
+    """Asks for hand-overs of units where these pay, now and then; returns whether there are any."""
     site: InitVar[LocalSite | None] = None
     """The site that this process runs, if there are several; else it does all work there is."""
     restart_spark: InitVar[Callable[[], SparkSession] | None] = None
@@ -109,6 +117,9 @@ class Engine:
             read_state_costs(self.state_dir),
             self.local_site.local_log,
         )
+        if self.stepper.costs is not SECOND_COSTS:
+            # Into the catalog, so that whoever submits queries prices them alike.
+            catalog.set_statistics(cost_statistics(self.stepper.costs))
         self.unit_steps = UnitSteps(catalog, self.leases, self.meter, lambda: self.stepper)
         self.ingestion = Ingestion(
             catalog,
@@ -128,6 +139,7 @@ class Engine:
         self.failures = UnitFailures(
             catalog, self.leases, self.units, lambda: self.stepper, describe, clock
         )
+        self.rewiring = UnitRewiring(catalog, self.units, self.leases, self._step_until, at_point)
         self.housekeeping = Housekeeping(
             catalog, self.units, self.ingestion, self.local_site, at_point, self._report_trouble
         )
@@ -180,7 +192,7 @@ class Engine:
             return self.stop_requested.is_set() or stopping()
 
         waits_for_more = patience > 0
-        self._tidied_at = self._busy_at = time.monotonic()
+        self._tidied_at = self._revisited_at = self._busy_at = time.monotonic()
         with self.leases.keep_alive(), self.local_site.send_heartbeats():
             while not is_stopping():
                 started = time.monotonic()
@@ -189,6 +201,7 @@ class Engine:
                     worked = self.tick()
                     on_tick()
                     self._tidy_if_due()
+                    self._revisit_if_due()
                     if self.local_site.has_others and not worked:
                         worked = self._yield_to_others()
                     waits_for_more = waits_for_more and self.idle_seconds <= patience
@@ -273,6 +286,8 @@ class Engine:
         self.ingestion.reopen_streams()  # before units step: at its end they finish queries
         worked = self.recovery.try_suspects(self)
         worked |= self._run_round(streams)
+        # Between rounds, as nothing else steps a unit then.
+        worked |= not self.stop_requested.is_set() and self.rewiring.advance()
         ready = [
             partial(self.deliver, query) for query in self.sinks.ready_queries(self.local_site.owns)
         ]
@@ -364,8 +379,18 @@ class Engine:
 
     # ---- units
 
-    def try_step(self, row: UnitRow) -> bool:
-        """Step a unit; a failure is noted and tried again later, and parks it in the end."""
+    def _step_until(self, row: UnitRow, until: Mapping[str, int]) -> bool:
+        """Step a unit as it is now, until these sequence numbers, unless it waits to be tried again."""
+        current = self.catalog.unit(row.id)
+        if current is None or current.state != "running":
+            return False
+        if is_in_future(current.not_before, self.clock(), MAX_RETRY_SECONDS):
+            return False
+        return self.try_step(current, until)
+
+    def try_step(self, row: UnitRow, until: Mapping[str, int] | None = None) -> bool:
+        """Step a unit, `until` these sequence numbers; a failure is noted and tried again later, and
+        parks it in the end."""
         if self.stop_requested.is_set():
             return False
         owner = unit_log(row.id)
@@ -381,7 +406,7 @@ class Engine:
                 streams = input_streams(
                     self.catalog, row
                 )  # before the step: a later end counts next
-                worked = self.step(unit)
+                worked = self.step(unit) if until is None else self.unit_steps.step(unit, until)
                 with self._count_lock:
                     self.steps += worked
                 self.unit_steps.finish_queries(unit, streams, idle=not worked)
@@ -412,18 +437,37 @@ class Engine:
             self.housekeeping.tidy(lease, self.settings.results_keep or None)
             self._forget_dropped()
 
+    def record_sharing(self) -> SharingSummary:
+        """Compute what sharing saves, and keep that in the catalog."""
+        summary = summarize_sharing(self.catalog, self.units.planner)
+        store_sharing(self.catalog, summary)
+        return summary
+
     def _tidy_if_due(self) -> None:
         if time.monotonic() - self._tidied_at <= TIDY_SECONDS:
             return
         self._tidied_at = time.monotonic()
         try:
             self.tidy()
+            self.record_sharing()
         except CatalogUnavailable:
             raise
         except LeaseLost:
             self.leases.mark_lost(self.local_site.housekeeping_owner)
         except Exception:
             log.exception("housekeeping failed, and is tried again")
+
+    def _revisit_if_due(self) -> None:
+        if time.monotonic() - self._revisited_at <= REVISIT_SECONDS:
+            return
+        self._revisited_at = time.monotonic()
+        try:
+            if self.revisit():
+                self._at_point("hand-over: requested")
+        except CatalogUnavailable:
+            raise
+        except Exception:
+            log.exception("what units read is looked at again later")
 
     def _forget_dropped(self) -> None:
         """Keep nothing in memory of units that are gone."""
@@ -443,7 +487,7 @@ class Engine:
 def read_state_costs(state: Path) -> CostTable:
     """What operators cost where a state runs; raises InputError for a file that is not right."""
     path = state / COSTS_FILE
-    return read_costs(path) if path.exists() else CostTable()
+    return read_costs(path, SECOND_COSTS) if path.exists() else SECOND_COSTS
 
 
 def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:

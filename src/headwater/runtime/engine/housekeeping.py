@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.errors import DamagedFile
-from headwater.runtime.catalog import Catalog, Lease, UnitRow, stream_log, unit_log
+from headwater.runtime.catalog import (
+    Catalog,
+    Lease,
+    LogPosition,
+    Segment,
+    UnitRow,
+    stream_log,
+    unit_log,
+)
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.ingest.ingestion import Ingestion
 from headwater.runtime.lifecycle import is_stopped_for_good
@@ -104,7 +112,23 @@ class Housekeeping:
     def _reader_cursors(self, row: UnitRow) -> dict[str, Any]:
         """How far a unit has read its inputs, and those of the units that it reads."""
         upstream_ids = [name.partition(":")[2] for name in row.inputs if name.startswith("unit:")]
+        own = self.catalog.cursors(row.id)
         cursors: dict[str, Any] = {}
         for unit_id in upstream_ids:
-            cursors |= self.catalog.cursors(unit_id)
-        return cursors | self.catalog.cursors(row.id)
+            read = LogPosition.from_json(own.get(unit_log(unit_id))).seq
+            unread = self.catalog.segments(unit_log(unit_id), read)
+            cursors |= bounded_marks(self.catalog.cursors(unit_id), unread)
+        return cursors | own
+
+
+def bounded_marks(cursors: Mapping[str, Any], unread: Sequence[Segment]) -> dict[str, Any]:
+    """The cursors of a unit for one that reads its rows, which may be behind: a row that is still to
+    be read was emitted for tuples before the watermarks that the other has seen since."""
+    times = [segment.least_time for segment in unread if segment.least_time is not None]
+    bounded = dict(cursors)
+    for name, cursor in cursors.items() if times else ():
+        position = LogPosition.from_json(cursor) if name.startswith("stream:") else None
+        if position is not None and position.watermark is not None:
+            mark = min(position.watermark, *times)
+            bounded[name] = replace(position, watermark=mark).to_json()
+    return bounded

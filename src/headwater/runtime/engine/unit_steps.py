@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headwater.cost.model import CostModel
 from headwater.runtime.catalog import Catalog, Lease, StreamRow, UnitRow, unit_log
 from headwater.runtime.compile import FOREVER
 from headwater.runtime.engine.steps.step import Step
@@ -28,19 +29,22 @@ class UnitSteps:
     stepper: Callable[[], Stepper]
     """The stepper as it is now: its settings and its Spark session change between rounds."""
 
-    def step(self, unit: Unit) -> bool:
-        """Let a unit read what is new, and commit; returns whether there was anything."""
+    def step(self, unit: Unit, until: Mapping[str, int] | None = None) -> bool:
+        """Let a unit read what is new, `until` these sequence numbers, and commit; returns whether
+        there was anything."""
         lease = self.leases.acquire(unit_log(unit.row.id))
         if lease is None:
             return False
-        stepper = self.stepper()
+        stepper = replace(self.stepper(), until=until or {})
         step = stepper.step(unit)
         if step is None:
             return False
         # Counting whose rows these are reads the file again, so it is done for sampled steps only.
         sampled = bool(step.report.executed_plans)
         per_row = unit.subscribers_per_row(step.segments) if sampled else None
-        measured = self.meter.record_step(unit.row.id, step.report, per_row)
+        model = CostModel(costs=stepper.costs)
+        expected = model.step_seconds(len(unit.plan.feeds), unit.plan.keeps_panes)
+        measured = self.meter.record_step(unit.row.id, step.report, per_row, expected)
         began = time.monotonic()
         self._commit(lease, step, stepper, measured, _guarded_version(unit))
         seconds = {**step.report.seconds, "commit": time.monotonic() - began}

@@ -12,14 +12,24 @@ from headwater.reuse import QuerySignature, SharingKind, signature_of
 from headwater.reuse.describe import (
     count_noun,
     describe_bounds,
+    describe_lanes,
     describe_operator,
     describe_shape,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.runtime.catalog import Catalog, Json, QueryRow, UnitRow, is_log, requesting_unit
+from headwater.runtime.catalog import (
+    Catalog,
+    Json,
+    QueryRow,
+    UnitRow,
+    is_log,
+    requesting_unit,
+    unit_log,
+)
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.inspect.loads import LoadView, describe_load, format_load
 from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.lifecycle import input_streams, plannable_queries, upstream_units
 
@@ -30,7 +40,8 @@ MAX_NAMED = 5
 """How many of the queries that share a unit are named."""
 
 MAX_SHAPED_QUERIES = 500
-"""Shapes are computed from all queries of a unit; for units with more than this, they are not shown."""
+"""Lanes and shapes are computed from all queries of a unit; for units with more than this, they are not
+shown."""
 
 RELATIONS = {
     "new": "no running operator could serve it for less: new operator",
@@ -55,12 +66,14 @@ class UnitSummary:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """The operator of a unit as it is now, line by line, its shapes, and what one query keeps of its
-    rows; None where that is not known or there is nothing to say."""
+    """The operator of a unit as it is now, line by line, the lanes in which it is computed, its shapes,
+    and what one query keeps of its rows; None where that is not known or there is nothing to say."""
 
     operator: tuple[str, ...] | None = None
+    lanes: tuple[str, ...] | None = None
     shapes: tuple[str, ...] | None = None
     part: str | None = None
+    load: LoadView | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +83,9 @@ class Placement:
 
     `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
     the load that it added, and the load that it would have had in a unit of its own. `reads` are the
-    units whose rows its unit reads, `read_by` those that read the rows of its unit. `tables` has the
-    version of each table that the last step read.
+    units whose rows its unit reads, `read_by` those that read the rows of its unit. `rewired` says why
+    the unit reads something else than at first. `tables` has the version of each table that the last
+    step read. `load` is that of the whole unit as it is now.
     """
 
     query: str
@@ -85,10 +99,13 @@ class Placement:
     added: float | None
     alone: float | None
     operator: tuple[str, ...] | None
+    lanes: tuple[str, ...] | None
     shapes: tuple[str, ...] | None
     part: str | None
+    load: LoadView | None
     reads: tuple[UnitSummary, ...]
     read_by: tuple[UnitSummary, ...]
+    rewired: str | None
     tables: Mapping[str, int]
     location: UnitLocation | None
 
@@ -126,10 +143,13 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         added=note.get("added"),
         alone=note.get("alone"),
         operator=shown.operator,
+        lanes=shown.lanes,
         shapes=shown.shapes,
         part=shown.part,
+        load=shown.load,
         reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
         read_by=() if unit is None else _summarize(catalog, _reading_units(catalog, unit)),
+        rewired=None if unit is None else _rewiring_reason(catalog, unit),
         tables=_table_versions(catalog, query),
         location=_location(catalog, definitions, query),
     )
@@ -171,24 +191,36 @@ def _describe_operator(
     if operator is None:
         return OperatorView()
     lines = tuple(describe_operator(operator))
+    load = describe_load(catalog, unit_planner, unit, operator)
     if signature.kind is not SharingKind.JOIN:
-        return OperatorView(lines)
-    shapes = None
+        return OperatorView(lines, load=load)
+    lanes = shapes = None
     if queries <= MAX_SHAPED_QUERIES:
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
         # Equal queries have one result key, and count as one query of a shape.
         signatures = {row.result_key: unit_planner.signature(row) for row in planned}
         subscribers = JoinSubscribers(operator, tuple(signatures.values()))
+        lanes = tuple(describe_lanes(subscribers.lanes, operator))
         shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
     bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
-    return OperatorView(lines, shapes, describe_bounds(bounds, operator.sources))
+    part = describe_bounds(bounds, operator.sources)
+    return OperatorView(lines, lanes, shapes, part, load)
 
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
-    """The units that read the rows of a unit: each has a hidden query there that carries its id."""
+    """The units that read the rows of a unit: each has a hidden query there that carries its id, but
+    one that has only just subscribed still reads streams."""
     ids = (requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
     rows = (catalog.unit(reader) for reader in ids if reader is not None)
-    return [row for row in rows if row is not None and row.state != "dropped"]
+    return [row for row in rows if row is not None and unit_log(unit.id) in row.inputs]
+
+
+def _rewiring_reason(catalog: Catalog, unit: UnitRow) -> str | None:
+    """Why a unit was made to read what it reads, when it was changed last; None if it never was."""
+    for event in catalog.events(kind="unit rewired", subject=unit.id, limit=1):
+        rows = any(name.startswith("unit:") for name in event.detail["to"])
+        return f"to {'rows' if rows else 'its streams again'}: {event.detail['reason']}"
+    return None
 
 
 def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:
@@ -215,11 +247,14 @@ def format_placement(placement: Placement) -> list[str]:
     text += _with_title("relaxed", placement.relaxed)
     text += _with_title("site", _format_location(placement.location) if placement.location else ())
     text += _with_title("operator", placement.operator or ())
+    text += _with_title("", placement.lanes or ())
+    text += _with_title("load", format_load(placement.load) if placement.load else ())
     text += _with_title("tables", [f"{name}, version {n}" for name, n in placement.tables.items()])
     text += _with_title(
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]
     )
     text += _with_title("read by", map(_format_unit, placement.read_by))
+    text += _with_title("rewired", () if placement.rewired is None else [placement.rewired])
     text += _with_title("shapes", placement.shapes or ())
     return text + _with_title("keeps", () if placement.part is None else [placement.part])
 

@@ -20,6 +20,7 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import alive_sites, current_deployment
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.inspect.views import JsonRecord
+from headwater.runtime.metrics.cost_model import read_cost_model
 from headwater.runtime.metrics.rates import current_rate
 from headwater.runtime.sites.planner import SitePlanner
 from headwater.runtime.sites.resource_usage import (
@@ -110,7 +111,8 @@ def locate_unit(catalog: Catalog, definitions: Definitions, unit: UnitRow) -> Un
     # After a query has joined or left, the unit runs another operator: what was measured before does
     # not apply to it.
     if not is_current_estimate(values, defined.definition):
-        assumed, actual = estimate_usage(rates, definitions.query(defined.definition)), None
+        model = read_cost_model(catalog, (), definitions.namespace)
+        assumed, actual = estimate_usage(rates, definitions.query(defined.definition), model), None
     else:
         rows = sum(rates.get(log.partition(":")[2], 0.0) for log in logs)
         assumed, actual = estimated_usage(values), measured_usage(values, rows)

@@ -25,7 +25,7 @@ from headwater.runtime.catalog import (
     stream_log,
     unit_log,
 )
-from headwater.runtime.catalog.unit_progress import INSTANTS, has_more_due
+from headwater.runtime.catalog.records import INSTANTS, has_more_due
 from headwater.runtime.inspect.views import JsonRecord, format_instant
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
 from headwater.runtime.metrics.rates import WAITS, current_rate

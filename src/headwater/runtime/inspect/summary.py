@@ -10,7 +10,8 @@ from headwater.runtime.catalog import Catalog
 from headwater.runtime.inspect.events import EventView, event_view
 from headwater.runtime.inspect.health import check_health
 from headwater.runtime.inspect.status import Observer
-from headwater.runtime.inspect.views import JsonRecord
+from headwater.runtime.inspect.views import JsonRecord, to_plain
+from headwater.runtime.metrics.sharing import SharingSummary, describe_sharing, read_sharing
 
 LAST_EVENTS = 5
 
@@ -19,7 +20,7 @@ LAST_EVENTS = 5
 class StatusSummary:
     """A state in numbers, with what fails, what warns, and the last events.
 
-    `queries` and `units` are counted by state; `waits` names for each stream that ingests nothing the
+    `sharing` is what sharing saved when that was last computed. `queries` and `units` are counted by state; `waits` names for each stream that ingests nothing the
     queries that it waits for. `lag` is in seconds of event time, `step` are the usual seconds of a
     step of the slowest unit.
     """
@@ -47,6 +48,12 @@ class StatusSummary:
     events: tuple[EventView, ...]
     failing: tuple[str, ...]
     warnings: tuple[str, ...]
+    sharing: SharingSummary | None = None
+
+    @property
+    def sharing_texts(self) -> list[str]:
+        """What sharing saves, in words; nothing where no query shares."""
+        return [] if self.sharing is None else describe_sharing(self.sharing)
 
     def as_json(self) -> JsonRecord:
         return {
@@ -72,6 +79,7 @@ class StatusSummary:
             "events": [event.as_json() for event in self.events],
             "failing": list(self.failing),
             "warnings": list(self.warnings),
+            "sharing": to_plain(self.sharing),
         }
 
 
@@ -104,4 +112,5 @@ def summarize(catalog: Catalog, state: str) -> StatusSummary:
         events=tuple(map(event_view, catalog.events(limit=LAST_EVENTS))),
         failing=health.failing,
         warnings=health.warnings,
+        sharing=read_sharing(catalog),
     )

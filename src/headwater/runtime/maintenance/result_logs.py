@@ -178,11 +178,12 @@ def expire_results(
 ) -> int:
     """Remove results of a unit older than `keep` seconds; returns how many segments.
 
-    What a sink has not sent stays. So do all results of a unit that another reads, as its joins may
-    need them.
+    What a sink has not sent stays. So do all results of a unit that another reads or is going to read,
+    as its joins may need them.
     """
     log = unit_log(unit.id)
-    if keep is None or any(log in other.inputs for other in catalog.units()):
+    is_read = any(log in other.inputs for other in catalog.units())
+    if keep is None or is_read or catalog.hidden_subscribers(unit.id):
         return 0
     last = last_settled_seq(catalog, unit, catalog.subscribers(unit.id))
     expired = (

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.runtime.catalog import Catalog, Json, plan_owner
+from headwater.cost.line import fit_line
+from headwater.runtime.catalog import Catalog, Json, Statistic, plan_owner
 from headwater.runtime.compile.join_order import Term, compute_selectivities
+from headwater.runtime.metrics.cost_model import SCALE, STEPS, condition_statistics
+from headwater.runtime.metrics.rates import RATE_SECONDS, current_rate
 from headwater.runtime.metrics.step_estimates import StepEstimate, estimate_step
 from headwater.runtime.spark.plan_metrics import read_plan_metrics
 
@@ -26,7 +29,16 @@ SMOOTHING_WEIGHT = 0.2
 RECENT_STEPS = 100
 """How many of the last steps have their seconds kept individually."""
 
+RECENT_WORK = 20
+"""How many of the last steps have their rows and CPU seconds kept, to which a line is fitted."""
+
 SAMPLED_EVERY = 20
+
+WARM_STEPS = 3
+"""Steps of a unit after which what they cost says what steps cost on this machine."""
+
+EARLY_STEPS = 5
+"""Of so many first steps the next one is sampled too if nothing could be measured of conditions."""
 
 STEP_PARTS = ("build", "run", "write", "commit")
 """The parts of a step: plan the job, run it, write the file, commit."""
@@ -87,6 +99,8 @@ class StepReport:
     """The plans that Spark ran, if they are to be measured."""
     terms: Sequence[Term] = ()
     """The terms that the first of these plans joined."""
+    cpu_seconds: float | None = None
+    """CPU seconds of the step without its commit; None where they are not reported."""
 
 
 def step_statistics(
@@ -104,14 +118,36 @@ def step_statistics(
         "step_rows_squared": rows_in * rows_in,
         "step_rows_seconds": rows_in * total,
     }
+    if report.cpu_seconds is not None:
+        means["step_cpu"] = report.cpu_seconds
     return {
         **before,
         "steps": before.get("steps", 0.0) + 1,
+        "cpu_seconds": before.get("cpu_seconds", 0.0) + (report.cpu_seconds or 0.0),
         "rows_in": before.get("rows_in", 0.0) + rows_in,
         "rows_out": before.get("rows_out", 0.0) + rows_out,
         "last_seconds": total,
         **{name: smooth(before.get(name), value) for name, value in means.items()},
     }
+
+
+def work_statistics(work: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """The CPU seconds of a step, fixed and per row, by the rows and CPU seconds of recent ones."""
+    # The first step of a process compiles what later ones reuse, so it says nothing of them.
+    points = work[1:] or work
+    if not points:
+        return {}
+    fixed, per_row = fit_line(points)
+    return {"cpu_fixed": fixed, "cpu_per_row": per_row, "cpu_steps": float(len(work))}
+
+
+def pace_statistics(
+    before: Mapping[str, Statistic], report: StepReport, now: float
+) -> dict[str, float]:
+    """Steps, and CPU seconds of them, in a second."""
+    steps = current_rate(before.get("steps_rate"), now) + 1 / RATE_SECONDS
+    cpu = current_rate(before.get("cpu_rate"), now) + (report.cpu_seconds or 0.0) / RATE_SECONDS
+    return {"steps_rate": steps, "cpu_rate": cpu}
 
 
 @dataclass
@@ -120,6 +156,8 @@ class _UnitHistory:
 
     values: dict[str, float]
     recent_seconds: list[float]
+    recent_work: list[tuple[float, float]]
+    paced_at: float = 0.0
     commit_seconds: float = 0.0
     steps_until_sample: int = 0
 
@@ -141,7 +179,12 @@ class StepMeter:
 
     catalog: Catalog
     sampled_every: int = SAMPLED_EVERY
+    step_scale: float | None = None
     _units: dict[str, _UnitHistory] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        stored = self.catalog.statistic(STEPS, SCALE)
+        self.step_scale = None if stored is None else stored.value
 
     def is_sample_due(self, unit: str) -> bool:
         """Whether the operators of the unit's next step are to be measured."""
@@ -152,10 +195,13 @@ class StepMeter:
         unit: str,
         report: StepReport,
         subscribers_per_row: float | None = None,
+        expected_seconds: float | None = None,
     ) -> StepMeasurements:
         """Count a step that is about to be committed; the seconds of its commit are taken to be those
-        of the step before. `subscribers_per_row` is to how many queries a row of its results goes."""
+        of the step before. `subscribers_per_row` is to how many queries a row of its results goes, `expected_seconds` the
+        CPU seconds that costs say of a step that reads next to nothing."""
         history = self._history(unit)
+        shared: dict[tuple[str, str], float] = {}
         parts = {part: report.seconds.get(part, 0.0) for part in STEP_PARTS} | {
             "commit": history.commit_seconds
         }
@@ -166,7 +212,24 @@ class StepMeter:
         history.recent_seconds = [*history.recent_seconds, round(sum(parts.values()), 4)][
             -RECENT_STEPS:
         ]
-        profiles: dict[str, Json] = {unit: {"recent": history.recent_seconds}}
+        now = time.time()
+        pace = {
+            name: Statistic(value, history.paced_at)
+            for name, value in history.values.items()
+            if name in ("steps_rate", "cpu_rate")
+        }
+        values |= pace_statistics(pace, report, now)
+        history.paced_at = now
+        if report.cpu_seconds is not None and report.rows_in:
+            work = [*history.recent_work, (float(report.rows_in), report.cpu_seconds)]
+            history.recent_work = work[-RECENT_WORK:]
+            values |= work_statistics(history.recent_work)
+            if expected_seconds and len(history.recent_work) > WARM_STEPS:
+                self.step_scale = smooth(self.step_scale, values["cpu_fixed"] / expected_seconds)
+                shared[STEPS, SCALE] = self.step_scale
+        profiles: dict[str, Json] = {
+            unit: {"recent": history.recent_seconds, "work": history.recent_work}
+        }
         history.steps_until_sample -= 1
         if report.executed_plans:
             history.steps_until_sample = self.sampled_every - 1
@@ -174,8 +237,14 @@ class StepMeter:
             profiles[plan_owner(unit)] = {"step": int(values["steps"]), "jobs": jobs}
             joins = compute_selectivities(jobs[0]["operators"], report.terms)
             values |= {n: smooth(values.get(n), value) for n, value in joins.items()}
+            conditions = condition_statistics(jobs[0]["operators"], report.terms)
+            shared |= conditions
+            if not conditions and values["steps"] <= EARLY_STEPS:
+                # Windows that are still empty say nothing yet: the next step may.
+                history.steps_until_sample = 0
         history.values = values
-        return StepMeasurements({(unit, name): value for name, value in values.items()}, profiles)
+        own = {(unit, name): value for name, value in values.items()}
+        return StepMeasurements(own | shared, profiles)
 
     def values(self, unit: str) -> Mapping[str, float]:
         """The measured values of a unit by name, selectivities of joins included."""
@@ -195,10 +264,15 @@ class StepMeter:
 
     def _history(self, unit: str) -> _UnitHistory:
         if unit not in self._units:
-            values = {n: s.value for n, s in self.catalog.statistics(unit).items()}
+            stored = self.catalog.statistics(unit)
+            values = {n: s.value for n, s in stored.items()}
             profile = self.catalog.profile(unit)
             recent = [] if profile is None else list(profile.value["recent"])
-            self._units[unit] = _UnitHistory(values, recent)
+            # A state of an older release has no work.
+            work = [] if profile is None else profile.value.get("work", [])
+            paced_at = stored["steps_rate"].updated_at if "steps_rate" in stored else 0.0
+            points = [(float(rows), float(cpu)) for rows, cpu in work]
+            self._units[unit] = _UnitHistory(values, recent, points, paced_at)
         return self._units[unit]
 
 

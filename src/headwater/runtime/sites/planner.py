@@ -14,6 +14,7 @@ from itertools import count
 from math import inf
 from threading import Lock
 
+from headwater.cost.model import CostModel
 from headwater.errors import PlanError, QueryRefused
 from headwater.network.model import Network
 from headwater.network.sites import Deployment
@@ -55,6 +56,7 @@ from headwater.runtime.catalog.deployment import alive_sites, log_at_site
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.leases import process_name
 from headwater.runtime.lifecycle import is_stopped_for_good
+from headwater.runtime.metrics.cost_model import read_cost_model
 from headwater.runtime.sites.invariants import find_broken_units
 from headwater.runtime.sites.resource_usage import (
     ResourceUsage,
@@ -215,6 +217,7 @@ class SitePlanner:
         rates = stream_rates(self.catalog, self.definitions, self.deployment)
         by_log = {stream_log(name): rate for name, rate in rates.items()}
         unit_planner = UnitPlanner(self.definitions)
+        model = self._cost_model()
         demands = []
         for row in self.active_units():
             values = statistics.get(row.id, {})
@@ -224,7 +227,7 @@ class SitePlanner:
                 usage = measured_usage(values, rows) or estimated_usage(values)
                 demands.append(UnitDemand(row.id, row.inputs, usage))
             else:
-                usage = estimate_usage(rates, self.definitions.query(unit.definition))
+                usage = estimate_usage(rates, self.definitions.query(unit.definition), model)
                 new_statistics = usage.as_operator_statistics(row.id, unit.definition, values)
                 demands.append(UnitDemand(row.id, row.inputs, usage, new_statistics))
         return demands
@@ -293,7 +296,11 @@ class SitePlanner:
 
     def _estimate_usage(self, definition: str) -> ResourceUsage:
         rates = stream_rates(self.catalog, self.definitions, self.deployment)
-        return estimate_usage(rates, self.definitions.query(definition))
+        return estimate_usage(rates, self.definitions.query(definition), self._cost_model())
+
+    def _cost_model(self) -> CostModel:
+        """What operators cost on the machine of the state, if that was calibrated."""
+        return read_cost_model(self.catalog, (), self.definitions.namespace)
 
     def _admit_or_refuse(
         self, name: str, system: PlannedSystem, ledger: Ledger, unit: UnitDemand

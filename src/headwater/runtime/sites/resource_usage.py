@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
-from headwater.algebra.nodes import Query
-from headwater.cost.operators import DEFAULT_COSTS, CostTable, OperatorCost
+from headwater.algebra.nodes import Query, Relation, Scan, TableScan
+from headwater.cost.model import CostModel
 from headwater.network.model import Network, Site
 from headwater.network.sites import Deployment
 from headwater.plan.placement.from_cql import build_placement_problem
@@ -15,10 +15,8 @@ from headwater.plan.placement.ledger import Ledger
 from headwater.plan.placement.loads import site_loads
 from headwater.plan.placement.planners.dynamic import StreamPopularity, place_stream
 from headwater.plan.throughput.profile import WorkloadProfile
-from headwater.reuse.decide import SharingCosts
 from headwater.runtime.catalog import Catalog, Statistic, stream_log
 from headwater.runtime.catalog.definitions import Definitions
-from headwater.runtime.metrics.step_estimates import estimate_step
 
 MEASURED_AFTER_STEPS = 5
 """Steps of a unit after which its measured usage replaces the estimate."""
@@ -56,24 +54,31 @@ class ResourceUsage:
         }
 
 
-def estimate_usage(rates: Mapping[str, float], query: Query) -> ResourceUsage:
+def estimate_usage(
+    rates: Mapping[str, float], query: Query, model: CostModel | None = None
+) -> ResourceUsage:
     """The usage of a query as a unit of its own, when streams have these rates.
 
     A unit makes one step a second, which has a fixed cost however little it reads.
     """
-    costs = SharingCosts()
-    cost = OperatorCost(costs.row_seconds, costs.row_seconds)
+    model = model or CostModel()
     problem = build_placement_problem(
         [("query", query)],
         Network((Site("alone"),), ()),
         WorkloadProfile("rates", (rates,)),
-        CostTable(dict.fromkeys(DEFAULT_COSTS, cost)),
+        model.costs,
     )
     ledger = Ledger(problem)
     place_stream(ledger, problem.queries[0].stream, StreamPopularity())
     (load,) = site_loads(problem, ledger.plan())
-    step = costs.step_seconds * costs.steps_per_second
+    step = model.step_seconds(_source_count(query.root)) * model.steps_per_second.value
     return ResourceUsage(step + load.cpu.used, load.memory.used, problem.streams[-1].rate)
+
+
+def _source_count(relation: Relation) -> int:
+    if isinstance(relation, Scan | TableScan):
+        return 1
+    return sum(_source_count(below) for below in relation.inputs)
 
 
 def is_current_estimate(values: Mapping[str, Statistic], definition: str) -> bool:
@@ -96,15 +101,14 @@ def estimated_usage(values: Mapping[str, Statistic]) -> ResourceUsage:
 
 
 def measured_usage(values: Mapping[str, Statistic], rows: float) -> ResourceUsage | None:
-    """The usage of a unit that steps once a second and reads `rows` a second, by its measured steps;
-    None before it has made a few."""
+    """The usage of a unit that steps once a second and reads `rows` a second, by the CPU seconds of
+    its measured steps; None before it has made a few."""
     numbers = {name: statistic.value for name, statistic in values.items()}
-    step = estimate_step(numbers)
     steps = numbers.get("steps", 0.0) - numbers.get("estimated_steps", 0.0)
-    if step is None or steps < MEASURED_AFTER_STEPS or not numbers["step_rows_in"]:
+    if "cpu_fixed" not in numbers or steps < MEASURED_AFTER_STEPS or not numbers["step_rows_in"]:
         return None
     return ResourceUsage(
-        step.fixed + step.per_row * rows,
+        numbers["cpu_fixed"] + numbers["cpu_per_row"] * rows,
         numbers.get("estimated_memory", 0.0),
         numbers.get("step_bytes_out", 0.0) / numbers["step_rows_in"] * rows,
     )

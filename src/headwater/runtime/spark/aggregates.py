@@ -25,11 +25,16 @@ from headwater.runtime.spark.sql import Naming, expression_sql, spark_type
 
 @dataclass(frozen=True)
 class PaneColumn:
-    """A column of a pane: how it is made of rows, and by which aggregate panes are merged."""
+    """A column of a pane: how it is made of rows, and by which aggregate panes are merged: `merge` is the
+    name of a function, or SQL with `{}` for the column."""
 
     name: str
     build: str
-    merge_function: str
+    merge: str
+
+    def merge_sql(self, column: str) -> str:
+        """SQL of the aggregate that merges the column of several panes."""
+        return self.merge.format(column) if "{}" in self.merge else f"{self.merge}({column})"
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,24 @@ def _named(function: str) -> Callable[[Type | None], SqlCall]:
 # ---- the aggregates that come with Headwater
 
 
+UNION_OF_SETS = "array_distinct(flatten(collect_list({})))"
+"""The aggregate that merges the sets of values of several panes."""
+
+
+def _distinct_values(call: AggregateCall, i: int, filter_sql: str) -> PaneColumn:
+    """The values of a DISTINCT argument as a set: never more than the rows that it stands for."""
+    assert call.arg is not None
+    # In a set of Spark -0.0 and 0.0 are two values.
+    value = f"CAST(x{i} AS DOUBLE) + 0.0D" if call.arg.type.is_floating else f"x{i}"
+    return PaneColumn(f"v{i}", f"array_distinct(collect_set({value}){filter_sql})", UNION_OF_SETS)
+
+
 def _count_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+    if call.distinct:
+        values = _distinct_values(call, i, filter_sql)
+        return PartialAggregate(
+            (values,), lambda merged: f"CAST(size({merged(values.name)}) AS BIGINT)"
+        )
     counted = "*" if call.arg is None else f"x{i}"
     part = PaneColumn(f"n{i}", f"count({counted}){filter_sql}", "sum")
     return PartialAggregate((part,), lambda merged: f"coalesce({merged(part.name)}, 0L)", True)
@@ -118,6 +140,8 @@ def _sum_sql(argument: Type | None) -> SqlCall:
 def _sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate | None:
     assert call.arg is not None
     type_ = call.arg.type
+    if call.distinct:
+        return _distinct_sum_parts(call, i, filter_sql)
     number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
     if type_.is_floating:
         total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){filter_sql}", "sum")
@@ -141,6 +165,25 @@ def _sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate
     return None
 
 
+def _distinct_sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+    """The sum or average of a set; as a decimal, which no order of adding changes."""
+    assert call.arg is not None
+    wide = f"DECIMAL(38, {call.arg.type.scale if call.arg.type.is_decimal else 0})"
+    values = _distinct_values(call, i, filter_sql)
+
+    def finish(merged: Callable[[str], str]) -> str:
+        added = f"(a, v) -> CAST(a + CAST(v AS {wide}) AS {wide})"
+        # Bound to a name once, as it is used twice: x -> .. of the one element is Spark's `let`.
+        total = f"aggregate(s, CAST(0 AS {wide}), {added})"
+        value = f"try_cast({total} AS {spark_type(call.type)})"
+        if call.name == "avg":
+            value = f"CAST({total} AS DOUBLE) / size(s)"
+        whole = f"CASE WHEN size(s) > 0 THEN {value} END"
+        return f"transform(array({merged(values.name)}), s -> {whole})[0]"
+
+    return PartialAggregate((values,), finish)
+
+
 def _null_safe_sum(
     call: AggregateCall,
     number: PaneColumn,
@@ -159,6 +202,88 @@ def _null_safe_sum(
     return PartialAggregate((number, *totals), finish, can_shrink)
 
 
+# ---- the variance and the standard deviation
+
+MAX_EXACT_DIGITS = 9
+"""Numbers of up to so many digits are squared and added without rounding: the sum of squares of 10^10 of
+them, times their number, has 38 digits."""
+
+
+def _spread_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+    assert call.arg is not None
+    type_ = call.arg.type
+    if type_.is_decimal and type_.precision <= MAX_EXACT_DIGITS:
+        return _exact_spread_parts(call, i, filter_sql, type_.scale)
+    if type_.is_integer and type_.name != "BIGINT":
+        return _exact_spread_parts(call, i, filter_sql, 0)
+    return _rounded_spread_parts(call, i, filter_sql)
+
+
+def _exact_spread_parts(
+    call: AggregateCall, i: int, filter_sql: str, scale: int
+) -> PartialAggregate:
+    """The spread of whole numbers (of decimals, their digits): their number, sum and sum of squares, all
+    exact, so that what leaves can be subtracted."""
+    whole = f"CAST(x{i} * {10**scale}L AS BIGINT)" if scale else f"CAST(x{i} AS BIGINT)"
+    number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
+    total = PaneColumn(f"s{i}", f"sum({whole}){filter_sql}", "sum")
+    square = f"CAST({whole} * {whole} AS DECIMAL(19, 0))"
+    squares = PaneColumn(
+        f"q{i}", f"CAST(sum({square}){filter_sql} AS {WHOLE})", f"CAST(sum({{}}) AS {WHOLE})"
+    )
+
+    def finish(merged: Callable[[str], str]) -> str:
+        n, s, q = (f"CAST({merged(part.name)} AS {WHOLE})" for part in (number, total, squares))
+        divisor = f"{n} * ({n} - 1)" if call.name.endswith("_samp") else f"{n} * {n}"
+        above, below = f"{n} * {q} - {s} * {s}", f"{divisor} * CAST({100**scale} AS {WHOLE})"
+        variance = f"CAST({above} AS DOUBLE) / CAST({below} AS DOUBLE)"
+        return _spread_sql(call, merged(number.name), variance)
+
+    return PartialAggregate((number, total, squares), finish, True)
+
+
+WHOLE = "DECIMAL(38, 0)"
+
+
+def _rounded_spread_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
+    """The spread of doubles: number, mean, and sum of squared distances from it, of each part; two parts are
+    merged as by Chan, Golub and LeVeque (1979), which does not cancel where the mean is large."""
+    value = f"CAST(x{i} AS DOUBLE)"
+    least, most = f"min({value}){filter_sql}", f"max({value}){filter_sql}"
+    # The mean of equal values is that value, without rounding: their spread is 0.
+    mean = f"CASE WHEN {least} = {most} THEN {least} ELSE avg({value}){filter_sql} END"
+    count = f"count(x{i}){filter_sql}"
+    struct = _moments_sql(count, mean, f"var_pop({value}){filter_sql} * {count}")
+    build = f"CASE WHEN {count} > 0 THEN {struct} END"
+    n, distance = "(a.n + b.n)", "(b.mean - a.mean)"
+    added = _moments_sql(
+        n,
+        f"a.mean + {distance} * b.n / {n}",
+        f"a.m2 + b.m2 + {distance} * {distance} * a.n * b.n / {n}",
+    )
+    none = "CAST(NULL AS STRUCT<n: BIGINT, mean: DOUBLE, m2: DOUBLE>)"
+    merge = f"aggregate(collect_list({{}}), {none}, (a, b) -> CASE WHEN a IS NULL THEN b ELSE {added} END)"
+    moments = PaneColumn(f"m{i}", build, merge)
+
+    def finish(merged: Callable[[str], str]) -> str:
+        divisor = "(m.n - 1)" if call.name.endswith("_samp") else "m.n"
+        value = _spread_sql(call, "m.n", f"m.m2 / {divisor}")
+        return f"transform(array({merged(moments.name)}), m -> {value})[0]"
+
+    return PartialAggregate((moments,), finish)
+
+
+def _moments_sql(number: str, mean: str, m2: str) -> str:
+    return f"named_struct('n', {number}, 'mean', {mean}, 'm2', {m2})"
+
+
+def _spread_sql(call: AggregateCall, number: str, variance: str) -> str:
+    """The variance or its root; NULL where there are too few values."""
+    least = 1 if call.name.endswith("_samp") else 0
+    value = f"sqrt({variance})" if call.name.startswith("stddev") else variance
+    return f"CASE WHEN {number} > {least} THEN {value} END"
+
+
 _sql: dict[str, AggregateSql] = {
     "count": AggregateSql(_named("count"), _count_parts),
     "sum": AggregateSql(_sum_sql, _sum_parts),
@@ -168,7 +293,7 @@ _sql: dict[str, AggregateSql] = {
         for name in ("min", "max", "bool_and", "bool_or")
     },
     **{
-        name: AggregateSql(_named(name))
+        name: AggregateSql(_named(name), _spread_parts)
         for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
     },
 }

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headwater.errors import DamagedFile
+from headwater.errors import DamagedFile, HeadwaterError
 from headwater.runtime.durability import (
     OWNER_FILE,
     OWNER_FOLDER,
@@ -124,6 +124,20 @@ def _remove_on_failure(path: Path) -> Iterator[None]:
         with suppress(OSError):
             remove(str(path))
         raise
+
+
+def check_columns(paths: Iterable[str], names: Iterable[str], content: str) -> None:
+    """Raises HeadwaterError if files lack some of these columns, which Spark would read as NULL: another
+    version of Headwater has written them."""
+    wanted = set(names)
+    for path in paths:
+        for part in part_files(Path(path)):
+            missing = wanted - set(pq.read_schema(part).names)
+            if missing:
+                raise HeadwaterError(
+                    f"{content} have no {', '.join(sorted(missing))}: another version of Headwater has"
+                    " written them; drop the query, and submit it again"
+                )
 
 
 def write_arrow(

@@ -74,6 +74,8 @@ def rewind(catalog: Catalog, definitions: Definitions, statement: RewindStream) 
     lease = catalog.acquire(ingest_owner(statement.name), process_name(), LEASE_SECONDS)
     if lease is None:
         raise HeadwaterError(f"another process ingests {statement.name}: stop it first")
+    for asked in catalog.hand_overs():  # they rely on how far units have read
+        catalog.withdraw_hand_over(asked, f"{statement.name} is rewound")
     scope = _find_scope(catalog, statement)
     if not scope.segments and not scope.queries:
         catalog.release(lease)

@@ -70,7 +70,7 @@ def submit(
         digest=canonical.digest,
         lifetime=statement.lifetime,
         keep=statement.keep,
-        columns=_stored_columns(statement.query, canonical),
+        columns=stored_columns(statement.query, canonical),
         sink=_stored_sink(statement.sink),
     )
     plan, signature = compile_query(canonical), signature_of(canonical)
@@ -93,7 +93,7 @@ def submit(
     )
 
 
-def _stored_columns(query: Query, canonical: CanonicalQuery) -> Json:
+def stored_columns(query: Query, canonical: CanonicalQuery) -> Json:
     """The columns of a query as the catalog stores them: name, position among the items, and type."""
     types = (str(column.type) for column in query.columns)
     return [[name, at, of] for (name, at), of in zip(canonical.columns, types, strict=True)]
@@ -130,7 +130,7 @@ def _choose_unit(
     if choice is None or unit_id is None:
         assert not isinstance(choice, str)
         return choice
-    earlier = _earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
+    earlier = earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
     equal_to = _equal_query(catalog, unit_id, signature.digest)
     # A unit of groups evaluates each instant once. A query that joins when an instant after its start
     # has been evaluated would miss the rows of that instant.
@@ -158,7 +158,7 @@ def _submit_to_new_unit(
     """Accept a query in a new unit, which may read the rows of a unit that joins some of its sources."""
     index = unit_index(catalog, definitions)
     operator = None if choice is None else operator_definition(choice.operator, signature.output)
-    unit = NewUnit(canonical.digest, operator or unparse(canonical.query), _unit_inputs(canonical))
+    unit = NewUnit(canonical.digest, operator or unparse(canonical.query), unit_inputs(canonical))
     partial_choice = None
     if sharing == "all" and choice is not None and looks_back(signature, _streams(definitions)):
         partial_choice = index.find_partial_join(signature, query.start_at, choice.standalone_load)
@@ -183,7 +183,7 @@ def _submit_to_new_unit(
     row = catalog.accept_query(
         replace(query, placement_note=_assignment_note(unit.id, choice, sharing)),
         unit,
-        _start_cursor(unit.id, query.start_at),
+        start_cursor(unit.id, query.start_at),
         newest_unit=newest if partial_join is None else None,
         partial_join=partial_join,
     )
@@ -215,11 +215,13 @@ def _submit_to_unit(
             query, placement_note=_assignment_note(unit_id, choice), equal_to=assignment.equal_to
         ),
         unit_id,
-        _start_cursor(unit_id, assignment.earlier_start),
+        start_cursor(unit_id, assignment.earlier_start),
         relaxed,
         assignment.is_unemitted,
         None if relaxed is None else assignment.unit.version,
         seen_definition=None if relaxed is not None else assignment.unit.definition,
+        # What a unit reads says from when on it has all rows.
+        seen_inputs=assignment.unit.inputs,
     )
     unit_index(catalog, definitions).record_assignment(unit_id, choice, relaxed)
     return row
@@ -247,7 +249,7 @@ def _new_partial_join(
         name=name,
         definition=unparse(CreateQuery(name, partial_choice.query)),
         digest=partial_choice.canonical.digest,
-        columns=_stored_columns(partial_choice.query, partial_choice.canonical),
+        columns=stored_columns(partial_choice.query, partial_choice.canonical),
         start_at=partial_choice.start,
         equal_to=_equal_query(catalog, upstream, partial_choice.canonical.digest),
     )
@@ -256,8 +258,8 @@ def _new_partial_join(
         upstream,
         index.unit(upstream).version,
         relaxed_definition(partial_choice.choice, partial_choice.signature),
-        _start_cursor(
-            upstream, _earlier_start(catalog.cursor(upstream, "start"), partial_choice.start)
+        start_cursor(
+            upstream, earlier_start(catalog.cursor(upstream, "start"), partial_choice.start)
         ),
     )
 
@@ -266,11 +268,11 @@ def _streams(definitions: Definitions) -> dict[str, Stream]:
     return {name: declared.stream for name, declared in definitions.streams.items()}
 
 
-def _start_cursor(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:
+def start_cursor(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:
     return {} if start is None else {(unit_id, "start"): start}
 
 
-def _earlier_start(unit_start: int | None, start: int | None) -> int | None:
+def earlier_start(unit_start: int | None, start: int | None) -> int | None:
     """The start that a unit needs for a query; None if it starts early enough."""
     if unit_start is None or (start is not None and start >= unit_start):
         return None
@@ -356,7 +358,7 @@ def _start_time(catalog: Catalog, plan: Plan, start: Start | None) -> int | None
     return min(watermarks) if watermarks and len(watermarks) == len(names) else None
 
 
-def _unit_inputs(canonical: CanonicalQuery) -> tuple[str, ...]:
+def unit_inputs(canonical: CanonicalQuery) -> tuple[str, ...]:
     inputs = []
     for node in walk_relations(canonical.query.root):
         if isinstance(node, Scan):

@@ -14,28 +14,40 @@ from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
-from headwater.cql import CreateQuery, parse
 from headwater.reuse import (
     Containment,
     Lattice,
     QuerySignature,
     SharingKind,
-    classify_containment,
-    minimal_operator,
-    partial_join_queries,
     signature_of,
 )
-from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
+from headwater.reuse.decide import SharingChoice, choose_operator
 from headwater.reuse.definition import operator_definition
+from headwater.reuse.load import SharingCosts
 from headwater.reuse.operator import (
     depends_on_previous_event,
     looks_back,
     reaches_within_history,
+    relax,
+    window_reach,
 )
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
+from headwater.reuse.pane_keys import keys_multiply
+from headwater.runtime.catalog import (
+    Catalog,
+    LogPosition,
+    QueryRow,
+    UnitRow,
+    partial_join_name,
+    stream_log,
+)
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
+from headwater.runtime.metrics.cost_model import read_cost_model
+from headwater.runtime.results.subscribers import SUBSCRIBERS
+
+MAX_LOOKED_AT = 16
+"""The values of a column are looked up in so many segments of its stream."""
 
 
 @dataclass
@@ -151,8 +163,29 @@ class UnitIndex:
             for unit_id in self.lattice.nearest(signature)
             if self._allows(sharing, unit_id, signature)
             and self._can_join(unit_id, signature, start)
+            and not self._keys_multiply(unit_id, signature)
         )
-        return choose_operator(signature, running, self._prices(signature))
+        return choose_operator(signature, running, self.prices(signature))
+
+    def _keys_multiply(self, unit_id: str, signature: QuerySignature) -> bool:
+        """Whether a grouped query would make panes with a unit that are nearly as many as rows."""
+        operator = self.lattice.operator(unit_id)
+        return keys_multiply(operator, signature, self._rate, self._count_values)
+
+    def _rate(self, stream: str) -> float:
+        """The measured rate of a stream; 0 if there is none."""
+        log = stream_log(stream)
+        return self.catalog.statistic_by_owner([log], "rows_rate").get(log, 0.0)
+
+    def _count_values(self, stream: str, column: str) -> float | None:
+        """How many values a column has at most, by what was last ingested; None if it is unknown."""
+        row = self.catalog.stream(stream)
+        first = 0 if row is None else max(0, row.next_seq - 1 - MAX_LOOKED_AT)
+        segments = self.catalog.segments(stream_log(stream), first)
+        spans = [s.keys[column] for s in segments if s.keys and column in s.keys]
+        if not spans:
+            return None
+        return float(max(high for _, high in spans) - min(low for low, _ in spans) + 1)
 
     def _allows(self, sharing: str, unit_id: str, signature: QuerySignature) -> bool:
         """Whether a mode of sharing lets a query join a unit, if that can serve it."""
@@ -173,15 +206,16 @@ class UnitIndex:
         for query, names in self.lattice.partial_joins(signature):
             canonical = canonicalize(query)
             part_signature = signature_of(canonical)
-            since = None if start is None else start - _window_reach(part_signature)
+            since = None if start is None else start - window_reach(part_signature)
             running = [
                 (unit_id, self.lattice.operator(unit_id))
                 for unit_id in names
                 if self._can_join(unit_id, part_signature, since)
-                and not _reads_partial_join(self._units[unit_id])
+                and not reads_partial_join(self._units[unit_id])
             ]
-            choice = choose_operator(part_signature, running, self._prices(part_signature))
-            rest = self._prices(signature).step_seconds
+            choice = choose_operator(part_signature, running, self.prices(part_signature))
+            # It joins what the other unit emits with the rest: at least two inputs.
+            rest = self.prices(signature).model.step_seconds(2)
             if choice.name is not None and choice.added_load + rest <= alone:
                 return PartialJoinChoice(query, canonical, part_signature, choice, since)
         return None
@@ -195,13 +229,15 @@ class UnitIndex:
             return False
         if unit.state != "running" and is_stopped_for_good(self.catalog, unit):
             return False
-        if _reads_partial_join(unit) and not self._serves_with_partial_join(unit_id, signature):
+        if reads_partial_join(unit) and not self._serves_with_partial_join(
+            unit_id, signature, start
+        ):
             return False
         unit_start = self.catalog.cursor(unit_id, "start")
         equal_queries = equal_running_queries(self.catalog, unit, signature.digest)
         if signature.kind is SharingKind.EXACT:
             lasting = unit_start == start or self._looks_back(signature)
-            return bool(equal_queries) and _starts_by(unit_start, start) and lasting
+            return bool(equal_queries) and starts_by(unit_start, start) and lasting
         if equal_queries:
             first_start = min(_start_or_forever_ago(query) for query in equal_queries)
             if (FOREVER_AGO if start is None else start) < first_start:
@@ -210,29 +246,51 @@ class UnitIndex:
         if signature.kind is SharingKind.GROUP:
             if equal_queries:
                 return independent
+            if not self._fits_panes(unit, signature):
+                return False
             emitted_instant = self.catalog.cursor(unit_id, "instant")
             is_unemitted = emitted_instant is None or (
                 start is not None and emitted_instant <= start
             )
-            return is_unemitted and _starts_by(unit_start, start) and independent
+            return is_unemitted and starts_by(unit_start, start) and independent
         if not independent:
             return False
         # The unit begins earlier for the new query: that must change nothing for the others.
-        return _starts_by(unit_start, start) or self._subscribers_look_back(unit)
+        return starts_by(unit_start, start) or self.subscribers_look_back(unit)
 
-    def _serves_with_partial_join(self, unit_id: str, signature: QuerySignature) -> bool:
-        """Whether the partial join that a unit reads also serves a query."""
+    def _fits_panes(self, unit: UnitRow, signature: QuerySignature) -> bool:
+        """Whether a unit's panes serve a query, or can be made again so that they do.
+
+        Those over a window without an end must have all that the query needs from the beginning, and
+        a tuple joined with a table was joined with it as it was then.
+        """
+        if signature.panes_can_be_rebuilt:
+            return True
+        logs = [stream_log(scan.stream) for scan in signature.scans]
+        if not any(LogPosition.from_json(self.catalog.cursor(unit.id, log)).seq for log in logs):
+            return True
+        operator = self.lattice.operator(unit.id)
+        return (
+            len(signature.scans) == len(signature.content.sources)
+            and self.catalog.cursor(unit.id, SUBSCRIBERS) is not None
+            and relax(operator, signature) is operator
+        )
+
+    def _serves_with_partial_join(
+        self, unit_id: str, signature: QuerySignature, start: int | None
+    ) -> bool:
+        """Whether the partial join that a unit reads also serves a query of that start: it has no
+        rows before its own start."""
         partial_query = self.catalog.query(partial_join_name(unit_id))
         if partial_query is None:
             return False
-        (statement,) = parse(partial_query.definition, self.definitions.namespace)
-        assert isinstance(statement, CreateQuery)
-        running = minimal_operator(signature_of(canonicalize(statement.query)))
-        parts = (signature_of(canonicalize(part)) for part in partial_join_queries(signature))
-        relations = (classify_containment(part, running) for part in parts)
-        return any(relation in (Containment.EQUAL, Containment.CONTAINED) for relation in relations)
+        part = self.unit_planner.part_served(partial_query, signature)
+        if part is None:
+            return False
+        since = None if start is None else start - window_reach(part)
+        return starts_by(partial_query.start_at, since)
 
-    def _subscribers_look_back(self, unit: UnitRow) -> bool:
+    def subscribers_look_back(self, unit: UnitRow) -> bool:
         """Whether each query of a unit has the same results if the unit begins earlier. The operator
         cannot say: its windows cover those of the queries, but hide how these slide."""
         signatures = self.unit_planner.signatures(self.catalog.subscribers(unit.id))
@@ -264,10 +322,10 @@ class UnitIndex:
     def _streams(self) -> dict[str, Stream]:
         return {name: declared.stream for name, declared in self.definitions.streams.items()}
 
-    def _prices(self, signature: QuerySignature) -> SharingCosts:
-        names = {scan.stream.lower() for scan in signature.scans}
-        rates = self.catalog.statistic_by_owner([stream_log(name) for name in names], "rows_rate")
-        return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
+    def prices(self, signature: QuerySignature) -> SharingCosts:
+        """What is known of the streams of a query: rates, what passes conditions, costs of operators."""
+        names = {scan.stream for scan in signature.scans}
+        return SharingCosts.of(read_cost_model(self.catalog, names, self.definitions.namespace))
 
 
 def _history_to_spare(signature: QuerySignature, streams: Mapping[str, Stream]) -> int:
@@ -300,22 +358,16 @@ def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
     return replace(unit, version=unit.version + 1, definition=definition or unit.definition)
 
 
-def _reads_partial_join(unit: UnitRow) -> bool:
+def reads_partial_join(unit: UnitRow) -> bool:
     """Whether a unit reads another unit's rows, which cover no more than what it was created for."""
     return any(name.startswith("unit:") for name in unit.inputs)
-
-
-def _window_reach(signature: QuerySignature) -> int:
-    """How long before a result the rows of a partial join may have been emitted."""
-    windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
-    return max((w.size or 0) + (w.slide or 0) for w in windows)
 
 
 def _start_or_forever_ago(query: QueryRow) -> int:
     return FOREVER_AGO if query.start_at is None else query.start_at
 
 
-def _starts_by(unit_start: int | None, start: int | None) -> bool:
+def starts_by(unit_start: int | None, start: int | None) -> bool:
     """Whether a unit emits all rows after a start."""
     return unit_start is None or (start is not None and unit_start <= start)
 

@@ -25,7 +25,7 @@ from headwater.sim.kernel import Simulation
 from headwater.sim.trees.members import find_fault, known_families, possible_moves
 
 Chooser = Callable[[AdaptingMember, MoveAttempt], Changes]
-"""The move that a holder makes, by what the grants have brought it; empty for none."""
+"""The move that a holder chooses from the statistics that came with the grants; empty for none."""
 
 _LOSS, _DEATH, _RETURN, _LEAVE = range(4)
 

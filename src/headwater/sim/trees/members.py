@@ -46,7 +46,7 @@ def place_members(
     members = {number: AdaptingMember(number, policy=policy) for number in numbers}
     for tree, parents in enumerate(trees):
         origin = origin_of(parents)
-        # Leaves first, so that the reports of children are there when a parent makes its own.
+        # Leaves first, so that children have reported before their parent does.
         for provider in sorted(parents, key=lambda one: -len(ancestors(parents, one))):
             children = tuple(
                 (child, policy.report(members[child].places[tree]))
@@ -158,7 +158,7 @@ def ordered_world(
     choices: Callable[[AdaptingMember], Iterable[Hashable]] = all_moves,
     kills: int = 0,
 ) -> CheckedWorld[AdaptingMember]:
-    """Our protocol: a token at each origin, and anybody but an origin may die. Providers are 0, 1, .."""
+    """Our protocol: a token at each origin, and any provider except an origin may die. Providers are 0, 1, .."""
     members = place_members(trees)
     origins = [origin_of(parents) for parents in trees]
     model = NodeModel[AdaptingMember](
@@ -181,7 +181,7 @@ def _choose(member: AdaptingMember, choice: Any) -> list[tuple[int, Any]]:
 
 
 def judge_members(trees: Sequence[Parents]) -> Callable[[dict[int, AdaptingMember]], str]:
-    """Whether nobody waits and every tree spans the living of its providers."""
+    """Whether no provider is waiting and every tree spans its living providers."""
     expected = {tree: tuple(parents) for tree, parents in enumerate(trees)}
     return lambda living: find_fault(living, expected)
 
@@ -202,6 +202,6 @@ def printed_world(trees: Sequence[Parents]) -> CheckedWorld[PrintedNode]:
 
 
 def judge_printed(living: dict[int, PrintedNode]) -> str:
-    """Whether nobody waits."""
+    """Whether no provider is waiting."""
     waiting = [number for number, node in living.items() if node.is_waiting()]
     return f"{waiting} wait for ever" if waiting else ""

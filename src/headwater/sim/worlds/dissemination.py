@@ -271,7 +271,7 @@ class FollowedTree:
         return replace(self.tree.world, rates=rates, weights=weights)
 
     def adapt(self) -> int:
-        """One round, if the policy adapts; returns how many moves were made."""
+        """One round, if the policy adapts; returns the number of moves."""
         return len(run_round(self.tree)) if self.adapts else 0
 
     def measure(self, begin: float, end: float, random: np.random.Generator) -> float | None:

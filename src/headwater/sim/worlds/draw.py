@@ -1,4 +1,4 @@
-"""What a seed makes of a world: which hosts are providers and origins, and what is asked when.
+"""Draws a world from a seed: which hosts are providers and origins, and which queries arrive when.
 
 All of it is drawn before anything is simulated, from random streams of their own for each purpose, so
 every policy meets the same world, and what one chapter draws does not change the other.
@@ -154,7 +154,7 @@ def _arrivals(asked: QuerySettings, end: float, random: np.random.Generator) -> 
 
 
 def draw_failures(world: SimulatedWorld, sites: DrawnSites, seed: int) -> list[Happening]:
-    """Whom each failure meets, in the order of their times; drawn where the world names nobody."""
+    """Which provider each failure hits, in order of time; drawn where the world names none."""
     random = generator(seed, "failures")
     dead: set[int] = set()
     happenings = []

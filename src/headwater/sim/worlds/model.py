@@ -82,7 +82,7 @@ def _scale(network: Network, mean_latency: float) -> Network:
 
 @dataclass(frozen=True)
 class ProviderSettings:
-    """Which hosts are providers, by name or so many drawn; all if neither is given.
+    """Which hosts are providers: named, or a number drawn at random; all if neither is given.
 
     A provider whose capability is not given by name draws it from the span.
     """
@@ -128,7 +128,7 @@ class DistributionSettings:
     """How queries are assigned to providers: which policies are compared, for how many rounds."""
 
     policies: tuple[str, ...]
-    objective: str = "wec"
+    objective: str = "traffic"
     k: int = 4
     alpha: float = 0.1
     rounds: int = 5
@@ -152,7 +152,7 @@ class PriceTrace:
 class DisseminationSettings:
     """How the updates of objects reach the providers: which trees are compared, for how long.
 
-    A provider wants an object with the probability `interest`. Without a tolerance it wants so many messages a second of
+    A provider wants an object with the probability `interest`. Without a tolerance it wants this many messages a second of
     it; with one, drawn for each object it wants, what keeps its copy in tolerance. The objects then are
     prices: those of the traces, or random walks if there are none.
     """
@@ -186,7 +186,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """What happens at a time: to a provider by name or to so many drawn, or to so many substreams.
+    """What happens at a time: to a named provider, to a number of providers drawn at random, or to a number of substreams.
 
     A provider that slows by a factor of 2 has half its capability and takes twice as long for each message;
     substreams whose rates change by a factor have that many times their bytes a second.

@@ -61,7 +61,12 @@ from headwater.sim.worlds.model import (
     StreamSettings,
 )
 from headwater.sim.worlds.read_failures import FailureReader, one_of
-from headwater.sim.worlds.ticks import CENT_OF_CENT, MILLISECOND, read_ticks
+from headwater.sim.worlds.ticks import (
+    CENT_OF_CENT,
+    MILLISECOND,
+    begin_together,
+    read_ticks,
+)
 from headwater.tomltext import Mistakes, SectionReader, parse_toml, read_toml
 
 SHAPES = {
@@ -295,7 +300,7 @@ def _distribution(section: SectionReader) -> DistributionSettings:
     section.check_keys("policies", "objective", "k", "alpha", "rounds", "period")
     return DistributionSettings(
         _policies(section, DISTRIBUTION_POLICIES),
-        section.choice("objective", OBJECTIVES, "wec"),
+        section.choice("objective", OBJECTIVES, "traffic"),
         section.whole_number("k", 4, least=2),
         section.number("alpha", 0.1),
         section.whole_number("rounds", 5, least=1),
@@ -313,6 +318,7 @@ def _dissemination(
         "ticks",
         "tick_seconds",
         "tick_price",
+        "tick_start",
         "interest",
         "tolerance",
         "tp",
@@ -330,7 +336,7 @@ def _dissemination(
             if key in section:
                 section.note(key, f"{key} and ticks cannot be used together")
     else:
-        for key in ("tick_seconds", "tick_price"):
+        for key in ("tick_seconds", "tick_price", "tick_start"):
             if key in section:
                 section.note(key, f"{key} is for ticks, and there are none")
     tolerance = None
@@ -363,4 +369,9 @@ def _traces(section: SectionReader, folder: Path) -> tuple[PriceTrace, ...]:
             traces.append(read_ticks(folder / name, second, price))
         except InputError as error:
             section.note("ticks", str(error))
-    return tuple(traces)
+    begin = section.number("tick_start", 0.0) if "tick_start" in section else None
+    try:
+        return tuple(begin_together(traces, begin))
+    except InputError as error:
+        section.note("tick_start", str(error))
+        return tuple(traces)

@@ -1,6 +1,6 @@
 """The moments of a run at which something is decided: the start, each failure, each round.
 
-A moment is the distribution problem as it stands then: the providers that live, with the capability
+A moment is the distribution problem at that time: the providers that live, with the capability
 they have left, the rates of the substreams, and the queries that run. It is the same for all policies.
 """
 
@@ -49,7 +49,7 @@ class Moment:
 
 
 class FederationState:
-    """What failures have made of a federation, and which queries have arrived."""
+    """The federation after the failures so far, and the queries that have arrived."""
 
     def __init__(
         self,

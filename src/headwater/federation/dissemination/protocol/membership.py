@@ -20,7 +20,7 @@ from headwater.federation.dissemination.protocol.feeds import (
 
 HEARTBEAT_SECONDS = 2.0
 MISSED_HEARTBEATS = 3
-"""A neighbour that was silent for so many heartbeats is dead."""
+"""A neighbour that is silent for this many heartbeats counts as dead."""
 
 
 @dataclass(frozen=True)
@@ -512,7 +512,7 @@ class TreeMember:
         self._finish_leaving(tree)
 
     def _finish_leaving(self, tree: int) -> None:
-        """Go, if nobody depends on this provider any more."""
+        """Leave, if no provider depends on this one any more."""
         place = self.places[tree]
         if not place.leaving or place.children or place.guests:
             return

@@ -80,7 +80,7 @@ class PrintedNode:
         return twin
 
     def is_waiting(self) -> bool:
-        """Whether something is still to come to this node."""
+        """Whether this node still expects a message."""
         return bool(
             self.state is not PrintedState.IDLE
             or self.awaited

@@ -38,7 +38,7 @@ def adapt(
     suspects: Sequence[int] = (),
     most: int | None = None,
 ) -> Adaptation:
-    """A plan for the problem as it is now, made of a plan for the problem as it was.
+    """A plan for the present problem, adapted from a plan for an earlier one.
 
     What does not fit, and queries that wait, are always planned; of the `suspects`, at most `most`.
     """

@@ -1,8 +1,8 @@
 """The exact sub-problem of a query in a compact form: who holds a stream, not who sends it to whom.
 
 For each stream and site: whether it is received there, how many copies leave as its origin (a site
-where it comes in or is made) and how many as a relay. As many copies are sent as received, and some
-origin sends one if anybody receives. Then a forest with these numbers exists: attach those that send
+where it enters or is computed) and how many as a relay. As many copies are sent as received, and some
+origin sends one if any site receives one. Then a forest with these numbers exists: attach those that send
 most first. That is exact as long as no link is tighter than its two ends; where one is, who sends to
 whom is chosen as well, with levels that keep it causal.
 """
@@ -75,7 +75,7 @@ class CompactFormulation:
         return variables
 
     def _constrain_holding(self) -> None:
-        """held = received + made + comes in here; what is read, served or needed is held."""
+        """held = received + computed + enters here; what is read, served or needed is held."""
         program, most = self.program, -float(len(self.scope.sites))
         makers = [np.flatnonzero(self.makes == row) for row in range(len(self.hold))]
         for row, site in np.ndindex(self.hold.shape):

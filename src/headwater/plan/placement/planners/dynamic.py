@@ -1,7 +1,7 @@
 """The dynamic program: the cheapest plan of one query, with everything else left as it is.
 
 A resource's price grows with its use, 100 ** utilisation / capacity, so that plans keep away from what
-is scarce. Over the streams that a query can be made of, from the smallest, the kernel finds the
+is scarce. Over the streams that a query can be computed from, from the smallest, the kernel finds the
 cheapest way to have each at each site. Ways that share a site may not fit together: the
 assignment that breaks is then barred, and the query is tried again.
 """
@@ -191,7 +191,7 @@ def write_plan(
     where: Sequence[int],
     limited: bool = True,
 ) -> bool:
-    """Make a stream available at a site as was found; False, with a bar set, if it does not fit.
+    """Make a stream available at a site as the kernel chose; if it does not fit, set a bar and return False.
 
     Sites are columns, `where` says which.
     """

@@ -1,7 +1,7 @@
 """The heuristic of SQPR's evaluation: all of a query on one site, with what others hold already.
 
 Every abstract plan is tried on every site. The site gets each stream from whoever holds it, complete
-sub-queries before base streams; what nobody holds it makes itself. Of the plans that fit, the one with
+sub-queries before base streams; what no site holds it computes itself. Of the plans that fit, the one with
 the best objective is taken. Nothing that runs is ever changed.
 """
 
@@ -34,7 +34,7 @@ def heuristic(ledger: Ledger, queries: Sequence[int], budget: Budget) -> Iterato
 
 
 def abstract_plans(problem: PlacementProblem, stream: int) -> Iterator[dict[int, int]]:
-    """All abstract plans of a stream: for each stream that is made, the operator that makes it."""
+    """All abstract plans of a stream: an operator for each stream that is computed."""
     if not problem.producers[stream]:
         yield {}
     for producer in problem.producers[stream]:
@@ -50,7 +50,7 @@ def plan_on_one_site(ledger: Ledger, stream: int) -> bool:
     """Write the best plan on one site; False, and nothing changed, if none fits."""
     best, steps = math.inf, None
     scale = total_capacity(ledger.problem)
-    # Exhaustive over join trees and sites, but each site makes all that it does not receive: this
+    # Exhaustive over join trees and sites, but each site computes all that it does not receive: this
     # is the baseline's restriction, not an optimisation.
     for tree in abstract_plans(ledger.problem, stream):
         for site in range(len(ledger.problem.sites)):
@@ -71,7 +71,7 @@ def plan_on_one_site(ledger: Ledger, stream: int) -> bool:
 
 
 def _obtain(ledger: Ledger, tree: dict[int, int], stream: int, site: int) -> bool:
-    """Have a stream at a site: it is there, another site sends it, or it is made."""
+    """Provide a stream at a site: it is there already, another site sends it, or it is computed."""
     if site in ledger.origins[stream]:
         return True
     sender = _best_sender(ledger, stream, site)

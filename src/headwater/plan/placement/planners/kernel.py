@@ -1,7 +1,7 @@
 """The cheapest way to have each stream at each site, compiled by Numba.
 
-Streams are ordered so that each follows what it is made of. For each, first the sites
-that hold it or could make it, then the cheapest transfer to all others: from one best sender where
+Streams are ordered so that each follows its inputs. For each, first the sites
+that hold it or could compute it, then the cheapest transfer to all others: from one best sender where
 links are no limit, along links by Dijkstra's algorithm where they are.
 """
 

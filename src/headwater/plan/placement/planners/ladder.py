@@ -1,7 +1,7 @@
 """Headwater's planner: a ladder of steps, each taken only when the one before has failed.
 
 A duplicate joins the query that is served already; the dynamic program finds most plans in less than a
-millisecond; ruin and recreate makes room, and improves the plan even if that is not enough; the exact
+millisecond; ruin and recreate frees resources, and improves the plan even if that is not enough; the exact
 program then searches the query's whole scope, or proves that there is no plan.
 """
 

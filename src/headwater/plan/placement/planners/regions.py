@@ -3,7 +3,7 @@
 Sites are cut into about as many regions as each has sites. The dynamic program runs on the regions,
 each taken as one site, and then on the sites of those that its answer uses: tens of sites, not
 thousands. Regions that have no plan inside are barred, and others are tried; in the end all sites
-are looked at, so nobody is refused because of the cut.
+are examined, so no query is refused because of the cut.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class RegionPlacer:
         holders: list[list[int]],
         barred: NDArray[np.int8],
     ) -> set[int]:
-        """The cheapest regions for a query to be made in, and those on the way where links are a limit.
+        """The cheapest regions to compute a query in, and those on the way where links are scarce.
 
         A region offers as much as that of its sites which has most left, at a price by what all of
-        them have. Where something would be made, it is barred for the next time.
+        them have. Where something would be computed, it is barred for the next attempt.
         """
         free = ledger.free.take(self._order, 1)
         most, left = np.maximum.reduceat(free, self._starts, 1), self._means(free)

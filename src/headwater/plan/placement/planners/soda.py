@@ -1,6 +1,6 @@
 """SODA's stages as SQPR's evaluation uses them: admit first, place then, along fixed templates.
 
-A stream has one template, is made once, and is sent only by the site that makes it. macroQ admits by what
+A stream has one template, is computed once, and is sent only by the site that computes it. macroQ admits by what
 all sites have left together, macroW places the new operators by a small program, miniW moves them
 one by one while that helps, or places them if macroW found nothing in time. What runs already stays.
 """
@@ -166,7 +166,7 @@ def _placement_value(
 
 
 def _apply_placement(ledger: Ledger, new: Sequence[int], stream: int, sites: Sequence[int]) -> bool:
-    """Run operators at their sites and serve the stream where it is made; False if too much."""
+    """Run operators at their sites and serve the stream where it is computed; False if that exceeds a limit."""
     if not all(_run_operator(ledger, o, site) for o, site in zip(new, sites, strict=True)):
         return False
     site = _origin_site(ledger, stream)
@@ -191,5 +191,5 @@ def _run_operator(ledger: Ledger, operator: int, site: int) -> bool:
 
 
 def _origin_site(ledger: Ledger, stream: int) -> int:
-    """The site where a stream comes in or is made."""
+    """The site where a stream enters or is computed."""
     return next(site for site, origin in ledger.origins[stream].items() if origin >= SOURCE)

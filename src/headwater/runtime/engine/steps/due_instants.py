@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
-from headwater.runtime.catalog.unit_progress import INSTANTS
+from headwater.runtime.catalog.records import INSTANTS
 from headwater.runtime.compile.evaluation_times import (
     DueInstants,
     due_instants,

@@ -44,6 +44,7 @@ from headwater.runtime.settings import Settings
 from headwater.runtime.spark.session import NO_CODEGEN, derive_session
 from headwater.runtime.storage.integrity import verify_file, verify_paths
 from headwater.runtime.storage.paths import allowed_paths
+from headwater.runtime.storage.segment_files import check_columns
 
 INTERPRETED_ROWS = 30_000
 """A step that reads at most this many rows runs without generated code: compiling it in the JVM would
@@ -106,6 +107,8 @@ class StepContext:
     costs: CostTable = field(default_factory=CostTable)
     local_log: Callable[[str], str] = lambda log: log
     """The log to read for an input: a copy, where the input is written on another site."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Sequence numbers of logs beyond which a step does not read."""
 
     def session(self, rows: int) -> SparkSession:
         """The session for a step that reads that many rows."""
@@ -120,7 +123,8 @@ class StepContext:
         # At least one segment of each input, however large it is, so that every step makes progress.
         fresh = {
             name: first_segments(
-                self.input_segments(name, reached[name].seq), rows=self.settings.rows_per_step
+                self.input_segments(name, reached[name].seq, self.until.get(name)),
+                rows=self.settings.rows_per_step,
             )
             for name in unit.inputs
         }
@@ -174,6 +178,7 @@ class StepContext:
     ) -> DataFrame:
         if unit.panes_schema is None:  # given to Spark, which would else read it from the files
             unit.panes_schema = panes_schema(self.spark, plan)
+            check_columns(paths, unit.panes_schema.names, f"panes of unit {unit.row.id}")
         return read_panes(spark, unit.panes_schema, paths)
 
     def read_tables(

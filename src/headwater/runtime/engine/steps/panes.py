@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headwater.algebra.nodes import Output
+from headwater.errors import HeadwaterError
+from headwater.reuse.definition import operator_definition, operator_from_definition
 from headwater.reuse.group_subscribers import GroupSubscribers
-from headwater.runtime.catalog import panes_log, stream_log
+from headwater.runtime.catalog import Json, panes_log, stream_log
 from headwater.runtime.compile.evaluation_times import earliest_last_instant
 from headwater.runtime.compile.frames import (
     StepInput,
     build_panes,
     compacted_panes,
+    converted_panes,
     delta_frame,
     overlapping_segments,
     pane_results,
+    panes_schema,
+    read_panes,
 )
 from headwater.runtime.compile.panes import TO
 from headwater.runtime.compile.plan import PanePlan
+from headwater.runtime.compile.shared_panes import SharedPanes
 from headwater.runtime.engine.steps.due_instants import DueStep
 from headwater.runtime.engine.steps.step import StepDraft, count_input_rows
 from headwater.runtime.results.subscribers import SUBSCRIBERS
@@ -38,8 +45,13 @@ class PaneStep:
             return False
         cursor = draft.progress.cursors.get(SUBSCRIBERS)
         if cursor is None or cursor["layout"] != subscribers.layout:
-            self._rebuild_panes(subscribers)
-        draft.update_subscribers(subscribers, draft.subscriber_version + 1, subscribers.layout)
+            self._change_panes(subscribers, cursor)
+        definition = None
+        if not subscribers.panes_can_be_rebuilt:
+            definition = operator_definition(subscribers.operator, Output.RSTREAM)
+        draft.update_subscribers(
+            subscribers, draft.subscriber_version + 1, subscribers.layout, definition
+        )
         return True
 
     def run(self) -> bool:
@@ -106,6 +118,50 @@ class PaneStep:
         frame = pane_results(spark, self.plan, panes, since_last)
         due.emit(frame, windows, own.instants)
 
+    def _change_panes(self, subscribers: GroupSubscribers, cursor: Json) -> None:
+        """Make the panes that the queries need now, of the tuples ingested so far or of other panes."""
+        before = None if cursor is None else self._plan_before(cursor.get("definition"))
+        if subscribers.panes_can_be_rebuilt:
+            self._rebuild_panes(subscribers)
+        elif before is not None and subscribers.follows_from(before.subscribers):
+            self._convert_panes(before)
+        elif self._has_all_input():
+            self._rebuild_panes(subscribers)
+        else:
+            raise HeadwaterError(
+                f"the panes of unit {self.draft.unit.row.id} cannot be made again: its windows have no"
+                " end, or read a table, and what it has read is gone; drop its queries, and submit them again"
+            )
+
+    def _plan_before(self, definition: str | None) -> SharedPanes | None:
+        """The plan by which the unit's panes were made; None if they can be made again."""
+        if definition is None:
+            return None
+        operator = operator_from_definition(self.draft.context.definitions.query(definition))
+        return None if operator is None else SharedPanes(GroupSubscribers(operator, ()))
+
+    def _has_all_input(self) -> bool:
+        """Whether all that the unit has read is still there, and would be read as it was then."""
+        draft, plan = self.draft, self.plan
+        positions = draft.progress.positions
+        names = [stream_log(scan.stream) for _, scan in plan.scans]
+        if not any(positions[name].seq for name in names):
+            return True
+        ingested = [draft.context.input_segments(name, 0, positions[name].seq) for name in names]
+        return not plan.tables and all(there and there[0].first_seq == 1 for there in ingested)
+
+    def _convert_panes(self, before: SharedPanes) -> None:
+        """Write the panes of the plan, from those of a plan for more queries."""
+        draft, context, plan = self.draft, self.draft.context, self.plan
+        assert isinstance(plan, SharedPanes)
+        live = context.catalog.segments(panes_log(draft.unit.row.id))
+        draft.removed += live
+        if live:
+            rows = sum(s.rows for s in live)
+            spark = context.session(rows)
+            panes = read_panes(spark, panes_schema(spark, before), verify_paths(live))
+            draft.keep_panes(converted_panes(spark, plan, before, panes), rows)
+
     def _rebuild_panes(self, subscribers: GroupSubscribers) -> None:
         """Write panes as the queries need them now, from the tuples ingested so far."""
         draft, context = self.draft, self.draft.context
@@ -113,7 +169,9 @@ class PaneStep:
         # Panes of another layout mean something else: none of them is kept.
         draft.removed += context.catalog.segments(panes_log(draft.unit.row.id))
         seen_after = earliest_last_instant(self.plan.slide_sets, progress.cursors)
-        least_time = None if seen_after is None else seen_after - subscribers.reach
+        least_time = None
+        if seen_after is not None and subscribers.panes_can_be_rebuilt:
+            least_time = seen_after - subscribers.reach
         inputs = {}
         for alias, scan in self.plan.scans:
             name = stream_log(scan.stream)

@@ -224,11 +224,15 @@ class StepDraft:
         subscribers: JoinSubscribers | GroupSubscribers,
         version: int,
         layout: str | None = None,
+        definition: str | None = None,
     ) -> None:
-        """Write the subscriber table of the plan as that version, which later segments name."""
+        """Write the subscriber table of the plan as that version, which later segments name; with it is
+        noted what panes are made of, and of which operator, if they cannot be made again."""
         self.write_subscribers(subscribers)
         cursor = {"seq": version, "version": self.unit.row.version}
-        self.cursors[SUBSCRIBERS] = cursor if layout is None else {**cursor, "layout": layout}
+        noted = {"layout": layout, "definition": definition}
+        known = {name: text for name, text in noted.items() if text is not None}
+        self.cursors[SUBSCRIBERS] = {**cursor, **known}
 
 
 def count_input_rows(inputs: Mapping[str, StepInput]) -> int:

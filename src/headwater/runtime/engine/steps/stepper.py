@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from headwater.runtime.compile.plan import DeltaPlan, InstantPlan, PanePlan
@@ -13,6 +13,7 @@ from headwater.runtime.engine.steps.instants import InstantStep
 from headwater.runtime.engine.steps.panes import PaneStep
 from headwater.runtime.engine.steps.step import Step, StepDraft
 from headwater.runtime.engine.unit import Unit
+from headwater.runtime.spark.cpu import CpuWatch
 
 POOLS = 16
 """Spark shares its slots fairly between this many pools of jobs; more would pile up, as Spark never
@@ -40,10 +41,14 @@ class Stepper(StepContext):
         """The next step of a unit, written but not committed; None if there is nothing to do."""
         pool = f"unit {zlib.crc32(unit.row.id.encode()) % POOLS}"
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+        watch = CpuWatch(self.spark)
         draft = StepDraft(self, unit, self.progress(unit))
         step = unit.plan.make_step(_StepFactory(draft))
         # The subscriber table is a step of its own: the segments of later ones name its version.
-        return draft.finish() if step.update_subscribers() or step.run() else None
+        if not (step.update_subscribers() or step.run()):
+            return None
+        finished = draft.finish()
+        return replace(finished, report=replace(finished.report, cpu_seconds=watch.seconds()))
 
     def compact_panes(self, unit: Unit) -> Step | None:
         """The unit's panes in fewer segments; None if there are few, or it keeps none."""

@@ -55,7 +55,7 @@ def measured(tmp_path: Path) -> Made:
 # ---- explain --analyze
 
 
-def test_explain_tells_what_was_measured(run: Run, measured: Made) -> None:
+def test_explain_shows_what_was_measured(run: Run, measured: Made) -> None:
     done = run("explain", "BIG", "--analyze", "--state", measured.path)
     assert done.status == 0
     lines = done.out.splitlines()
@@ -66,7 +66,7 @@ def test_explain_tells_what_was_measured(run: Run, measured: Made) -> None:
     assert "                  3               0.250 s         └─ Scan s, 1 segment" in lines
 
 
-def test_explain_tells_it_to_programs(run: Run, measured: Made) -> None:
+def test_explain_shows_it_as_json(run: Run, measured: Made) -> None:
     done = run("explain", "large", "--analyze", "--format", "json", "--state", measured.path)
     (found,) = [json.loads(line) for line in done.out.splitlines()]
     with measured.open() as headwater:
@@ -132,7 +132,7 @@ def test_streams_show_their_rate_and_the_queries_they_wait_for(run: Run, measure
     assert "waiting" not in run("status", "--state", measured.path).out
 
 
-def test_units_tell_their_steps(run: Run, measured: Made) -> None:
+def test_units_show_their_steps(run: Run, measured: Made) -> None:
     first, second = shown(run, "units", measured)
     assert (first["steps"], second["steps"]) == (2, 0)
     assert 0.5 < float(str(first["step"])) < 1.5

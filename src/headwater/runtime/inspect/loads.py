@@ -1,0 +1,96 @@
+"""The load of a unit by the cost model, node by node with how each is known, and as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headwater.cost.provenance import Provenance, describe_known
+from headwater.reuse.load import operator_load
+from headwater.reuse.operator import Operator
+from headwater.runtime.catalog import Catalog, UnitRow
+from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.metrics.cost_model import measured_load
+from headwater.runtime.metrics.sharing_loads import unit_model
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A node: its rows and bytes in a second, the CPU seconds of a second, the bytes that it holds;
+    `known` says how each thing is known from which that follows."""
+
+    kind: str
+    label: str
+    rate: float
+    bytes: float
+    cpu: float
+    memory: float
+    known: Mapping[str, str]
+    confidence: float
+
+
+@dataclass(frozen=True)
+class LoadView:
+    """The nodes of a unit, and its load in cores: predicted, of that for steps however little they
+    read, and measured while it ran (None if it was not)."""
+
+    nodes: tuple[NodeView, ...]
+    predicted: float
+    steps: float
+    costs_known: str
+    steps_known: str
+    measured: float | None
+
+
+def describe_load(
+    catalog: Catalog, planner: UnitPlanner, unit: UnitRow, operator: Operator
+) -> LoadView:
+    """What an operator is estimated to cost, and what its unit was measured to."""
+    model = unit_model(catalog, planner, unit)
+    load = operator_load(operator, model)
+    values = {name: s.value for name, s in catalog.statistics(unit.id).items()}
+    found = measured_load(values)
+    return LoadView(
+        tuple(
+            NodeView(
+                node.kind,
+                node.label,
+                node.rate,
+                node.bytes,
+                node.cpu,
+                node.memory,
+                {name: str(provenance) for name, provenance in node.known.items()},
+                node.confidence,
+            )
+            for node in load.nodes
+        ),
+        load.cpu,
+        load.steps,
+        str(model.costs_known),
+        str(model.costs_known if model.steps_known is None else model.steps_known),
+        None if found is None else found.value,
+    )
+
+
+def format_load(load: LoadView) -> list[str]:
+    """The same as text."""
+    text = [
+        f"{node.kind} {node.label}: {_rate(node.rate)} ({_known(node.known)})"
+        for node in load.nodes
+        if node.kind != "emit" and (node.kind != "filter" or "selectivity" in node.known)
+    ]
+    found = "" if load.measured is None else f"; measured {load.measured:.4f}"
+    return [
+        *text,
+        f"{load.predicted:.4f} cores predicted (costs {load.costs_known}), "
+        f"{load.steps:.4f} of them for steps ({load.steps_known}){found}",
+    ]
+
+
+def _rate(rate: float) -> str:
+    number = f"{rate:,.0f}" if rate >= 100 or rate == 0 else f"{rate:.3g}"
+    return f"{number} row{'' if number == '1' else 's'}/s"
+
+
+def _known(known: Mapping[str, str]) -> str:
+    return describe_known({name: Provenance[text.upper()] for name, text in known.items()})

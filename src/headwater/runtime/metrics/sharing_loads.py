@@ -1,0 +1,127 @@
+"""What sharing saves now: the load of each query alone, by the model, against what its unit takes.
+
+The model says how the loads of queries and of their unit compare; what the unit was measured to take says
+how large they are. So a model that is wrong by some factor on all of them is not wrong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headwater.cost.model import CostModel
+from headwater.cost.provenance import measured
+from headwater.reuse.load import OperatorLoad, operator_load
+from headwater.reuse.operator import Operator, minimal_operator, serving_operator
+from headwater.reuse.signature import QuerySignature, SharingKind
+from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
+from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.lifecycle import input_streams
+from headwater.runtime.metrics.cost_model import measured_load, read_cost_model
+from headwater.runtime.metrics.sharing import CostlyQuery, SharingSummary
+
+MAX_PRICED = 200
+"""Of more queries of a unit than these, evenly chosen ones are priced and stand for the others."""
+
+MAX_COMPARED = 30
+"""Units of at most so many queries are also priced without each of them."""
+
+MIN_EXCESS = 0.1
+"""A query costs more shared than alone if it does by at least this part of what it costs alone."""
+
+
+def unit_model(catalog: Catalog, planner: UnitPlanner, unit: UnitRow) -> CostModel:
+    """The model of a unit's streams, at the pace at which it was measured to step."""
+    values = catalog.statistics(unit.id)
+    streams = [row.name for row in input_streams(catalog, unit)]
+    model = read_cost_model(catalog, streams, planner.definitions.namespace)
+    pace = values.get("steps_rate")
+    if pace is None or not pace.value:
+        return model
+    steps = values["steps"].value if "steps" in values else 0.0
+    return replace(model, steps_per_second=measured(pace.value, steps))
+
+
+def summarize_sharing(catalog: Catalog, planner: UnitPlanner) -> SharingSummary:
+    """What the units that run share, as it was measured last."""
+    total = SharingSummary()
+    for unit in catalog.units():
+        queries = [q for q in catalog.subscribers(unit.id) if not q.is_hidden]
+        values = {name: s.value for name, s in catalog.statistics(unit.id).items()}
+        load = measured_load(values)
+        if unit.state == "dropped" or not queries or load is None:
+            continue
+        one = _summarize_unit(catalog, planner, unit, queries, load.value)
+        total = SharingSummary(
+            total.queries + one.queries,
+            total.units + 1,
+            total.cores + one.cores,
+            total.cores_alone + one.cores_alone,
+            total.bytes + one.bytes,
+            total.bytes_alone + one.bytes_alone,
+            (*total.costly, *one.costly),
+        )
+    return total
+
+
+def _summarize_unit(
+    catalog: Catalog,
+    planner: UnitPlanner,
+    unit: UnitRow,
+    queries: Sequence[QueryRow],
+    cores: float,
+) -> SharingSummary:
+    unit = planner.ensure_definition(catalog, unit)
+    operator = planner.operator(unit)
+    if operator is None:
+        # Its queries are equal: each would take alone what the unit takes.
+        moved = sum(_log_rate(catalog, row.name) for row in input_streams(catalog, unit))
+        n = len(queries)
+        return SharingSummary(n, 1, cores, n * cores, moved, n * moved)
+    model = unit_model(catalog, planner, unit)
+    together = operator_load(operator, model)
+    scale = cores / together.cpu
+    chosen = queries[:: -(-len(queries) // MAX_PRICED)]
+    signatures = planner.signatures(chosen)
+    alone = [operator_load(minimal_operator(s), model) for s in signatures]
+    weight = len(queries) / len(chosen)
+    return SharingSummary(
+        len(queries),
+        1,
+        cores,
+        weight * scale * sum(load.cpu for load in alone),
+        together.bytes_moved,
+        weight * sum(load.bytes_moved for load in alone),
+        tuple(_costly(unit, queries, signatures, operator, together, alone, model, scale))
+        if len(queries) <= MAX_COMPARED
+        else (),
+    )
+
+
+def _costly(
+    unit: UnitRow,
+    queries: Sequence[QueryRow],
+    signatures: Sequence[QuerySignature],
+    operator: Operator,
+    together: OperatorLoad,
+    alone: Sequence[OperatorLoad],
+    model: CostModel,
+    scale: float,
+) -> list[CostlyQuery]:
+    """The queries without which their unit would cost less, by more than they would cost alone."""
+    costly: list[CostlyQuery] = []
+    if len({s.digest for s in signatures}) < 2 or operator.kind is SharingKind.EXACT:
+        return costly
+    for query, signature, load in zip(queries, signatures, alone, strict=True):
+        others = [s for s in signatures if s.digest != signature.digest]
+        equal = len(signatures) - len(others)
+        without = operator_load(serving_operator(others), model).cpu
+        added = (together.cpu - without) / equal
+        if added > load.cpu * (1 + MIN_EXCESS):
+            costly.append(CostlyQuery(query.spelled, unit.id, added * scale, load.cpu * scale))
+    return costly
+
+
+def _log_rate(catalog: Catalog, stream: str) -> float:
+    stored = catalog.statistic(stream_log(stream), "bytes_rate")
+    return 0.0 if stored is None else stored.value
