@@ -1,13 +1,14 @@
-"""Where a new query goes: to an operator as it is, to one that is relaxed for it, or to a new one.
+"""What an operator costs, and where a query goes for that: to one that runs, relaxed for it if it has to
+be, or to a new one.
 
-Each choice is priced by the seconds of work that it adds in a second, of one core: a step of a unit
-costs the same whatever it does, and every row that is read, joined or emitted costs a little more. The
-cheapest choice wins; a query stays with its operator afterwards, so assignments do not oscillate.
+Work is seconds in a second, of one core: a step of a unit costs the same whatever it does, and every row
+that is read, joined or emitted costs a little more. A query stays with its operator afterwards, so
+assignments do not oscillate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -17,15 +18,8 @@ from headwater.algebra.conditions.predicate import Box
 from headwater.algebra.expressions import Expr, columns_of
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range
-from headwater.reuse.describe import describe_changes
-from headwater.reuse.operator import (
-    Containment,
-    Operator,
-    classify_containment,
-    minimal_operator,
-    relax,
-)
-from headwater.reuse.signature import QuerySignature, spans_sources
+from headwater.reuse.operator import Containment, Operator
+from headwater.reuse.signature import spans_sources
 
 SECOND = 1_000_000
 
@@ -51,10 +45,19 @@ class SharingCosts:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """What else could have been done with a query, in a few words, and the work that it would add."""
+
+    plan: str
+    load: float
+
+
+@dataclass(frozen=True)
 class SharingChoice:
     """What a query is to the operator of that name (None: a new one), which then is `operator`.
 
     `added_load` is the work per second that it adds, `standalone_load` that of an operator of its own.
+    `alternatives` are dearer plans; `revisit` says that rates were not known.
     """
 
     name: str | None
@@ -63,38 +66,8 @@ class SharingChoice:
     changes: tuple[str, ...]
     added_load: float
     standalone_load: float
-
-
-def choose_operator(
-    signature: QuerySignature, running: Iterable[tuple[str, Operator]], costs: SharingCosts
-) -> SharingChoice:
-    """The cheapest way to serve a query, of those that the operators with its sharing key offer;
-    the first that adds nothing ends the search."""
-    own_operator = minimal_operator(signature)
-    standalone_load = estimate_load(own_operator, costs)
-    best = SharingChoice(None, None, own_operator, (), standalone_load, standalone_load)
-    for name, operator in running:
-        after = relax(operator, signature)
-        added = (
-            estimate_load(after, costs) - estimate_load(operator, costs)
-            if after is not operator
-            else 0.0
-        )
-        # At equal load a running operator wins over a new one, and an earlier candidate over a
-        # later.
-        if added < best.added_load or (added == best.added_load and best.name is None):
-            change_texts = tuple(describe_changes(operator, after)) if after is not operator else ()
-            best = SharingChoice(
-                name,
-                classify_containment(signature, operator),
-                after,
-                change_texts,
-                added,
-                standalone_load,
-            )
-            if added <= 0.0:
-                break
-    return best
+    alternatives: tuple[Alternative, ...] = ()
+    revisit: bool = False
 
 
 def estimate_load(operator: Operator, costs: SharingCosts) -> float:

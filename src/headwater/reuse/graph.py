@@ -100,6 +100,11 @@ class Graph(Generic[N]):
         """Those that serve a part as they are, then some that can when relaxed."""
         return (self._nodes[name] for name in self.lattice.nearest(part))
 
+    def over_more_sources(self, node: Node) -> list[N]:
+        """The nodes that read all sources of a node, and others."""
+        names = self.lattice.names_over_more(node.operator.sources)
+        return [self._nodes[name] for name in names]
+
     # ---- what is asked for
 
     def count_request(self, joins: Iterable[Sources]) -> None:
@@ -110,20 +115,6 @@ class Graph(Generic[N]):
     def expected_requests(self, sources: Sources, running: int) -> float:
         """How many queries would have that join if those that run were as all that came so far."""
         return running * self._requests[sources] / max(1, self._submitted)
-
-
-@dataclass(frozen=True)
-class Rewiring:
-    """A change of what runs: a node is to read some of its sources, joined, from another one.
-
-    `reads` names that node; None for one that has to be made, for several readers at once. `operator`
-    is what it computes then, and `saves` the work in a second that nobody does twice any more.
-    """
-
-    readers: tuple[str, ...]
-    reads: str | None
-    operator: Operator
-    saves: float
 
 
 Changes = Mapping[N, Operator]

@@ -61,10 +61,12 @@ class PricedPlan:
 
 @dataclass(frozen=True)
 class Decision:
-    """The cheapest plan, and the next cheapest ones that differ in what they use."""
+    """The cheapest plan, and the next cheapest ones that differ in what they use. `unshared` is the
+    least price of a plan that reads no node; None where the setting does not count reads."""
 
     best: PricedPlan
     alternatives: tuple[PricedPlan, ...] = ()
+    unshared: float | None = None
 
 
 class Places(Protocol):
@@ -138,7 +140,8 @@ def decide(setting: Setting) -> Decision:
     """The cheapest way to answer a query, and what it was preferred to."""
     table = _PlanTable(setting)
     for source in setting.single_sources:
-        table.enter_source(source)
+        if source != setting.whole:
+            table.enter_source(source)
     for sources in setting.joins:
         if sources != setting.whole:
             table.enter_join(sources)
@@ -236,6 +239,7 @@ class _PlanTable:
         setting, places, whole = self._setting, self._places, self._setting.whole
         result = setting.result_costs()
         found: list[tuple[float, Callable[[], PlanStep]]] = []
+        prices_unshared: list[float] = []
         for reuse in setting.offers(whole):
             place = places.index(reuse.node.site)
             price = reuse.price + places.price_at(result, place)
@@ -246,12 +250,18 @@ class _PlanTable:
             costs = places.sum(places.with_price(self._all_sources(), price), result)
             least, place = places.cheapest(costs)
             found.append((least, _known(self._flat(place))))
+            prices_unshared.append(least)
         for way in ways:
             costs, _ = places.least([self._costs(way)])
             least, place = places.cheapest(places.sum(places.with_price(costs, price), result))
             found.append((least, _later(self._made, whole, way, place)))
+            if not way[0][1] + way[1][1]:
+                prices_unshared.append(least)
+        counts_reads = setting.max_reads is not None
+        unshared = min(prices_unshared) if counts_reads else None
         found.sort(key=_price)
-        return _distinct(found)
+        best, *others = _distinct(found)
+        return Decision(best, tuple(others), unshared)
 
     # ---- ways
 
@@ -322,7 +332,7 @@ def _price(found: tuple[float, Callable[[], PlanStep]]) -> float:
     return found[0]
 
 
-def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> Decision:
+def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> list[PricedPlan]:
     """The first plans that differ in what they take from where; the list is in order of price."""
     plans: list[PricedPlan] = []
     seen = set[frozenset[tuple[str, Sources]]]()
@@ -334,7 +344,7 @@ def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> Decision
         if uses not in seen:
             seen.add(uses)
             plans.append(PricedPlan(price, step))
-    return Decision(plans[0], tuple(plans[1:]))
+    return plans
 
 
 # ---- a single place

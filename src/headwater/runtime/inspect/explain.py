@@ -69,7 +69,9 @@ class Placement:
     of the unit's rows.
 
     `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
-    the load that it added, and the load that it would have had in a unit of its own. `reads` are the
+    the load that it added, and the load that it would have had in a unit of its own; `alternatives` are the
+    next best plans with what they would have added, and `revisit` says that the rate of a stream was not
+    known, so that the decision was careful and should be made again. `reads` are the
     units whose rows its unit reads, `read_by` those that read the rows of its unit. `tables` has the
     version of each table that the last step read.
     """
@@ -84,6 +86,8 @@ class Placement:
     relaxed: tuple[str, ...]
     added: float | None
     alone: float | None
+    alternatives: tuple[tuple[str, float], ...]
+    revisit: bool
     operator: tuple[str, ...] | None
     shapes: tuple[str, ...] | None
     part: str | None
@@ -125,6 +129,8 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         relaxed=tuple(note.get("relaxed", ())),
         added=note.get("added"),
         alone=note.get("alone"),
+        alternatives=tuple((plan, load) for plan, load in note.get("alternatives", ())),
+        revisit=bool(note.get("revisit")),
         operator=shown.operator,
         shapes=shown.shapes,
         part=shown.part,
@@ -186,7 +192,7 @@ def _describe_operator(
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
     """The units that read the rows of a unit: each has a hidden query there that carries its id."""
-    ids = (requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
+    ids = dict.fromkeys(requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
     rows = (catalog.unit(reader) for reader in ids if reader is not None)
     return [row for row in rows if row is not None and row.state != "dropped"]
 
@@ -244,7 +250,11 @@ def _format_cost(placement: Placement) -> list[str]:
     if placement.alone is None:
         return []
     added = f"{placement.added:.4f}" if placement.added else "nothing"
-    return [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
+    lines = [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
+    lines += [f"instead of {plan}: adds {load:.4f}" for plan, load in placement.alternatives]
+    if placement.revisit:
+        lines.append("decided with care, as no rate was known: to be looked at again")
+    return lines
 
 
 def _format_location(location: UnitLocation) -> list[str]:

@@ -6,31 +6,38 @@ processes have changed are read again, and assignments made here are added immed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Stream
-from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
-from headwater.cql import CreateQuery, parse
 from headwater.reuse import (
     Containment,
     Lattice,
+    Operator,
     QuerySignature,
     SharingKind,
-    classify_containment,
     minimal_operator,
-    partial_join_queries,
-    signature_of,
+    relax,
 )
-from headwater.reuse.decide import SharingChoice, SharingCosts, choose_operator
+from headwater.reuse.decide import SharingChoice, SharingCosts
 from headwater.reuse.definition import operator_definition
+from headwater.reuse.graph import Graph, Node, Sources, source_labels
 from headwater.reuse.operator import (
     depends_on_previous_event,
     looks_back,
     reaches_within_history,
+)
+from headwater.reuse.signature import leaves_of
+from headwater.reuse.single_site import (
+    DAY_SECONDS,
+    QueryPart,
+    QueryParts,
+    SitePlan,
+    SiteSetting,
+    plan_at_site,
+    window_reach,
 )
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, partial_join_name, stream_log
 from headwater.runtime.catalog.definitions import Definitions
@@ -44,9 +51,10 @@ class UnitIndex:
 
     catalog: Catalog
     definitions: Definitions
-    lattice: Lattice = field(default_factory=Lattice)
+    graph: Graph[Node] = field(default_factory=Graph)
     _units: dict[str, UnitRow] = field(default_factory=dict)
     _exact_units: dict[str, set[str]] = field(default_factory=dict)
+    _readers: set[str] = field(default_factory=set)
     _unit_planner: UnitPlanner | None = None
     _version_sum: int = 0
     _newest: float = 0.0
@@ -66,6 +74,12 @@ class UnitIndex:
                 row = self._load(row)
             if row.state != "dropped":
                 self._remember(row)
+        for unit_id in self._readers & set(self._units):
+            self._link(unit_id)
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.graph.lattice
 
     @property
     def unit_planner(self) -> UnitPlanner:
@@ -91,10 +105,28 @@ class UnitIndex:
         if row is None:
             return
         if isinstance(choice, SharingChoice):
-            self.lattice.insert(unit_id, choice.operator)
+            self.record_operator(unit_id, choice.operator)
         else:
             self._exact_units.setdefault(row.digest, set()).add(unit_id)
         self._remember(row)
+        self._link(unit_id)
+
+    def record_change(self, unit_id: str, operator: Operator, definition: str | None) -> None:
+        """Record that a unit has one more reader, with what it computes and its new definition."""
+        self.record_operator(unit_id, operator)
+        self._remember(_next_version(self._units[unit_id], definition))
+
+    def record_operator(self, unit_id: str, operator: Operator) -> None:
+        """Record what a unit computes."""
+        node = self.graph[unit_id] if unit_id in self.graph else Node(unit_id, operator)
+        node.operator = operator
+        self.graph.insert(node)
+
+    def _link(self, unit_id: str) -> None:
+        """Connect the node of a unit with those of the units that it reads."""
+        read = _units_read(self._units[unit_id])
+        if unit_id in self.graph:
+            self.graph[unit_id].inputs = tuple(self.graph[n] for n in read if n in self.graph)
 
     def _mark(self) -> tuple[int, int, float]:
         """The fingerprint that the catalog has if its units are the ones indexed here."""
@@ -105,24 +137,31 @@ class UnitIndex:
         self._version_sum += row.version - (0 if previous is None else previous.version)
         self._newest = max(self._newest, row.created_at)
         self._units[row.id] = row
+        if reads_partial_join(row):
+            self._readers.add(row.id)
+        else:
+            self._readers.discard(row.id)
 
     def _load(self, row: UnitRow) -> UnitRow:
         """Index the operator of a unit; returns the unit with its definition."""
-        self._forget(row.id)
+        # The node stays the same object, as those that read it refer to it.
+        self._forget(row.id, forget_node=False)
         row = self.unit_planner.ensure_definition(self.catalog, row)
         if row.state == "dropped":
+            self._forget(row.id)
             return row
         operator = self.unit_planner.operator(row)
         if operator is None:
             self._exact_units.setdefault(row.digest, set()).add(row.id)
         else:
-            self.lattice.insert(row.id, operator)
+            self.record_operator(row.id, operator)
         return row
 
-    def _forget(self, unit_id: str) -> None:
+    def _forget(self, unit_id: str, forget_node: bool = True) -> None:
         row = self._units.pop(unit_id, None)
-        if unit_id in self.lattice:
-            self.lattice.remove(unit_id)
+        if forget_node and unit_id in self.graph:
+            self.graph.remove(unit_id)
+            self._readers.discard(unit_id)
         if row is not None:
             self._version_sum -= row.version
             self._exact_units.get(row.digest, set()).discard(unit_id)
@@ -130,11 +169,15 @@ class UnitIndex:
                 self._newest = max((r.created_at for r in self._units.values()), default=0.0)
 
     def choose(
-        self, signature: QuerySignature, start: int | None, sharing: str = "all"
-    ) -> SharingChoice | str | None:
-        """The unit of an equal query, or the cheapest choice among the units that could serve a query
-        with that start; None for a query that can share only with equal ones, of which none runs.
-        `sharing` is one of `settings.SHARING_MODES`.
+        self,
+        signature: QuerySignature,
+        start: int | None,
+        sharing: str = "all",
+        lifetime: int | None = None,
+    ) -> SitePlan | str | None:
+        """The unit of an equal query, or the decision for a query with that start and lifetime; None for a
+        query that can share only with equal ones, of which none runs. `sharing` is one of
+        `settings.SHARING_MODES`.
 
         Units are considered as they were at the last `refresh`; the commit that accepts the query
         fails if they have changed since.
@@ -146,13 +189,42 @@ class UnitIndex:
                 if self._can_join(unit_id, signature, start):
                     return unit_id
             return None
-        running = (
-            (unit_id, self.lattice.operator(unit_id))
-            for unit_id in self.lattice.nearest(signature)
-            if self._allows(sharing, unit_id, signature)
-            and self._can_join(unit_id, signature, start)
-        )
-        return choose_operator(signature, running, self._prices(signature))
+        parts = QueryParts(signature)
+
+        def candidates(sources: Sources, part: QuerySignature) -> Iterator[Node]:
+            if sources == parts.whole:
+                return self._joinable(signature, start, sharing)
+            return self._readable(part, start)
+
+        may_read = sharing == "all" and self._looks_back(signature)
+        leaves = {parts.labels[s.alias]: s for s in leaves_of(signature.content)}
+
+        def readable(sources: Sources) -> bool:
+            return may_read and self.lattice.has_sources(leaves[label] for label in sources)
+
+        seconds = DAY_SECONDS if lifetime is None else max(1.0, lifetime / 1e6)
+        costs = self._prices(signature)
+        return plan_at_site(SiteSetting(parts, candidates, costs, readable, seconds))
+
+    def _joinable(
+        self, signature: QuerySignature, start: int | None, sharing: str
+    ) -> Iterator[Node]:
+        """The units that a query with that start can join, relaxed if they have to be."""
+        for node in self.graph.nearest(signature):
+            if self._allows(sharing, node.name, signature) and self._can_join(
+                node.name, signature, start
+            ):
+                yield node
+
+    def _readable(self, part: QuerySignature, start: int | None) -> Iterator[Node]:
+        """The units whose rows can be read for a part of a query with that start."""
+        since = None if start is None else start - window_reach(part)
+        for node in self.graph.nearest(part):
+            # A unit waits for those that it reads: one below the other is as far as that goes.
+            if not reads_partial_join(self._units[node.name]) and self._can_join(
+                node.name, part, since
+            ):
+                yield node
 
     def _allows(self, sharing: str, unit_id: str, signature: QuerySignature) -> bool:
         """Whether a mode of sharing lets a query join a unit, if that can serve it."""
@@ -163,29 +235,6 @@ class UnitIndex:
             equal_running_queries(self.catalog, unit, signature.digest)
         )
 
-    def find_partial_join(
-        self, signature: QuerySignature, start: int | None, alone: float
-    ) -> PartialJoinChoice | None:
-        """A unit that joins some of a query's sources, or can when relaxed, if reading its rows in a unit
-        that joins the rest costs less than the query would alone."""
-        if signature.kind is not SharingKind.JOIN:
-            return None
-        for query, names in self.lattice.partial_joins(signature):
-            canonical = canonicalize(query)
-            part_signature = signature_of(canonical)
-            since = None if start is None else start - _window_reach(part_signature)
-            running = [
-                (unit_id, self.lattice.operator(unit_id))
-                for unit_id in names
-                if self._can_join(unit_id, part_signature, since)
-                and not _reads_partial_join(self._units[unit_id])
-            ]
-            choice = choose_operator(part_signature, running, self._prices(part_signature))
-            rest = self._prices(signature).step_seconds
-            if choice.name is not None and choice.added_load + rest <= alone:
-                return PartialJoinChoice(query, canonical, part_signature, choice, since)
-        return None
-
     def _can_join(self, unit_id: str, signature: QuerySignature, start: int | None) -> bool:
         """Whether a query with that start can join a unit: all rows that it would get alone are among the
         unit's rows, or can still be computed."""
@@ -195,7 +244,7 @@ class UnitIndex:
             return False
         if unit.state != "running" and is_stopped_for_good(self.catalog, unit):
             return False
-        if _reads_partial_join(unit) and not self._serves_with_partial_join(unit_id, signature):
+        if reads_partial_join(unit) and not self._can_read_enough(unit, signature, start):
             return False
         unit_start = self.catalog.cursor(unit_id, "start")
         equal_queries = equal_running_queries(self.catalog, unit, signature.digest)
@@ -220,17 +269,32 @@ class UnitIndex:
         # The unit begins earlier for the new query: that must change nothing for the others.
         return _starts_by(unit_start, start) or self._subscribers_look_back(unit)
 
-    def _serves_with_partial_join(self, unit_id: str, signature: QuerySignature) -> bool:
-        """Whether the partial join that a unit reads also serves a query."""
-        partial_query = self.catalog.query(partial_join_name(unit_id))
-        if partial_query is None:
+    def _can_read_enough(self, unit: UnitRow, signature: QuerySignature, start: int | None) -> bool:
+        """Whether what a unit reads of another has all rows for a query with that start, or can have."""
+        need = self.reading_need(unit.id, signature, start)
+        if need is None:
             return False
-        (statement,) = parse(partial_query.definition, self.definitions.namespace)
-        assert isinstance(statement, CreateQuery)
-        running = minimal_operator(signature_of(canonicalize(statement.query)))
-        parts = (signature_of(canonicalize(part)) for part in partial_join_queries(signature))
-        relations = (classify_containment(part, running) for part in parts)
-        return any(relation in (Containment.EQUAL, Containment.CONTAINED) for relation in relations)
+        if need.is_met:
+            return True
+        is_running = unit.state == "running" and need.hidden.state == "running"
+        return is_running and self._can_join(need.hidden.unit_id, need.part.signature, need.since)
+
+    def reading_need(
+        self, unit_id: str, signature: QuerySignature, start: int | None
+    ) -> ReadingNeed | None:
+        """What a unit has to read of another for a query with that start as well as for those it has;
+        None if it cannot serve the query by that."""
+        hidden = self.catalog.query(partial_join_name(unit_id))
+        if hidden is None or hidden.state == "dropped":
+            return None
+        read = minimal_operator(self.unit_planner.signature(hidden))
+        parts = QueryParts(signature)
+        sources = frozenset(source_labels(read.sources).values())
+        part = parts.part(sources) if sources in parts.aliases else None
+        if part is None or part.signature.sharing_key != read.sharing_key:
+            return None
+        since = None if start is None else start - window_reach(part.signature)
+        return ReadingNeed(hidden, part, read, relax(read, part.signature), since)
 
     def _subscribers_look_back(self, unit: UnitRow) -> bool:
         """Whether each query of a unit has the same results if the unit begins earlier. The operator
@@ -285,14 +349,25 @@ FOREVER_AGO = -(2**62)
 
 
 @dataclass(frozen=True)
-class PartialJoinChoice:
-    """A join of some of a query's sources, and the unit that was chosen to compute it."""
+class ReadingNeed:
+    """What a unit reads of another by its `hidden` query, and what it has to read for a query more."""
 
-    query: Query
-    canonical: CanonicalQuery
-    signature: QuerySignature
-    choice: SharingChoice
-    start: int | None
+    hidden: QueryRow
+    part: QueryPart
+    read: Operator
+    wider: Operator
+    since: int | None
+
+    @property
+    def is_met(self) -> bool:
+        return self.wider is self.read and _starts_by(self.hidden.start_at, self.since)
+
+    @property
+    def start(self) -> int | None:
+        """The start of what it has to read."""
+        if self.hidden.start_at is None or self.since is None:
+            return None
+        return min(self.hidden.start_at, self.since)
 
 
 def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
@@ -300,15 +375,14 @@ def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
     return replace(unit, version=unit.version + 1, definition=definition or unit.definition)
 
 
-def _reads_partial_join(unit: UnitRow) -> bool:
-    """Whether a unit reads another unit's rows, which cover no more than what it was created for."""
-    return any(name.startswith("unit:") for name in unit.inputs)
+def reads_partial_join(unit: UnitRow) -> bool:
+    """Whether a unit reads another unit's rows."""
+    return bool(_units_read(unit))
 
 
-def _window_reach(signature: QuerySignature) -> int:
-    """How long before a result the rows of a partial join may have been emitted."""
-    windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]
-    return max((w.size or 0) + (w.slide or 0) for w in windows)
+def _units_read(unit: UnitRow) -> list[str]:
+    """The units whose rows a unit reads."""
+    return [name.partition(":")[2] for name in unit.inputs if name.startswith("unit:")]
 
 
 def _start_or_forever_ago(query: QueryRow) -> int:
