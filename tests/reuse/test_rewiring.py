@@ -7,7 +7,7 @@ from test_planning import MANY_FEES, THREE, TWO, Site
 
 from headwater.reuse.decide import SharingCosts, estimate_load
 from headwater.reuse.operator import relax
-from headwater.reuse.rewiring import plan_rewirings
+from headwater.reuse.rewiring import plan_merging, plan_rewirings
 
 BUSY = {name: 500 * rate for name, rate in MANY_FEES.items()}
 OTHER = THREE.replace("fees [RANGE 5 SEC] f", "tax [RANGE 5 SEC] f").replace("f.fee", "f.tax")
@@ -60,3 +60,22 @@ def test_what_reads_another_already_is_left_alone() -> None:
     assert plan.part is not None
     assert relax(site.graph["two"].operator, plan.part.signature) is site.graph["two"].operator
     assert plan_rewirings(site.graph, site.graph["two"], SharingCosts(rates=MANY_FEES)) == []
+
+
+NARROW = [f"{TWO} AND {bound}" for bound in ("b.price = 1", "a.cost = 2")]
+
+
+def test_what_a_wide_query_makes_superfluous_is_merged_into_its_operator() -> None:
+    costs = SharingCosts(rates=BUSY)
+    site = Site(rates=BUSY)
+    for name, text in zip(("one", "two"), NARROW, strict=True):
+        assert site.submit(name, text).choice.name is None
+    assert plan_merging(site.graph, site.graph["one"], costs) is None
+    wide = site.submit("wide", TWO)
+    kept = site.graph[wide.choice.name or "wide"]
+    change = plan_merging(site.graph, kept, costs)
+    assert change is not None and change.into == kept.name and change.merged != kept.name
+    assert change.operator.where == kept.operator.where
+    before = [site.graph[name].operator for name in (change.merged, change.into)]
+    loads = [estimate_load(operator, costs) for operator in (*before, change.operator)]
+    assert change.saves == loads[0] + loads[1] - loads[2] > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from math import inf
 from typing import Any, Protocol
 
@@ -60,16 +60,17 @@ class PricedPlan:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PlanDecision:
     """The cheapest plan, and the next cheapest ones that differ in what they use. `unshared` is the
-    least price of a plan that reads no node; None where the setting does not count reads."""
+    least price of a plan that reads no node; None where the setting does not count reads, or where one
+    costs nothing."""
 
     best: PricedPlan
     alternatives: tuple[PricedPlan, ...] = ()
     unshared: float | None = None
 
 
-class Places(Protocol):
+class PlanPlaces(Protocol):
     """Where joins may run, and what it costs to get from one place to another."""
 
     def at(self, index: int) -> int:
@@ -104,7 +105,7 @@ class Setting(Protocol):
     """What a query's parts cost, and what there is that could serve them."""
 
     @property
-    def places(self) -> Places: ...
+    def places(self) -> PlanPlaces: ...
 
     @property
     def whole(self) -> Sources: ...
@@ -136,9 +137,15 @@ class Setting(Protocol):
         """What runs and may be used for a set, the preferred first."""
 
 
-def decide(setting: Setting) -> Decision:
-    """The cheapest way to answer a query, and what it was preferred to."""
+def decide(setting: Setting) -> PlanDecision:
+    """The cheapest way to answer a query, and what it was preferred to.
+
+    What costs nothing is taken without looking at anything else.
+    """
     table = _PlanTable(setting)
+    free = table.free_plan()
+    if free is not None:
+        return PlanDecision(free)
     for source in setting.single_sources:
         if source != setting.whole:
             table.enter_source(source)
@@ -206,6 +213,23 @@ class _PlanTable:
         self._reuse_at: dict[State, dict[int, Reuse]] = {}
         self._ways: dict[State, tuple[list[tuple[State, State]], Sequence[int]]] = {}
 
+    def free_plan(self) -> PricedPlan | None:
+        """The whole from a node, for nothing; None if there is no such node."""
+        for price, make in self._whole_offers:
+            if price <= 0.0:
+                return PricedPlan(price, make())
+        return None
+
+    @cached_property
+    def _whole_offers(self) -> list[tuple[float, Callable[[], PlanStep]]]:
+        setting, places = self._setting, self._places
+        result = setting.result_costs()
+        found: list[tuple[float, Callable[[], PlanStep]]] = []
+        for reuse in setting.offers(setting.whole):
+            price = reuse.price + places.price_at(result, places.index(reuse.node.site))
+            found.append((price, _known(PlanStep(setting.whole, reuse.node.site, reuse))))
+        return found
+
     def enter_source(self, source: Sources) -> None:
         """Enter what it costs to bring a source to each place: it is sent to where it is needed."""
         raw = self._setting.feed_costs(source)
@@ -234,16 +258,12 @@ class _PlanTable:
                     costs, self._setting.sent(sources)
                 )
 
-    def decision(self) -> Decision:
+    def decision(self) -> PlanDecision:
         """The ways to have the whole at the place where it and bringing its result cost least."""
         setting, places, whole = self._setting, self._places, self._setting.whole
         result = setting.result_costs()
-        found: list[tuple[float, Callable[[], PlanStep]]] = []
+        found = list(self._whole_offers)
         prices_unshared: list[float] = []
-        for reuse in setting.offers(whole):
-            place = places.index(reuse.node.site)
-            price = reuse.price + places.price_at(result, place)
-            found.append((price, _known(PlanStep(whole, reuse.node.site, reuse))))
         price = setting.join_price(whole)
         ways = [way for reads in self._reads for way in self._all_ways(whole, reads)]
         if not ways:
@@ -261,7 +281,7 @@ class _PlanTable:
         unshared = min(prices_unshared) if counts_reads else None
         found.sort(key=_price)
         best, *others = _distinct(found)
-        return Decision(best, tuple(others), unshared)
+        return PlanDecision(best, tuple(others), unshared)
 
     # ---- ways
 

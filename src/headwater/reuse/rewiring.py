@@ -37,6 +37,38 @@ class Rewiring:
     saves: float
 
 
+@dataclass(frozen=True)
+class Merging:
+    """The queries of a node are to be served by another one from now on, which computes `operator` then;
+    `saves` is the work in a second that is not done twice any more."""
+
+    merged: str
+    into: str
+    operator: Operator
+    saves: float
+
+
+def plan_merging(graph: Graph[Node], node: Node, costs: SharingCosts) -> Merging | None:
+    """The node with the same sharing key that is best merged into one that is new, or computes more than
+    before; None if that would not save work.
+
+    A query that came between two selective ones may have got an operator of its own, which one that
+    came later makes superfluous.
+    """
+    own, best = _as_query(node.operator), None
+    if node.operator.kind is not SharingKind.JOIN:
+        return None
+    for other in graph.candidates(own):
+        if other is node or other.inputs or node.inputs:
+            continue
+        wider = relax(node.operator, _as_query(other.operator))
+        parts = estimate_load(node.operator, costs) + estimate_load(other.operator, costs)
+        saves = parts - estimate_load(wider, costs)
+        if saves > (0.0 if best is None else best.saves):
+            best = Merging(other.name, node.name, wider, saves)
+    return best
+
+
 def plan_rewirings(graph: Graph[Node], node: Node, costs: SharingCosts) -> list[Rewiring]:
     """The changes that a node suggests that is new, or computes more than before; the best first."""
     if node.operator.kind is not SharingKind.JOIN or len(node.operator.sources) < 2:

@@ -35,8 +35,8 @@ from headwater.reuse.operator import (
 )
 from headwater.reuse.planning import (
     Costs,
-    Decision,
     OnePlace,
+    PlanDecision,
     PlanStep,
     Reuse,
     ReusePricing,
@@ -221,6 +221,11 @@ class SiteSetting:
     def result_costs(self) -> Costs:
         return (0.0,)
 
+    @property
+    def standalone_load(self) -> float:
+        """The work of the query in a unit of its own, whatever the order of its joins."""
+        return self._work(self._own)
+
     def _work(self, operator: Operator) -> float:
         return estimate_load(operator, self._priced)
 
@@ -313,7 +318,7 @@ class SitePlan:
     `part` from a node that runs. `relaxed` are all nodes that change, with what they compute then."""
 
     choice: SharingChoice
-    decision: Decision
+    decision: PlanDecision
     part: QueryPart | None = None
     reads: Node | None = None
     relaxed: Mapping[Node, Operator] = field(default_factory=dict)
@@ -325,7 +330,8 @@ def plan_at_site(setting: SiteSetting) -> SitePlan:
     signature, step = setting.parts.signature, decision.best.step
     own = minimal_operator(signature)
     alone = decision.unshared
-    assert alone is not None
+    if alone is None:  # nothing else was looked at, as a unit serves it for nothing
+        alone = setting.standalone_load
     kept = tuple(Alternative(_described(p.step), p.price) for p in decision.alternatives)
     price, revisit = decision.best.price, setting.is_careful
     if step.reuse is None:

@@ -21,7 +21,7 @@ from headwater.reuse import Operator
 from headwater.reuse.graph import Changes, Node
 from headwater.reuse.places import NetworkPlaces
 from headwater.reuse.planning import (
-    Decision,
+    PlanDecision,
     PlanStep,
     Reuse,
     ReusePricing,
@@ -178,7 +178,9 @@ class NetworkSetting:
         return more
 
 
-def decide_plan(state: SimulatedDeployment, submission: Submission, strategy: Strategy) -> Decision:
+def decide_plan(
+    state: SimulatedDeployment, submission: Submission, strategy: Strategy
+) -> PlanDecision:
     """The decision for a submission."""
     return decide(NetworkSetting(state, submission, strategy))
 

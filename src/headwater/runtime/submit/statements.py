@@ -240,7 +240,7 @@ def _admit_relaxed(
     query: str,
     unit_id: str,
     relaxed: str | None,
-    reading: Reading | None,
+    reading: JoinReading | None,
 ) -> None:
     """Check that the sites have room for a unit as it is relaxed, and for the one that it reads."""
     sites = current_deployment(catalog)
@@ -256,7 +256,7 @@ def _admit_relaxed(
 
 
 @dataclass(frozen=True)
-class Reading:
+class JoinReading:
     """What a unit reads of another: a join as a query, from when on, and what the other becomes for it."""
 
     unit_id: str
@@ -270,15 +270,15 @@ class Reading:
         return operator_definition(self.relaxed, Output.ISTREAM)
 
 
-def _planned_reading(plan: SitePlan, start: int | None) -> Reading | None:
+def _planned_reading(plan: SitePlan, start: int | None) -> JoinReading | None:
     """What a new unit reads of another, as planned."""
     if plan.part is None or plan.reads is None:
         return None
     since = None if start is None else start - window_reach(plan.part.signature)
-    return Reading(plan.reads.name, plan.part, since, plan.relaxed.get(plan.reads))
+    return JoinReading(plan.reads.name, plan.part, since, plan.relaxed.get(plan.reads))
 
 
-def _wider_reading(index: UnitIndex, definitions: Definitions, need: ReadingNeed) -> Reading:
+def _wider_reading(index: UnitIndex, definitions: Definitions, need: ReadingNeed) -> JoinReading:
     """What a unit is to read instead, so that it serves one query more."""
     (hidden,) = parse(need.hidden.definition, definitions.namespace)
     assert isinstance(hidden, CreateQuery)
@@ -286,10 +286,10 @@ def _wider_reading(index: UnitIndex, definitions: Definitions, need: ReadingNeed
     upstream = index.graph[need.hidden.unit_id]
     wider = relax(upstream.operator, part.signature)
     relaxed = None if wider is upstream.operator else wider
-    return Reading(need.hidden.unit_id, part, need.start, relaxed)
+    return JoinReading(need.hidden.unit_id, part, need.start, relaxed)
 
 
-def _remaining_inputs(reading: Reading, signature: QuerySignature) -> tuple[str, ...]:
+def _remaining_inputs(reading: JoinReading, signature: QuerySignature) -> tuple[str, ...]:
     """The inputs of a unit that reads a partial join: the log of that, and the sources it does not
     cover."""
     joined = {source_name(source) for source in leaves_of(reading.part.signature.content)}
@@ -299,7 +299,7 @@ def _remaining_inputs(reading: Reading, signature: QuerySignature) -> tuple[str,
 
 
 def _new_partial_join(
-    catalog: Catalog, index: UnitIndex, reading: Reading, reader: str, again: bool = False
+    catalog: Catalog, index: UnitIndex, reading: JoinReading, reader: str, again: bool = False
 ) -> NewPartialJoin:
     """The hidden query by which a unit reads the partial join of another; `again` if it has one that
     this is to replace."""
@@ -326,7 +326,7 @@ def _new_partial_join(
     )
 
 
-def _record_reading(index: UnitIndex, reading: Reading, partial_join: NewPartialJoin) -> None:
+def _record_reading(index: UnitIndex, reading: JoinReading, partial_join: NewPartialJoin) -> None:
     """Record that a unit has one more reader, and what it computes for it."""
     operator = reading.relaxed or index.graph[reading.unit_id].operator
     index.record_change(reading.unit_id, operator, partial_join.definition)

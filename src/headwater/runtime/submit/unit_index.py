@@ -6,7 +6,7 @@ processes have changed are read again, and assignments made here are added immed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -29,6 +29,7 @@ from headwater.reuse.operator import (
     looks_back,
     reaches_within_history,
 )
+from headwater.reuse.rewiring import Merging, Rewiring, plan_merging, plan_rewirings
 from headwater.reuse.signature import leaves_of
 from headwater.reuse.single_site import (
     DAY_SECONDS,
@@ -226,6 +227,21 @@ class UnitIndex:
             ):
                 yield node
 
+    def planned_changes(self, unit_id: str) -> list[Rewiring | Merging]:
+        """What units that run should read or serve instead, now that this one computes what it does; as
+        they were at the last `refresh`."""
+        if unit_id not in self.graph:
+            return []
+        node = self.graph[unit_id]
+        names = {
+            s.stream.lower()
+            for other in self.graph.over_more_sources(node)
+            for s in other.operator.scans
+        }
+        costs = self._costs_of(names | {scan.stream.lower() for scan in node.operator.scans})
+        merging = plan_merging(self.graph, node, costs)
+        return [*plan_rewirings(self.graph, node, costs), *([] if merging is None else [merging])]
+
     def _allows(self, sharing: str, unit_id: str, signature: QuerySignature) -> bool:
         """Whether a mode of sharing lets a query join a unit, if that can serve it."""
         if sharing == "all":
@@ -329,7 +345,10 @@ class UnitIndex:
         return {name: declared.stream for name, declared in self.definitions.streams.items()}
 
     def _prices(self, signature: QuerySignature) -> SharingCosts:
-        names = {scan.stream.lower() for scan in signature.scans}
+        return self._costs_of({scan.stream.lower() for scan in signature.scans})
+
+    def _costs_of(self, names: Collection[str]) -> SharingCosts:
+        """The costs of sharing with the measured rates of streams."""
         rates = self.catalog.statistic_by_owner([stream_log(name) for name in names], "rows_rate")
         return SharingCosts(rates={name: rates.get(stream_log(name), 0.0) for name in names})
 
