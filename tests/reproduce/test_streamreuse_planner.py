@@ -42,7 +42,7 @@ from headwater.reproduce.streamreuse.workload import (
 )
 from headwater.reproduce.streamreuse.world import World, build_world
 from headwater.reuse import relax
-from headwater.reuse.planning import PlanStep
+from headwater.reuse.planning.decision import PlanStep
 
 STATISTICS = Airline().statistics
 SMALL = TransitStubShape(domains=1, transit=2, stubs=2, hosts=4)

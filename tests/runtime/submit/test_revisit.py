@@ -14,7 +14,7 @@ from headwater.algebra.catalog import Namespace, Stream
 from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
 from headwater.cql import parse_query
 from headwater.reuse import Operator, minimal_operator, relax, signature_of
-from headwater.reuse.decide import SharingCosts
+from headwater.reuse.load import SharingCosts
 from headwater.runtime.catalog import Catalog, partial_join_name, stream_log, unit_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner

@@ -19,7 +19,7 @@ from headwater.reproduce.streamreuse.question import PreparedQuery
 from headwater.reproduce.streamreuse.rates import Streams, output_rate, stream_names
 from headwater.reproduce.streamreuse.world import World
 from headwater.reuse import Operator, QuerySignature, minimal_operator, relax
-from headwater.reuse.graph import Changes, Graph, Node
+from headwater.reuse.planning.graph import Changes, Graph, Node
 
 TIGHTEN_CHECK_SHARE = 0.1
 """Whether to tighten an operator is asked again when this share of its queries has left."""

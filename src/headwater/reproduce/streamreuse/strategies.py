@@ -1,6 +1,6 @@
 """What a simulated query may reuse, and what that costs in the network.
 
-There is no planner here: a submission is put before the decision of `reuse.planning`, which is the one
+There is no planner here: a submission is put before the decision of `reuse.planning.decision`, which is the one
 that `CREATE QUERY` asks, with the prices of a network. Strategies differ in what they let it reuse.
 """
 
@@ -18,16 +18,16 @@ from headwater.reproduce.streamreuse.question import PreparedQuery
 from headwater.reproduce.streamreuse.rates import Streams
 from headwater.reproduce.streamreuse.world import Floats
 from headwater.reuse import Operator
-from headwater.reuse.graph import Changes, Node
-from headwater.reuse.places import NetworkPlaces
-from headwater.reuse.planning import (
-    Decision,
+from headwater.reuse.planning.decision import (
+    PlanChoice,
     PlanStep,
     Reuse,
     ReusePricing,
     decide,
     foreseeing,
 )
+from headwater.reuse.planning.graph import Changes, Node
+from headwater.reuse.planning.places import NetworkPlaces
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,9 @@ class NetworkSetting:
         return more
 
 
-def decide_plan(state: SimulatedDeployment, submission: Submission, strategy: Strategy) -> Decision:
+def decide_plan(
+    state: SimulatedDeployment, submission: Submission, strategy: Strategy
+) -> PlanChoice:
     """The decision for a submission."""
     return decide(NetworkSetting(state, submission, strategy))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.reuse.planning import Reuse
+from headwater.reuse.planning.decision import Reuse
 
 Floats = NDArray[np.float64]
 
