@@ -11,6 +11,8 @@ from compensated import asked, form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.cost.model import CostModel
+from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.reuse import (
     Containment,
     Lattice,
@@ -106,12 +108,16 @@ def test_relaxed_where_that_costs_less_than_another() -> None:
 
 BUSY = replace(PRICES, rates={"bids": 10_000_000.0, "asks": 10.0}, step_seconds=1e-6)
 
+DEAR_RESULTS = CostModel(costs=CostTable({**SECOND_COSTS.costs, "write": OperatorCost(1e-5)}))
+"""Writing a row costs ten times what reading one does, so rows that nobody wants are dear."""
+
 
 def test_alone_where_relaxing_costs_more() -> None:
     """Two rare values of two columns: the least cover of both is all that is bid."""
     running = minimal_operator(form("SELECT price FROM Bids WHERE note = 'a'"))
     other = form("SELECT price FROM Bids WHERE bidder = 1")
-    choice = choose_operator(other, [("running", running)], BUSY)
+    costs = replace(BUSY, model=DEAR_RESULTS)
+    choice = choose_operator(other, [("running", running)], costs)
     assert choice.name is None and choice.containment is None
     assert choice.added_load == choice.standalone_load
 

@@ -303,7 +303,7 @@ def test_a_join_of_three_reads_one_of_two_if_that_is_cheaper() -> None:
 
 
 def test_it_does_not_if_the_other_would_have_to_be_relaxed_by_too_much() -> None:
-    site = Site()
+    site = Site(rates=dict.fromkeys(RATES, 20_000.0))
     site.submit("two", f"{TWO} AND b.item = 1")
     plan = site.submit("three", f"{THREE} AND f.fee = 2 AND a.cost = 1 AND b.price = 3")
     assert plan.reads is None and plan.choice.name is None
@@ -322,8 +322,8 @@ def test_what_is_read_is_relaxed_by_the_part_alone() -> None:
 
 
 def test_what_overlaps_in_nothing_is_not_read() -> None:
-    """The other would have as much more to join as this one has alone."""
-    site = Site(rates=MANY_FEES)
+    """The other would have as much more to join as this one has alone, where that is what costs."""
+    site = Site(rates=dict.fromkeys(RATES, 20_000.0))
     site.submit("two", f"{TWO} AND b.item = 1")
     assert site.submit("three", f"{THREE} AND b.item = 2").reads is None
 

@@ -12,6 +12,8 @@ import pytest
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace, Stream
 from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
+from headwater.cost.model import CostModel
+from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.cql import parse_query
 from headwater.reuse import Operator, minimal_operator, relax, signature_of
 from headwater.reuse.load import SharingCosts
@@ -36,7 +38,9 @@ def operator(*names: str, seconds: float = 0.01, bounds: str = "") -> Operator:
 
 
 def costs(rate: float, step_seconds: float = 0.001) -> SharingCosts:
-    return SharingCosts(step_seconds=step_seconds, rates=dict.fromkeys(STREAMS, rate))
+    free_terms = CostTable({**SECOND_COSTS.costs, "term": OperatorCost()})
+    rates = dict.fromkeys(STREAMS, rate)
+    return SharingCosts(step_seconds, rates=rates, model=CostModel(costs=free_terms))
 
 
 BUSY = costs(1_000.0)
@@ -189,7 +193,13 @@ def looking(tmp_path: Path) -> Iterator[Looking]:
 
 
 def set_rates(catalog: Catalog, rate: float) -> None:
-    catalog.commit(None, statistics={(stream_log(name), "rows_rate"): rate for name in STREAMS})
+    logs = [stream_log(name) for name in STREAMS]
+    measured = {
+        (log, name): value
+        for log in logs
+        for name, value in (("rows_rate", rate), ("batches", 9.0))
+    }
+    catalog.commit(None, statistics=measured)
 
 
 def test_a_change_is_asked_for_by_the_second_look(looking: Looking) -> None:

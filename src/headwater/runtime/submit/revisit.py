@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from headwater.algebra.nodes import Query
+from headwater.algebra.windows import Range
+from headwater.cost.model import window_seconds
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import (
     Operator,
@@ -187,22 +189,30 @@ def _unshare(
 
 
 def _reading_saves(operator: Operator, part: QuerySignature, costs: SharingCosts) -> float:
-    """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams."""
+    """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams.
+
+    That a step has fewer terms is left out: a change has to pay by the rows that are known to come.
+    """
     model = costs.effective
+    nodes = operator_load(operator, model).nodes
+    kept = {node.label.lower(): node.rate for node in nodes if node.kind == "filter"}
     names = {scan.stream.lower() for scan in part.scans}
-    spared = sum(
-        node.cpu
-        for node in operator_load(operator, model).nodes
-        if node.kind in ("scan", "filter") and node.label.lower() in names
+    made = operator_load(minimal_operator(part), model).result.rate
+    read = model.costs["read"].per_tuple * model.steps_per_second.value
+    seconds = {
+        scan.stream.lower(): window_seconds(scan.window.size)
+        for scan in operator.scans
+        if isinstance(scan.window, Range)
+    }
+    held = {name: kept[name] * seconds[name] for name in seconds}
+    other = sum(tuples for name, tuples in held.items() if name not in names)
+    now = read * sum(held.values()) * (len(operator.sources) - 1)
+    then = (
+        read * (other + made * window_reach(part) / 1e6) * (len(operator.sources) - len(part.scans))
     )
-    others = len(operator.sources) - len(part.scans)
-    steps = model.steps_per_second.value
-    terms = model.step_seconds(len(operator.sources)) - model.step_seconds(others + 1)
-    rate = operator_load(minimal_operator(part), model).result.rate
-    # As of a stream: its new rows, and those that windows still hold once for each other source.
-    held = rate * window_reach(part) / 1e6
-    read = model.costs["read"].per_tuple * (rate + held * others * steps)
-    return spared + terms * steps - read
+    tuples = sum(kept[name] for name in names)
+    arriving = model.costs["join"].per_tuple + model.costs["read"].per_tuple
+    return now - then + arriving * (tuples - made)
 
 
 def _pays(
