@@ -302,13 +302,22 @@ def test_a_join_of_three_reads_one_of_two_if_that_is_cheaper() -> None:
     assert any(other.plan == "a new unit" for other in plan.choice.alternatives)
 
 
-def test_it_does_not_if_the_other_would_have_to_be_relaxed_by_too_much() -> None:
+def test_it_does_not_if_that_has_more_rows_than_the_streams() -> None:
     site = Site(rates=dict.fromkeys(RATES, 20_000.0))
-    site.submit("two", f"{TWO} AND b.item = 1")
-    plan = site.submit("three", f"{THREE} AND f.fee = 2 AND a.cost = 1 AND b.price = 3")
+    site.submit("two", TWO)
+    plan = site.submit("three", THREE)
     assert plan.reads is None and plan.choice.name is None
     # The least plan reads nothing, and its price is that of the query alone.
     assert plan.choice.added_load == plan.choice.standalone_load
+
+
+def test_what_is_read_has_a_lane_if_it_would_have_to_be_relaxed_by_much() -> None:
+    """It joins no more than what each of the two wants, though a cover of both is of all rows."""
+    site = Site()
+    site.submit("two", f"{TWO} AND b.item = 1")
+    plan = site.submit("three", f"{THREE} AND f.fee = 2 AND a.cost = 1 AND b.price = 3")
+    assert plan.reads is site.graph["two"]
+    assert plan.choice.added_load < plan.choice.standalone_load
 
 
 def test_what_is_read_is_relaxed_by_the_part_alone() -> None:
