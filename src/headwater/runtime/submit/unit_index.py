@@ -153,8 +153,9 @@ class UnitIndex:
         self._units[row.id] = row
         if reads_partial_join(row):
             self._readers.add(row.id)
-        else:
+        elif row.id in self._readers:
             self._readers.discard(row.id)
+            self._link(row.id)  # it reads streams again
 
     def _load(self, row: UnitRow) -> UnitRow:
         """Index the operator of a unit; returns the unit with its definition."""
