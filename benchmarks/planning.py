@@ -4,7 +4,8 @@ From text to the operator that serves it: read, canonicalise, look into the latt
 the running queries sharing what they can, and with each of them in an operator of its own, which is the
 most that a lattice can be asked to look through. Then by submitting to a catalog in SQLite. Times are of
 the processor, as others may use it too; the last line compares 10,000 running queries with 100. The
-curves are drawn into build/planning.png.
+curves are drawn into build/planning.png. With --orders only: how many operators the same queries end
+up in, in several orders of arrival.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from _spelled import STREAMS, TEMPLATES, Test, gate, heavy, names, queries, spel
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import parse_query
-from headwater.reuse import Lattice, QuerySignature, minimal_operator, signature_of
-from headwater.reuse.decide import SharingChoice, choose_operator
+from headwater.reuse import QuerySignature, minimal_operator, signature_of
 from headwater.reuse.load import SharingCosts
+from headwater.reuse.planning.graph import Graph, Node, Sources
+from headwater.reuse.planning.single_site import QueryParts, SitePlan, SiteSetting, plan_at_site
+from headwater.reuse.signature import leaves_of
 from headwater.runtime.api import open_state
 
 RUNNING = (100, 1_000, 10_000, 100_000)
@@ -65,21 +68,35 @@ class Timed:
 
 @dataclass(frozen=True)
 class Planner:
-    """A lattice, and what queries may name."""
+    """What runs, and what queries may name."""
 
     known: Namespace
-    lattice: Lattice
+    graph: Graph[Node]
 
-    def plan(self, text: str) -> SharingChoice:
-        form = self.form(text)
-        running = ((name, self.lattice.operator(name)) for name in self.lattice.nearest(form))
-        return choose_operator(form, running, PRICES)
+    def plan(self, text: str) -> SitePlan:
+        parts = QueryParts(self.form(text))
+        leaves = {parts.labels[s.alias]: s for s in leaves_of(parts.signature.content)}
+
+        def candidates(sources: Sources, part: QuerySignature) -> Iterator[Node]:
+            # A unit that reads another is read by none.
+            nodes = self.graph.nearest(part)
+            return (n for n in nodes if sources == parts.whole or not n.inputs)
+
+        def readable(sources: Sources) -> bool:
+            return self.graph.lattice.has_sources(leaves[label] for label in sources)
+
+        return plan_at_site(SiteSetting(parts, candidates, PRICES, readable))
 
     def form(self, text: str) -> QuerySignature:
         return signature_of(canonicalize(parse_query(text, self.known)))
 
-    def run(self, name: str, choice: SharingChoice) -> None:
-        self.lattice.insert(choice.name or name, choice.operator)
+    def run(self, name: str, plan: SitePlan) -> None:
+        for node, operator in plan.relaxed.items():
+            node.operator = operator
+            self.graph.insert(node)
+        if plan.choice.name is None:
+            reads = () if plan.reads is None else (plan.reads,)
+            self.graph.insert(Node(name, plan.choice.operator, inputs=reads))
 
 
 def alike(number: int) -> Iterator[str]:
@@ -99,21 +116,21 @@ def different(number: int) -> Iterator[str]:
 
 
 def measured(sizes: Iterable[int], apart: bool) -> list[Timed]:
-    planner = Planner(names(), Lattice())
+    planner = Planner(names(), Graph())
     texts = different(max(sizes)) if apart else alike(max(sizes))
     found, running = [], 0
     for size in sizes:
         while running < size:
             text = next(texts)
             if apart:
-                planner.lattice.insert(f"o{running}", minimal_operator(planner.form(text)))
+                planner.graph.insert(Node(f"o{running}", minimal_operator(planner.form(text))))
             else:
                 planner.run(f"o{running}", planner.plan(text))
             running += 1
         for text in queries(MEASURED // 4, seed=size + 1):
             planner.plan(text)
         seconds = [_seconds(planner.plan, text) for text in queries(MEASURED, seed=size)]
-        found.append(Timed.of(size, len(planner.lattice), seconds))
+        found.append(Timed.of(size, len(planner.graph), seconds))
         print(found[-1], flush=True)
     return found
 
@@ -122,6 +139,20 @@ def _seconds(action: Callable[[str], object], text: str) -> float:
     begun = time.process_time()
     action(text)
     return time.process_time() - begun
+
+
+def operators_by_order(number: int, orders: int) -> list[int]:
+    """How many operators the same queries run in, by the order in which they came."""
+    texts, counts = list(alike(number)), []
+    for order in range(orders):
+        random.Random(order).shuffle(texts)
+        planner = Planner(names(), Graph())
+        for at, text in enumerate(texts):
+            planner.run(f"o{at}", planner.plan(text))
+        counts.append(len(planner.graph))
+        reading = sum(bool(node.inputs) for node in planner.graph)
+        print(f"order {order}: {counts[-1]} operators, {reading} that read others", flush=True)
+    return counts
 
 
 # ---- in a catalog
@@ -170,7 +201,12 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=RUNNING[-1], help="running queries at most")
     parser.add_argument("--submitted", type=int, default=1_000, help="in a catalog at most")
     parser.add_argument("--plot", type=Path, default=Path("build/planning.png"))
+    parser.add_argument("--orders", type=int, default=0, help="orders of arrival to compare")
     given = parser.parse_args()
+    if given.orders:
+        counts = operators_by_order(min(given.most, 10_000), given.orders)
+        print(f"ratio: {max(counts) / min(counts):.3f}x the operators in the worst order")
+        return 0
     sizes = [size for size in RUNNING if size <= given.most]
     print("planning in memory, sharing what can be shared")
     shared = measured(sizes, apart=False)

@@ -17,8 +17,8 @@ from _spelled import names, queries
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import parse_query
 from headwater.reuse import Containment, Lattice, signature_of
-from headwater.reuse.decide import choose_operator
 from headwater.reuse.load import SharingCosts
+from headwater.reuse.planning.single_site import choose_operator
 
 RATE = 100.0
 """Rows in a second of each stream."""

@@ -8,7 +8,7 @@ regions enters no node without them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from headwater.algebra.conditions.domain import Cut
 from headwater.algebra.conditions.predicate import Box, implies
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Query, Scan
+from headwater.algebra.nodes import Query, Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.operator import Operator, finer_window, pane_keys
 from headwater.reuse.signature import (
@@ -27,6 +27,7 @@ from headwater.reuse.signature import (
     leaves_of,
     partial_join_queries,
     signature_of,
+    source_name,
 )
 
 ALL_REGIONS = -1
@@ -139,6 +140,10 @@ class Lattice:
         names = (name for node in chain(near, far) for name in _operators_below(node, regions))
         yield from islice((name for name in names if name not in serving), MAX_RELAXATIONS_TRIED)
 
+    def has_sources(self, sources: Iterable[Scan | TableScan]) -> bool:
+        """Whether any operator reads exactly these sources."""
+        return _source_names(sorted(sources, key=source_name)) in self._root.children
+
     def partial_joins(
         self, signature: QuerySignature, regions: int = ALL_REGIONS
     ) -> list[tuple[Query, list[str]]]:
@@ -169,8 +174,11 @@ def _sharing_keys(served: QuerySignature | Operator) -> tuple[Hashable, ...]:
         if block is None
         else leaves_of(block)
     )
-    names = tuple(s.stream.lower() if isinstance(s, Scan) else s.table.lower() for s in sources)
-    return (names, served.sharing_key, served.kind)
+    return (_source_names(sources), served.sharing_key, served.kind)
+
+
+def _source_names(sources: Iterable[Scan | TableScan]) -> tuple[str, ...]:
+    return tuple(s.stream.lower() if isinstance(s, Scan) else s.table.lower() for s in sources)
 
 
 def _level_keys(operator: Operator) -> tuple[Hashable, ...]:

@@ -322,16 +322,15 @@ def rename_block_columns(block: Block, mapping: Mapping[Expr, Expr]) -> Block:
 # ---- partial joins
 
 
-def partial_join_queries(signature: QuerySignature, is_bounded: bool = False) -> Iterator[Query]:
-    """The joins of some of a query's sources, larger ones first, as queries with all columns that
-    joining the other sources needs, event times included.
+def partial_join_queries(signature: QuerySignature) -> Iterator[Query]:
+    """The joins of some of a query's sources, larger ones first, as queries: each within the bounds
+    that the query has for its sources, and with all columns that joining the other sources needs,
+    event times included.
 
-    Every row of the query is made of a row of each of them. Without bounds they have what joins their
-    sources and nothing else, so that they serve other queries like it too; else they are within the
-    bounds that the query has for their sources.
+    Every row of the query is made of a row of each of them.
     """
     for chosen in partial_join_aliases(signature):
-        query = partial_join_query(signature, chosen, is_bounded)
+        query = partial_join_query(signature, chosen)
         if query is not None:
             yield query
 
@@ -347,9 +346,7 @@ def partial_join_aliases(signature: QuerySignature) -> Iterator[tuple[str, ...]]
                 yield chosen
 
 
-def partial_join_query(
-    signature: QuerySignature, chosen: tuple[str, ...], is_bounded: bool
-) -> Query | None:
+def partial_join_query(signature: QuerySignature, chosen: tuple[str, ...]) -> Query | None:
     """The join of sources that conditions connect, as a query; None if others cannot share it."""
     block = signature.content
     sources = [source for source in leaves_of(block) if source.alias in chosen]
@@ -360,9 +357,6 @@ def partial_join_query(
     if _slides(sources) != _slides(block.sources) or not _have_unique_names(block, sources):
         return None
     where = restrict_to_sources(block.where, set(chosen))
-    if not is_bounded:
-        inner = replace(block, sources=tuple(sources), where=where)
-        where = _without_bounds(_join_conditions(SharingKind.JOIN, inner))
     alias = {old: f"s{new}" for new, old in enumerate(chosen)}
     items = tuple(sorted(_needed_columns(signature, set(chosen)), key=canonical_text))
     part = Block(tuple(sources), where, (), None, items, False)
@@ -370,18 +364,6 @@ def partial_join_query(
         replace(part, sources=_with_aliases(sources, alias)), _column_mapping(block, alias)
     )
     return Query(Output.ISTREAM, RelationBuilder().build(part))
-
-
-def _without_bounds(joining: Box) -> Box:
-    """What joins sources, without bounds on the columns that do."""
-    exprs: list[Expr] = []
-    for constraint in joining.constraints:
-        first, *others = constraint.terms
-        if others:
-            exprs += [Call("=", (first, other), BOOLEAN) for other in others]
-        else:
-            exprs += constraint_conjuncts(constraint)
-    return normalize(conjunction([*exprs, *joining.terms]))
 
 
 def _have_unique_names(block: Block, chosen: Sequence[Scan | TableScan]) -> bool:

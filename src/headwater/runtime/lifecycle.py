@@ -19,7 +19,6 @@ from headwater.runtime.catalog import (
     StreamRow,
     UnitRow,
     ingest_owner,
-    partial_join_name,
     stream_log,
     unit_log,
 )
@@ -75,8 +74,9 @@ def emitted_until(
         seen = LogPosition.from_json(catalog.cursor(unit.id, log)).seq
         # A unit that has not yet adopted this one's partial join may be at the end of its log
         # without having written any of the rows in question.
-        is_read = seen >= catalog.log_ends()[log].seq and emits_for(
-            other, partial_join_name(unit.id)
+        read, _ = catalog.partial_joins(unit.id)
+        is_read = (
+            seen >= catalog.log_ends()[log].seq and read is not None and emits_for(other, read.name)
         )
         times.append(their_time if is_read else None)
     own = [row for row in streams if stream_log(row.name) in unit.inputs]

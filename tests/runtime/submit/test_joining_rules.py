@@ -39,6 +39,7 @@ from headwater.runtime.catalog import (
     StreamRow,
     UnitRow,
     partial_join_name,
+    replaced_partial_join_name,
     stream_log,
     unit_log,
 )
@@ -1152,18 +1153,43 @@ def test_a_unit_that_goes_beyond_a_history_is_read_by_no_other(world: World) -> 
     assert world.begins(two) == 25
 
 
-def test_a_unit_that_reads_another_is_joined_by_those_whom_the_part_serves(world: World) -> None:
-    """It has no other rows of these streams; with a longer window some would be missing."""
-    world.ask("two", TWO, 25)
+def test_a_unit_that_reads_another_reads_more_for_those_who_need_more(world: World) -> None:
+    """What it reads is relaxed with it, and what it has read so far is kept until it can change."""
+    two = world.ask("two", TWO, 25)
     unit = world.ask("three", three(5), 25)
     asked = world.row(partial_join_name(unit))
     assert world.takes(unit, three(5, more=" AND f.fee > 1"), 30)
     assert world.takes(unit, three(4), 30)
     assert world.takes(unit, three(5, fees=4), 30), "of fees it reads all"
-    assert not world.takes(unit, three(6), 30)
+    assert world.takes(unit, three(6), 30)
     assert world.ask("same", three(5, more=" AND f.fee > 1"), 30) == unit
-    assert world.ask("other", three(6), 30) != unit
     assert world.row(partial_join_name(unit)) == asked
+    assert world.ask("other", three(6), 30) == unit
+    more = world.row(partial_join_name(unit))
+    assert more.result_key != asked.result_key and more.unit_id == two
+    read, awaited = world.catalog.partial_joins(unit)
+    assert read is not None and (read.name, read.result_key) == (
+        replaced_partial_join_name(unit),
+        asked.result_key,
+    )
+    assert awaited == more
+    assert world.ask("third", three(7), 30) == unit
+    read, awaited = world.catalog.partial_joins(unit)
+    assert read is not None and awaited is not None
+    assert read.result_key == asked.result_key and awaited.result_key != more.result_key
+    assert len(world.catalog.hidden_subscribers(two)) == 2
+    world.catalog.adopt_partial_join(world.unit(unit))
+    read, awaited = world.catalog.partial_joins(unit)
+    assert read == world.row(partial_join_name(unit)) and awaited is None
+    assert len(world.catalog.hidden_subscribers(two)) == 1
+
+
+def test_a_unit_reads_no_more_of_one_that_cannot_give_it(world: World) -> None:
+    """A longer window would need tuples from before the history of the stream."""
+    world.ask("two", TWO, 25)
+    unit = world.ask("three", three(5), 25)
+    assert not world.takes(unit, three(11), 30)
+    assert world.ask("other", three(11), 30) != unit
 
 
 def test_a_unit_goes_on_if_a_stream_may_be_reopened_that_another_reads_for_it(
@@ -1184,8 +1210,9 @@ def test_a_unit_whose_part_is_unknown_is_joined_by_nobody(world: World) -> None:
     world.ask("two", TWO, 25)
     unit = world.ask("three", three(5), 25)
     known = world.known()
-    assert known._serves_with_partial_join(unit, form(three(5)), 25 * SECOND)
-    assert not known._serves_with_partial_join("no unit", form(three(5)), 25 * SECOND)
+    need = known.reading_need(unit, form(three(5)), 25 * SECOND)
+    assert need is not None and need.is_met
+    assert known.reading_need("no unit", form(three(5)), 25 * SECOND) is None
 
 
 def test_a_unit_that_reads_another_is_not_joined_by_an_earlier_start(world: World) -> None:

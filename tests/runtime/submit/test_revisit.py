@@ -16,7 +16,7 @@ from headwater.cost.model import CostModel
 from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.cql import parse_query
 from headwater.reuse import Operator, minimal_operator, relax, signature_of
-from headwater.reuse.decide import SharingCosts
+from headwater.reuse.load import SharingCosts
 from headwater.runtime.catalog import Catalog, partial_join_name, stream_log, unit_log
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner

@@ -340,6 +340,10 @@ def _with_equal_costs(shape: TransitStubShape) -> TransitStubShape:
 
 BASELINE = "as it is"
 
+PAPER_OVERLAP_ATTRIBUTES = 350
+"""With queries that join on one of so many attributes, about 5 of those that run at a time have a join in
+common with another one."""
+
 SENSITIVITY_CASES: tuple[tuple[str, str, Setup], ...] = (
     ("EW", BASELINE, Setup(airline_workload)),
     ("EW", "bounds go over equalities to all streams", Setup(airline_workload, infer=True)),
@@ -386,6 +390,11 @@ SENSITIVITY_CASES: tuple[tuple[str, str, Setup], ...] = (
         "RW",
         "some readers are asked for more (Zipf 1)",
         Setup(partial(rfid_workload, numbers=Rfid(skew=1.0))),
+    ),
+    (
+        "RW",
+        "about 5 running queries have a join in common, as in the paper",
+        Setup(partial(rfid_workload, numbers=Rfid(attributes=PAPER_OVERLAP_ATTRIBUTES))),
     ),
     ("RW", "queries want a third as much", Setup(partial(rfid_workload, numbers=Rfid(share=0.1)))),
     (

@@ -48,10 +48,7 @@ def prepare_query(
     assert signature.kind is SharingKind.JOIN and len(signature.scans) > 1
     all_streams = stream_names(signature.scans)
     assert len(all_streams) == len(signature.scans), "each stream once"
-    smaller = [
-        signature_of(canonicalize(part))
-        for part in partial_join_queries(signature, is_bounded=True)
-    ]
+    smaller = [signature_of(canonicalize(part)) for part in partial_join_queries(signature)]
     parts = {stream_names(part.scans): part for part in (signature, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
     compared = None if infer else _compared_columns(query)

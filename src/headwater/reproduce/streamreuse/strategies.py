@@ -1,6 +1,6 @@
 """What a simulated query may reuse, and what that costs in the network.
 
-There is no planner here: a submission is put before the decision of `reuse.planning`, which is the one
+There is no planner here: a submission is put before the decision of `reuse.planning.decision`, which is the one
 that `CREATE QUERY` asks, with the prices of a network. Strategies differ in what they let it reuse.
 """
 

@@ -240,7 +240,8 @@ class Rfid:
 
     A query joins 4 to 6 readers on the tag and wants a range of item classes, as wide as `share` of
     all or half more or less. The n-th reader is asked for with a weight of 1 / n ** skew, as in
-    the evaluation of COSMOS; windows are those of the airline's displays.
+    the evaluation of COSMOS; windows are those of the airline's displays. With several `attributes` each
+    query joins on one of them, so that few queries have a join in common.
     """
 
     readers: int = 20
@@ -251,7 +252,12 @@ class Rfid:
     share: float = 0.3
     range: int = 5
     skew: float = 0.8
+    attributes: int = 1
     per_hour: float = 30.0
+
+    @property
+    def join_columns(self) -> list[str]:
+        return ["tag", *(f"tag{number}" for number in range(1, self.attributes))]
 
 
 def rfid_workload(seed: int, hours: float = 5.0, numbers: Rfid | None = None) -> Workload:
@@ -263,7 +269,9 @@ def rfid_workload(seed: int, hours: float = 5.0, numbers: Rfid | None = None) ->
         name: StreamStatistics(
             random.uniform(numbers.slowest, numbers.fastest),
             columns={
-                "tag": ColumnStatistics(numbers.tags, 1, numbers.tags),
+                **dict.fromkeys(
+                    numbers.join_columns, ColumnStatistics(numbers.tags, 1, numbers.tags)
+                ),
                 "class": ColumnStatistics(numbers.classes, 1, numbers.classes),
             },
         )
@@ -273,8 +281,9 @@ def rfid_workload(seed: int, hours: float = 5.0, numbers: Rfid | None = None) ->
         QueryArrival(time, kind.lifetime, kind.name, tracking_query(random, names, numbers))
         for time, kind in draw_arrivals(random, numbers.per_hour, hours * HOUR)
     )
+    tags = ", ".join(f"{column} INT" for column in numbers.join_columns)
     declarations = "\n".join(
-        f"CREATE STREAM {name} (tag INT, class INT, antenna INT, ts TIMESTAMP)"
+        f"CREATE STREAM {name} ({tags}, class INT, antenna INT, ts TIMESTAMP)"
         " TIMESTAMP BY ts FROM CLIENT;"
         for name in names
     )
@@ -294,7 +303,9 @@ def _draw_readers(random: Random, readers: Sequence[str], count: int, skew: floa
 def tracking_query(random: Random, readers: Sequence[str], numbers: Rfid) -> str:
     """Where items of some classes passed: 3 to 5 joins on the tag."""
     streams = _draw_readers(random, readers, random.randint(3, 5) + 1, numbers.skew)
-    joins = [f"{streams[0]}.tag = {other}.tag" for other in streams[1:]]
+    columns = numbers.join_columns
+    on = random.choice(columns) if len(columns) > 1 else columns[0]
+    joins = [f"{streams[0]}.{on} = {other}.{on}" for other in streams[1:]]
     width = max(1, round(numbers.classes * numbers.share * random.uniform(0.5, 1.5)))
     low = random.randint(1, max(1, numbers.classes - width + 1))
     class_ranges = [f"{stream}.class BETWEEN {low} AND {low + width - 1}" for stream in streams]

@@ -1,4 +1,1 @@
-"""The choice of what a query uses: over its connected parts, what runs, and the places it may run at.
-
-The simulator of StreamReuse decides by it, over the sites of a network.
-"""
+"""What a new query uses of what runs, and what is made for it: one decision, at a site or in a network."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from math import inf
 from typing import Any, Protocol
 
@@ -61,10 +61,13 @@ class PricedPlan:
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """The cheapest plan, and the next cheapest ones that differ in what they use."""
+    """The cheapest plan, and the next cheapest ones that differ in what they use. `unshared` is the
+    least price of a plan that reads no node; None where the setting does not count reads, or where one
+    costs nothing."""
 
     best: PricedPlan
     alternatives: tuple[PricedPlan, ...] = ()
+    unshared: float | None = None
 
 
 class PlanPlaces(Protocol):
@@ -135,10 +138,17 @@ class Setting(Protocol):
 
 
 def decide(setting: Setting) -> PlanChoice:
-    """The cheapest way to answer a query, and what it was preferred to."""
+    """The cheapest way to answer a query, and what it was preferred to.
+
+    What costs nothing is taken without looking at anything else.
+    """
     table = _PlanTable(setting)
+    free = table.free_plan()
+    if free is not None:
+        return PlanChoice(free)
     for source in setting.single_sources:
-        table.enter_source(source)
+        if source != setting.whole:
+            table.enter_source(source)
     for sources in setting.joins:
         if sources != setting.whole:
             table.enter_join(sources)
@@ -203,6 +213,23 @@ class _PlanTable:
         self._reuse_at: dict[State, dict[int, Reuse]] = {}
         self._ways: dict[State, tuple[list[tuple[State, State]], Sequence[int]]] = {}
 
+    def free_plan(self) -> PricedPlan | None:
+        """The whole from a node, for nothing; None if there is no such node."""
+        for price, make in self._whole_offers:
+            if price <= 0.0:
+                return PricedPlan(price, make())
+        return None
+
+    @cached_property
+    def _whole_offers(self) -> list[tuple[float, Callable[[], PlanStep]]]:
+        setting, places = self._setting, self._places
+        result = setting.result_costs()
+        found: list[tuple[float, Callable[[], PlanStep]]] = []
+        for reuse in setting.offers(setting.whole):
+            price = reuse.price + places.price_at(result, places.index(reuse.node.site))
+            found.append((price, _known(PlanStep(setting.whole, reuse.node.site, reuse))))
+        return found
+
     def enter_source(self, source: Sources) -> None:
         """Enter what it costs to bring a source to each place: it is sent to where it is needed."""
         raw = self._setting.feed_costs(source)
@@ -235,23 +262,26 @@ class _PlanTable:
         """The ways to have the whole at the place where it and bringing its result cost least."""
         setting, places, whole = self._setting, self._places, self._setting.whole
         result = setting.result_costs()
-        found: list[tuple[float, Callable[[], PlanStep]]] = []
-        for reuse in setting.offers(whole):
-            place = places.index(reuse.node.site)
-            price = reuse.price + places.price_at(result, place)
-            found.append((price, _known(PlanStep(whole, reuse.node.site, reuse))))
+        found = list(self._whole_offers)
+        prices_unshared: list[float] = []
         price = setting.join_price(whole)
         ways = [way for reads in self._reads for way in self._all_ways(whole, reads)]
         if not ways:
             costs = places.sum(places.with_price(self._all_sources(), price), result)
             least, place = places.cheapest(costs)
             found.append((least, _known(self._flat(place))))
+            prices_unshared.append(least)
         for way in ways:
             costs, _ = places.least([self._costs(way)])
             least, place = places.cheapest(places.sum(places.with_price(costs, price), result))
             found.append((least, _later(self._made, whole, way, place)))
+            if not way[0][1] + way[1][1]:
+                prices_unshared.append(least)
+        counts_reads = setting.max_reads is not None
+        unshared = min(prices_unshared) if counts_reads else None
         found.sort(key=_price)
-        return _distinct(found)
+        best, *others = _distinct(found)
+        return PlanChoice(best, tuple(others), unshared)
 
     # ---- ways
 
@@ -322,7 +352,7 @@ def _price(found: tuple[float, Callable[[], PlanStep]]) -> float:
     return found[0]
 
 
-def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> PlanChoice:
+def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> list[PricedPlan]:
     """The first plans that differ in what they take from where; the list is in order of price."""
     plans: list[PricedPlan] = []
     seen = set[frozenset[tuple[str, Sources]]]()
@@ -334,7 +364,7 @@ def _distinct(found: Sequence[tuple[float, Callable[[], PlanStep]]]) -> PlanChoi
         if uses not in seen:
             seen.add(uses)
             plans.append(PricedPlan(price, step))
-    return PlanChoice(plans[0], tuple(plans[1:]))
+    return plans
 
 
 # ---- a single place

@@ -112,19 +112,5 @@ class Graph(Generic[N]):
         return running * self._requests[sources] / max(1, self._submitted)
 
 
-@dataclass(frozen=True)
-class Rewiring:
-    """A change of what runs: a node is to read some of its sources, joined, from another one.
-
-    `reads` names that node; None for one that has to be made, for several readers at once. `operator`
-    is what it computes then, and `saves` the work in a second that nobody does twice any more.
-    """
-
-    readers: tuple[str, ...]
-    reads: str | None
-    operator: Operator
-    saves: float
-
-
 Changes = Mapping[N, Operator]
 """The nodes that are to compute something else, and what."""

@@ -32,6 +32,7 @@ from headwater.runtime.catalog.records import (
     panes_log,
     partial_join_name,
     plan_owner,
+    replaced_partial_join_name,
     subscribers_log,
     unit_log,
 )
@@ -91,7 +92,8 @@ class Queries(CatalogBase):
         """Add a running query to a new unit, or to the unit with this id, and set cursors.
 
         `definition` is the new one of a unit that is relaxed for the query. `partial_join` is
-        accepted together with a new unit that reads it.
+        accepted together with a new unit that reads it, or for a unit that has to read more for the
+        query: that goes on with what it reads until it may change (`adopt_partial_join`).
 
         The decision for a unit was made outside this transaction, so what it relied on is checked
         here. CommitConflict is raised if the unit was dropped; if its version is not `version`; if
@@ -107,6 +109,8 @@ class Queries(CatalogBase):
                 new_version = _join_unit(
                     transaction, unit, definition, version, seen_definition, seen_inputs
                 )
+                if partial_join is not None:
+                    replace_partial_join(transaction, unit, partial_join)
                 result_key = _result_key(transaction, query, unit, new_version)
             else:
                 _check_newest_unit(transaction, newest_unit)
@@ -351,6 +355,26 @@ class Queries(CatalogBase):
                 names.setdefault(unit_id, []).append(name)
         return names
 
+    def partial_joins(self, unit_id: str) -> tuple[QueryRow | None, QueryRow | None]:
+        """The hidden query whose rows a unit reads, and the one that it waits for to read instead."""
+        names = (replaced_partial_join_name(unit_id), partial_join_name(unit_id))
+        live = sa.select(_Q).where(_Q.c.name.in_(names), _Q.c.state != "dropped")
+        rows = {row.name: row for row in self._select_rows(QueryRow, live)}
+        replaced, newest = (rows.get(name) for name in names)
+        return (newest, None) if replaced is None else (replaced, newest)
+
+    def adopt_partial_join(self, unit: UnitRow) -> None:
+        """Let a unit read what it has waited for, from where it is; what it has read before is given up.
+
+        Raises CommitConflict if the queries of the unit have changed.
+        """
+        with self._database.write() as transaction:
+            current = live_unit(transaction, unit.id)
+            if current.version != unit.version:
+                raise CommitConflict(f"the queries of unit {unit.id} have changed")
+            _drop_hidden_query(transaction, replaced_partial_join_name(unit.id))
+            bump_unit_version(transaction, unit.id)
+
     def forget_dropped(self, keep: int = 0) -> int:
         """Purge dropped queries and units except the newest `keep` of each; returns how many.
 
@@ -496,6 +520,31 @@ def accept_partial_join(transaction: Transaction, partial_join: NewPartialJoin) 
     )
 
 
+def replace_partial_join(
+    transaction: Transaction, reader: str, partial_join: NewPartialJoin
+) -> None:
+    """Put another hidden query of a unit in the place of the one it has.
+
+    The unit goes on to read the rows of that one, which is kept under another name: only when both
+    have the rows of the same tuples can it change without losing or doubling any.
+    """
+    connection = transaction.connection
+    name, replaced = partial_join_name(reader), replaced_partial_join_name(reader)
+    kept = sa.select(_Q.c.name).where(_Q.c.name == replaced, _Q.c.state != "dropped")
+    if connection.scalar(kept) is None:
+        connection.execute(sa.delete(_Q).where(_Q.c.name == replaced))
+        (row,) = select_rows(connection, QueryRow, sa.select(_Q).where(_Q.c.name == name))
+        renamed = {**vars(row), "name": replaced, "spelled": replaced}
+        connection.execute(sa.insert(_Q), renamed)
+        change = sa.update(_M).where(_M.c.query == name)
+        connection.execute(change.values(query=replaced))
+    else:
+        # What the unit has been waiting for was not read by anybody yet.
+        connection.execute(sa.delete(_M).where(_M.c.query == name))
+    connection.execute(sa.delete(_Q).where(_Q.c.name == name))
+    accept_partial_join(transaction, partial_join)
+
+
 def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:
     """The name under which a unit writes the rows of a query that joins it.
 
@@ -617,8 +666,14 @@ def drop_unneeded_units(transaction: Transaction, units: list[str]) -> list[str]
 
 
 def drop_partial_join(transaction: Transaction, unit_id: str) -> list[str]:
-    """Unsubscribe a unit from the partial join of another; returns the id of that, if there is one."""
-    name = partial_join_name(unit_id)
+    """Unsubscribe a unit from the partial join of another, and from the one it waited for; returns the
+    ids of the units that had them."""
+    names = (partial_join_name(unit_id), replaced_partial_join_name(unit_id))
+    units = [unit for name in names for unit in _drop_hidden_query(transaction, name)]
+    return list(dict.fromkeys(units))
+
+
+def _drop_hidden_query(transaction: Transaction, name: str) -> list[str]:
     unit = transaction.connection.scalar(sa.select(_M.c.unit_id).where(_M.c.query == name))
     if unit is None:
         return []

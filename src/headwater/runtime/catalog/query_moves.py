@@ -28,6 +28,7 @@ from headwater.runtime.catalog.records import (
     UnitRow,
     panes_log,
     partial_join_name,
+    replaced_partial_join_name,
     requesting_unit,
     subscribers_log,
     unit_log,
@@ -85,7 +86,9 @@ class QueryMoves(Logs):
                 del moved["id"]
                 transaction.connection.execute(sa.insert(_S), moved)
             _copy_partial_join(transaction, unit, new.id)
-            _transfer_queries(transaction, unit.id, new.id, names)
+            _transfer_queries(
+                transaction, unit.id, new.id, _with_siblings(transaction, unit.id, names)
+            )
             bump_unit_version(transaction, unit.id, definition=NO_DEFINITION)
             for name in names:
                 add_event(transaction, "query moved", name, {"from": unit.id, "unit": new.id})
@@ -133,13 +136,28 @@ def _copy_unit(transaction: Transaction, unit: UnitRow, new: NewUnit) -> None:
 
 def _copy_partial_join(transaction: Transaction, unit: UnitRow, new: str) -> None:
     """Subscribe the new unit to the partial join that the old one reads."""
-    same = sa.select(_Q).where(_Q.c.name == partial_join_name(unit.id), _Q.c.state != "dropped")
+    for name_of in (partial_join_name, replaced_partial_join_name):
+        _copy_hidden_query(transaction, name_of(unit.id), name_of(new))
+
+
+def _copy_hidden_query(transaction: Transaction, name: str, copy: str) -> None:
+    same = sa.select(_Q).where(_Q.c.name == name, _Q.c.state != "dropped")
     for query in select_rows(transaction.connection, QueryRow, same):
-        copied = replace(query, name=partial_join_name(new), spelled=partial_join_name(new))
+        copied = replace(query, name=copy, spelled=copy)
         transaction.connection.execute(sa.insert(_Q), vars(copied))
         subscription = {"unit_id": query.unit_id, "query": copied.name}
         transaction.connection.execute(sa.insert(_M), subscription)
         bump_unit_version(transaction, query.unit_id)
+
+
+def _with_siblings(transaction: Transaction, unit_id: str, names: Sequence[str]) -> list[str]:
+    """Queries, and with each hidden one the other of the same reader: a unit reads one log."""
+    found = dict.fromkeys(names)
+    for reader in filter(None, map(requesting_unit, names)):
+        both = (partial_join_name(reader), replaced_partial_join_name(reader))
+        here = sa.select(_M.c.query).where(_M.c.unit_id == unit_id, _M.c.query.in_(both))
+        found |= dict.fromkeys(transaction.connection.scalars(here))
+    return list(found)
 
 
 def _transfer_queries(transaction: Transaction, old: str, new: str, names: Sequence[str]) -> None:

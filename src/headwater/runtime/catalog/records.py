@@ -56,16 +56,24 @@ def partial_join_name(unit_id: str) -> str:
     return f"{_PARTIAL_JOIN_PREFIX}{unit_id}"
 
 
+def replaced_partial_join_name(unit_id: str) -> str:
+    """The name that the hidden query of a unit has from when another one replaces it until the unit
+    reads that."""
+    return f"{_REPLACED_PREFIX}{unit_id}"
+
+
 def requesting_unit(query: str) -> str | None:
     """The unit that a hidden query serves; None for a query of a user."""
-    return (
-        query.removeprefix(_PARTIAL_JOIN_PREFIX) if query.startswith(_PARTIAL_JOIN_PREFIX) else None
-    )
+    for prefix in (_PARTIAL_JOIN_PREFIX, _REPLACED_PREFIX):
+        if query.startswith(prefix):
+            return query.removeprefix(prefix)
+    return None
 
 
 HIDDEN_PREFIX = "$"
 """The first character of the names of queries that units, not users, have submitted."""
 _PARTIAL_JOIN_PREFIX = f"{HIDDEN_PREFIX}part_"
+_REPLACED_PREFIX = f"{HIDDEN_PREFIX}was_"
 
 
 INSTANTS = "instants"
@@ -228,7 +236,8 @@ class NewQuery:
 
 @dataclass(frozen=True)
 class NewPartialJoin:
-    """A partial join that a new unit reads: a hidden query, and the unit that it joins."""
+    """A partial join that a unit reads: a hidden query, and the unit that it joins; in the place of
+    the one that the unit has read so far, if there is one."""
 
     query: NewQuery
     unit_id: str

@@ -23,7 +23,6 @@ from headwater.runtime.catalog import (
     NewInputs,
     QueryRow,
     UnitRow,
-    partial_join_name,
     stream_log,
     unit_log,
 )
@@ -121,10 +120,10 @@ class UnitRewiring:
         Raises Withdrawn if it cannot be made at all any more.
         """
         unit = self.catalog.unit(asked.unit_id)
-        partial_query = self.catalog.query(partial_join_name(asked.unit_id))
+        partial_query, awaited = self.catalog.partial_joins(asked.unit_id)
         if unit is None or unit.state == "dropped":
             return None
-        if partial_query is None or partial_query.state == "dropped":
+        if partial_query is None:
             raise Withdrawn("it reads the rows of no unit")
         source = self.catalog.unit(partial_query.unit_id)
         if source is None or source.state in ("dropped", "parked"):
@@ -134,6 +133,8 @@ class UnitRewiring:
         if current_deployment(self.catalog) is not None:
             raise Withdrawn("several sites run this state")
         if unit.state != "running" or source.state != "running":
+            return None
+        if awaited is not None:  # what it reads is changing already
             return None
         return Pair(asked, unit, source, partial_query)
 

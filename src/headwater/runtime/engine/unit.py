@@ -27,6 +27,8 @@ class Unit:
     streams: dict[str, Stream]
     queries: tuple[QueryRow, ...] = ()
     """Those that the plan serves."""
+    waits: bool = False
+    """Whether it is to read another partial join as soon as that has the rows of the same tuples."""
     panes_schema: StructType | None = None
     written_joins: JoinTree | None = None
     """The joins of its first query as written; None until they are needed."""

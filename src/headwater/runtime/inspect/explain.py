@@ -82,7 +82,9 @@ class Placement:
     of the unit's rows.
 
     `relation` is a key of RELATIONS. `added` and `alone` were estimated when the query was submitted:
-    the load that it added, and the load that it would have had in a unit of its own. `reads` are the
+    the load that it added, and the load that it would have had in a unit of its own; `alternatives` are the
+    next best plans with what they would have added, and `revisit` says that the rate of a stream was not
+    known, so that the decision was careful and should be made again. `reads` are the
     units whose rows its unit reads, `read_by` those that read the rows of its unit. `rewired` says why
     the unit reads something else than at first. `tables` has the version of each table that the last
     step read. `load` is that of the whole unit as it is now.
@@ -98,6 +100,8 @@ class Placement:
     relaxed: tuple[str, ...]
     added: float | None
     alone: float | None
+    alternatives: tuple[tuple[str, float], ...]
+    revisit: bool
     operator: tuple[str, ...] | None
     lanes: tuple[str, ...] | None
     shapes: tuple[str, ...] | None
@@ -142,6 +146,8 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         relaxed=tuple(note.get("relaxed", ())),
         added=note.get("added"),
         alone=note.get("alone"),
+        alternatives=tuple((plan, load) for plan, load in note.get("alternatives", ())),
+        revisit=bool(note.get("revisit")),
         operator=shown.operator,
         lanes=shown.lanes,
         shapes=shown.shapes,
@@ -210,7 +216,7 @@ def _describe_operator(
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
     """The units that read the rows of a unit: each has a hidden query there that carries its id, but
     one that has only just subscribed still reads streams."""
-    ids = (requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
+    ids = dict.fromkeys(requesting_unit(name) for name in catalog.hidden_subscribers(unit.id))
     rows = (catalog.unit(reader) for reader in ids if reader is not None)
     return [row for row in rows if row is not None and unit_log(unit.id) in row.inputs]
 
@@ -279,7 +285,11 @@ def _format_cost(placement: Placement) -> list[str]:
     if placement.alone is None:
         return []
     added = f"{placement.added:.4f}" if placement.added else "nothing"
-    return [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
+    lines = [f"estimated load, in cores: adds {added}, alone {placement.alone:.4f}"]
+    lines += [f"instead of {plan}: adds {load:.4f}" for plan, load in placement.alternatives]
+    if placement.revisit:
+        lines.append("decided with care, as no rate was known: to be looked at again")
+    return lines
 
 
 def _format_location(location: UnitLocation) -> list[str]:

@@ -6,13 +6,21 @@ each; a segment names the version that it was written with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from headwater.reuse.row_classes import SOLE_SUBSCRIBER, Subscriber
-from headwater.runtime.catalog import Catalog, QueryRow, Segment, UnitRow, subscribers_log, unit_log
+from headwater.runtime.catalog import (
+    Catalog,
+    LogPosition,
+    QueryRow,
+    Segment,
+    UnitRow,
+    subscribers_log,
+    unit_log,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -109,6 +117,32 @@ def emits_for(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
     if cursor is None:
         return result_key == unit.digest
     return result_key in subscribers_at(catalog, unit.id, cursor["seq"])
+
+
+def served_keys(catalog: Catalog, unit: UnitRow) -> Collection[str]:
+    """The result keys for which a unit has emitted all rows so far; none if it has read nothing yet."""
+    cursor = catalog.cursor(unit.id, SUBSCRIBERS)
+    return () if cursor is None else subscribers_at(catalog, unit.id, cursor["seq"])
+
+
+def has_rows_of(catalog: Catalog, reader: UnitRow, query: QueryRow) -> bool:
+    """Whether what a unit has read of another's log has all rows that a query has there of the same
+    tuples as those of any query that was there before.
+
+    What a query has missed is written at once when it is new to its unit; from there on the rows of
+    all are written together.
+    """
+    unit = catalog.unit(query.unit_id)
+    if unit is None:
+        return False
+    log = unit_log(unit.id)
+    position = LogPosition.from_json(catalog.cursor(reader.id, log)).seq
+    # In this order: what is at the end of the log then is not before what was written for the query.
+    is_emitted = query.state == "finished" or emits_for(catalog, unit, query.result_key)
+    if is_emitted and position >= catalog.log_ends()[log].seq:
+        return True
+    last = catalog.segments_after(log, position - 1, 1) if position else []
+    return any(subscriber_of(catalog, query, segment) is not None for segment in last)
 
 
 def unread_segments(

@@ -132,8 +132,10 @@ def request_unshare(
     unit = _running_unit(index, unit_id)
     if not reads_partial_join(unit):
         raise HandOverRefused(f"unit {unit_id} reads the rows of no unit")
-    partial_query = catalog.query(partial_join_name(unit_id))
+    partial_query, awaited = catalog.partial_joins(unit_id)
     assert partial_query is not None
+    if awaited is not None:
+        raise HandOverRefused(f"unit {unit_id} waits for more rows of the unit that it reads")
     if _has_table(index.unit_planner.signature(partial_query)):
         raise HandOverRefused(f"unit {unit_id} reads rows that were joined with a table of then")
     _check_single_site(catalog)

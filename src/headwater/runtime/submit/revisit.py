@@ -284,7 +284,8 @@ class Revisit:
                 continue
             sources = [name[5:] for name in row.inputs if name.startswith("unit:")]
             names = hidden.get(row.id, ())
-            readers = tuple(unit for unit in map(requesting_unit, names) if unit is not None)
+            # One that waits for more rows has two of them.
+            readers = tuple(dict.fromkeys(filter(None, map(requesting_unit, names))))
             served = not readers or bool(self.catalog.served_queries(row.id, 1)[0])
             reads = sources[0] if sources else None
             running.append(RunningJoin(row.id, operator, reads, readers, served))

@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from headwater.algebra.canonical import CanonicalQuery, canonicalize
-from headwater.algebra.catalog import Stream
-from headwater.algebra.nodes import Query, Scan, walk_relations
-from headwater.cql import unparse
+from headwater.algebra.nodes import Output, Query, Scan, walk_relations
+from headwater.cql import parse, unparse
 from headwater.cql.statements import Connector, CreateQuery, CreateStream, CreateTable, Start
 from headwater.errors import CommitConflict, HeadwaterError
-from headwater.reuse import QuerySignature, SharingKind, signature_of
+from headwater.reuse import Operator, QuerySignature, SharingKind, relax, signature_of
 from headwater.reuse.decide import SharingChoice
 from headwater.reuse.definition import operator_definition
-from headwater.reuse.operator import looks_back
+from headwater.reuse.operator import window_reach
+from headwater.reuse.planning.single_site import QueryPart, SitePlan, covering_part
 from headwater.reuse.signature import leaves_of, source_name
 from headwater.runtime.catalog import (
     Catalog,
@@ -44,8 +44,9 @@ from headwater.runtime.lifecycle import (
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
-    PartialJoinChoice,
+    ReadingNeed,
     UnitIndex,
+    reads_partial_join,
     relaxed_definition,
     unit_index,
 )
@@ -114,6 +115,8 @@ class UnitAssignment:
     earlier_start: int | None
     equal_to: str | None
     is_unemitted: bool
+    need: ReadingNeed | None = None
+    """What the unit has to read of another for the query, if it reads one."""
 
 
 def _choose_unit(
@@ -122,20 +125,26 @@ def _choose_unit(
     signature: QuerySignature,
     query: NewQuery,
     sharing: str,
-) -> UnitAssignment | SharingChoice | None:
-    """The unit that a query joins; or the choice of a new unit, None if nothing could be shared."""
+) -> UnitAssignment | SitePlan | None:
+    """The unit that a query joins; or the plan of a new unit, None if nothing could be shared."""
     index = unit_index(catalog, definitions)
-    choice = index.choose(signature, query.start_at, sharing)
+    plan = index.choose(signature, query.start_at, sharing, query.lifetime)
+    choice = plan.choice if isinstance(plan, SitePlan) else plan
     unit_id = choice.name if isinstance(choice, SharingChoice) else choice
     if choice is None or unit_id is None:
-        assert not isinstance(choice, str)
-        return choice
+        assert not isinstance(plan, str)
+        return plan
     earlier = earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
     equal_to = _equal_query(catalog, unit_id, signature.digest)
     # A unit of groups evaluates each instant once. A query that joins when an instant after its start
     # has been evaluated would miss the rows of that instant.
     is_unemitted = signature.kind is SharingKind.GROUP and equal_to is None
-    return UnitAssignment(unit_id, choice, index.unit(unit_id), earlier, equal_to, is_unemitted)
+    unit = index.unit(unit_id)
+    need = None
+    if reads_partial_join(unit):
+        need = index.reading_need(unit_id, signature, query.start_at)
+        assert need is not None
+    return UnitAssignment(unit_id, choice, unit, earlier, equal_to, is_unemitted, need)
 
 
 def _equal_query(catalog: Catalog, unit_id: str, digest: str) -> str | None:
@@ -152,34 +161,29 @@ def _submit_to_new_unit(
     canonical: CanonicalQuery,
     signature: QuerySignature,
     query: NewQuery,
-    choice: SharingChoice | None,
+    plan: SitePlan | None,
     sharing: str,
 ) -> QueryRow:
     """Accept a query in a new unit, which may read the rows of a unit that joins some of its sources."""
     index = unit_index(catalog, definitions)
+    choice = None if plan is None else plan.choice
     operator = None if choice is None else operator_definition(choice.operator, signature.output)
     unit = NewUnit(canonical.digest, operator or unparse(canonical.query), unit_inputs(canonical))
-    partial_choice = None
-    if sharing == "all" and choice is not None and looks_back(signature, _streams(definitions)):
-        partial_choice = index.find_partial_join(signature, query.start_at, choice.standalone_load)
-    if partial_choice is not None:
-        unit = replace(unit, inputs=_remaining_inputs(partial_choice, signature))
+    reading = None if plan is None else _planned_reading(plan, query.start_at)
+    if reading is not None:
+        unit = replace(unit, inputs=_remaining_inputs(reading, signature))
     newest: float | None = index.newest
     if (sites := current_deployment(catalog)) is not None:
         from headwater.runtime.sites.planner import SitePlanner
 
         site_planner = SitePlanner(catalog, definitions, sites)
-        if partial_choice is not None and (
-            relaxed := relaxed_definition(partial_choice.choice, partial_choice.signature)
-        ):
-            site_planner.admit_relaxed(query.name, str(partial_choice.choice.name), relaxed)
+        if reading is not None and reading.relaxed is not None:
+            site_planner.admit_relaxed(query.name, reading.unit_id, reading.relaxed_text)
         site_planner.admit(query.name, unit)
         # Admission has assigned a site to this unit: it is created even if a unit that could serve
         # the query has been created meanwhile.
         newest = None
-    partial_join = (
-        None if partial_choice is None else _new_partial_join(catalog, index, partial_choice, unit)
-    )
+    partial_join = None if reading is None else _new_partial_join(catalog, index, reading, unit.id)
     row = catalog.accept_query(
         replace(query, placement_note=_assignment_note(unit.id, choice, sharing)),
         unit,
@@ -188,10 +192,8 @@ def _submit_to_new_unit(
         partial_join=partial_join,
     )
     if partial_join is not None:
-        assert partial_choice is not None
-        index.record_assignment(
-            partial_join.unit_id, partial_choice.choice, partial_join.definition
-        )
+        assert reading is not None
+        _record_reading(index, reading, partial_join)
     index.record_assignment(unit.id, choice)
     return row
 
@@ -205,11 +207,15 @@ def _submit_to_unit(
 ) -> QueryRow:
     """Accept a query into a running unit, which is relaxed if it has to be."""
     unit_id, choice = assignment.unit_id, assignment.choice
+    index = unit_index(catalog, definitions)
     relaxed = relaxed_definition(choice, signature) if isinstance(choice, SharingChoice) else None
-    if relaxed is not None and (sites := current_deployment(catalog)) is not None:
-        from headwater.runtime.sites.planner import SitePlanner
-
-        SitePlanner(catalog, definitions, sites).admit_relaxed(query.name, unit_id, relaxed)
+    reading = None
+    if assignment.need is not None and not assignment.need.is_met:
+        reading = _wider_reading(index, definitions, assignment.need)
+    _admit_relaxed(catalog, definitions, query.name, unit_id, relaxed, reading)
+    partial_join = (
+        None if reading is None else _new_partial_join(catalog, index, reading, unit_id, again=True)
+    )
     row = catalog.accept_query(
         replace(
             query, placement_note=_assignment_note(unit_id, choice), equal_to=assignment.equal_to
@@ -218,54 +224,115 @@ def _submit_to_unit(
         start_cursor(unit_id, assignment.earlier_start),
         relaxed,
         assignment.is_unemitted,
-        None if relaxed is None else assignment.unit.version,
+        # What a unit reads is enough for the queries that it had when that was looked at.
+        None if relaxed is None and assignment.need is None else assignment.unit.version,
         seen_definition=None if relaxed is not None else assignment.unit.definition,
         # What a unit reads says from when on it has all rows.
         seen_inputs=assignment.unit.inputs,
+        partial_join=partial_join,
     )
-    unit_index(catalog, definitions).record_assignment(unit_id, choice, relaxed)
+    index.record_assignment(unit_id, choice, relaxed)
+    if reading is not None and partial_join is not None:
+        _record_reading(index, reading, partial_join)
     return row
 
 
-def _remaining_inputs(
-    partial_choice: PartialJoinChoice, signature: QuerySignature
-) -> tuple[str, ...]:
+def _admit_relaxed(
+    catalog: Catalog,
+    definitions: Definitions,
+    query: str,
+    unit_id: str,
+    relaxed: str | None,
+    reading: JoinReading | None,
+) -> None:
+    """Check that the sites have room for a unit as it is relaxed, and for the one that it reads."""
+    sites = current_deployment(catalog)
+    if sites is None:
+        return
+    from headwater.runtime.sites.planner import SitePlanner
+
+    site_planner = SitePlanner(catalog, definitions, sites)
+    if reading is not None and reading.relaxed is not None:
+        site_planner.admit_relaxed(query, reading.unit_id, reading.relaxed_text)
+    if relaxed is not None:
+        site_planner.admit_relaxed(query, unit_id, relaxed)
+
+
+@dataclass(frozen=True)
+class JoinReading:
+    """What a unit reads of another: a join as a query, from when on, and what the other becomes for it."""
+
+    unit_id: str
+    part: QueryPart
+    start: int | None
+    relaxed: Operator | None
+
+    @property
+    def relaxed_text(self) -> str:
+        assert self.relaxed is not None
+        return operator_definition(self.relaxed, Output.ISTREAM)
+
+
+def _planned_reading(plan: SitePlan, start: int | None) -> JoinReading | None:
+    """What a new unit reads of another, as planned."""
+    if plan.part is None or plan.reads is None:
+        return None
+    since = None if start is None else start - window_reach(plan.part.signature)
+    return JoinReading(plan.reads.name, plan.part, since, plan.relaxed.get(plan.reads))
+
+
+def _wider_reading(index: UnitIndex, definitions: Definitions, need: ReadingNeed) -> JoinReading:
+    """What a unit is to read instead, so that it serves one query more."""
+    (hidden,) = parse(need.hidden.definition, definitions.namespace)
+    assert isinstance(hidden, CreateQuery)
+    part = covering_part(need.part.sources, need.wider, [hidden.query, need.part.query])
+    upstream = index.graph[need.hidden.unit_id]
+    wider = relax(upstream.operator, part.signature)
+    relaxed = None if wider is upstream.operator else wider
+    return JoinReading(need.hidden.unit_id, part, need.hidden.start_at, relaxed)
+
+
+def _remaining_inputs(reading: JoinReading, signature: QuerySignature) -> tuple[str, ...]:
     """The inputs of a unit that reads a partial join: the log of that, and the sources it does not
     cover."""
-    assert partial_choice.choice.name is not None
-    joined = {source_name(source) for source in leaves_of(partial_choice.signature.content)}
+    joined = {source_name(source) for source in leaves_of(reading.part.signature.content)}
     rest = [s for s in leaves_of(signature.content) if source_name(s) not in joined]
     logs = [stream_log(s.stream) if isinstance(s, Scan) else table_input(s.table) for s in rest]
-    return (unit_log(partial_choice.choice.name), *dict.fromkeys(logs))
+    return (unit_log(reading.unit_id), *dict.fromkeys(logs))
 
 
 def _new_partial_join(
-    catalog: Catalog, index: UnitIndex, partial_choice: PartialJoinChoice, unit: NewUnit
+    catalog: Catalog, index: UnitIndex, reading: JoinReading, reader: str, again: bool = False
 ) -> NewPartialJoin:
-    """The hidden query by which a new unit reads the partial join of another."""
-    assert partial_choice.choice.name is not None
-    name, upstream = partial_join_name(unit.id), partial_choice.choice.name
+    """The hidden query by which a unit reads the partial join of another; `again` if it has one that
+    this is to replace."""
+    name, upstream, digest = (
+        partial_join_name(reader),
+        reading.unit_id,
+        reading.part.canonical.digest,
+    )
     query = NewQuery(
         name=name,
-        definition=unparse(CreateQuery(name, partial_choice.query)),
-        digest=partial_choice.canonical.digest,
-        columns=stored_columns(partial_choice.query, partial_choice.canonical),
-        start_at=partial_choice.start,
-        equal_to=_equal_query(catalog, upstream, partial_choice.canonical.digest),
+        definition=unparse(CreateQuery(name, reading.part.query)),
+        digest=digest,
+        columns=stored_columns(reading.part.query, reading.part.canonical),
+        start_at=reading.start,
+        # What replaces another is told from it by its rows, and they may be equal.
+        equal_to=None if again else _equal_query(catalog, upstream, digest),
     )
     return NewPartialJoin(
         query,
         upstream,
         index.unit(upstream).version,
-        relaxed_definition(partial_choice.choice, partial_choice.signature),
-        start_cursor(
-            upstream, earlier_start(catalog.cursor(upstream, "start"), partial_choice.start)
-        ),
+        None if reading.relaxed is None else reading.relaxed_text,
+        start_cursor(upstream, earlier_start(catalog.cursor(upstream, "start"), reading.start)),
     )
 
 
-def _streams(definitions: Definitions) -> dict[str, Stream]:
-    return {name: declared.stream for name, declared in definitions.streams.items()}
+def _record_reading(index: UnitIndex, reading: JoinReading, partial_join: NewPartialJoin) -> None:
+    """Record that a unit has one more reader, and what it computes for it."""
+    operator = reading.relaxed or index.graph[reading.unit_id].operator
+    index.record_change(reading.unit_id, operator, partial_join.definition)
 
 
 def start_cursor(unit_id: str, start: int | None) -> dict[tuple[str, str], int]:
@@ -286,13 +353,15 @@ def _assignment_note(
     if not isinstance(choice, SharingChoice):
         return None
     relation = "new" if sharing == "all" else f"new with sharing {sharing}"
-    return {
+    note = {
         "unit": unit_id,
         "relation": relation if choice.containment is None else choice.containment.value,
         "relaxed": list(choice.changes),
         "added": choice.added_load,
         "alone": choice.standalone_load,
+        "alternatives": [[other.plan, other.load] for other in choice.alternatives],
     }
+    return {**note, "revisit": True} if choice.revisit else note
 
 
 def drop_query(catalog: Catalog, name: str) -> list[str]:

@@ -6,22 +6,21 @@ processes have changed are read again, and assignments made here are added immed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Stream
-from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
 from headwater.reuse import (
     Containment,
     Lattice,
+    Operator,
     QuerySignature,
     SharingKind,
-    signature_of,
+    minimal_operator,
 )
-from headwater.reuse.decide import SharingChoice, choose_operator
+from headwater.reuse.decide import SharingChoice
 from headwater.reuse.definition import operator_definition
 from headwater.reuse.load import SharingCosts
 from headwater.reuse.operator import (
@@ -32,6 +31,16 @@ from headwater.reuse.operator import (
     window_reach,
 )
 from headwater.reuse.pane_keys import keys_multiply
+from headwater.reuse.planning.graph import Graph, Node, Sources, source_labels
+from headwater.reuse.planning.single_site import (
+    DAY_SECONDS,
+    QueryPart,
+    QueryParts,
+    SitePlan,
+    SiteSetting,
+    plan_at_site,
+)
+from headwater.reuse.signature import leaves_of
 from headwater.runtime.catalog import (
     Catalog,
     LogPosition,
@@ -56,9 +65,10 @@ class UnitIndex:
 
     catalog: Catalog
     definitions: Definitions
-    lattice: Lattice = field(default_factory=Lattice)
+    graph: Graph[Node] = field(default_factory=Graph)
     _units: dict[str, UnitRow] = field(default_factory=dict)
     _exact_units: dict[str, set[str]] = field(default_factory=dict)
+    _readers: set[str] = field(default_factory=set)
     _unit_planner: UnitPlanner | None = None
     _version_sum: int = 0
     _newest: float = 0.0
@@ -78,6 +88,12 @@ class UnitIndex:
                 row = self._load(row)
             if row.state != "dropped":
                 self._remember(row)
+        for unit_id in self._readers & set(self._units):
+            self._link(unit_id)
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.graph.lattice
 
     @property
     def unit_planner(self) -> UnitPlanner:
@@ -103,10 +119,28 @@ class UnitIndex:
         if row is None:
             return
         if isinstance(choice, SharingChoice):
-            self.lattice.insert(unit_id, choice.operator)
+            self.record_operator(unit_id, choice.operator)
         else:
             self._exact_units.setdefault(row.digest, set()).add(unit_id)
         self._remember(row)
+        self._link(unit_id)
+
+    def record_change(self, unit_id: str, operator: Operator, definition: str | None) -> None:
+        """Record that a unit has one more reader, with what it computes and its new definition."""
+        self.record_operator(unit_id, operator)
+        self._remember(_next_version(self._units[unit_id], definition))
+
+    def record_operator(self, unit_id: str, operator: Operator) -> None:
+        """Record what a unit computes."""
+        node = self.graph[unit_id] if unit_id in self.graph else Node(unit_id, operator)
+        node.operator = operator
+        self.graph.insert(node)
+
+    def _link(self, unit_id: str) -> None:
+        """Connect the node of a unit with those of the units that it reads."""
+        read = _units_read(self._units[unit_id])
+        if unit_id in self.graph:
+            self.graph[unit_id].inputs = tuple(self.graph[n] for n in read if n in self.graph)
 
     def _mark(self) -> tuple[int, int, float]:
         """The fingerprint that the catalog has if its units are the ones indexed here."""
@@ -117,24 +151,32 @@ class UnitIndex:
         self._version_sum += row.version - (0 if previous is None else previous.version)
         self._newest = max(self._newest, row.created_at)
         self._units[row.id] = row
+        if reads_partial_join(row):
+            self._readers.add(row.id)
+        elif row.id in self._readers:
+            self._readers.discard(row.id)
+            self._link(row.id)  # it reads streams again
 
     def _load(self, row: UnitRow) -> UnitRow:
         """Index the operator of a unit; returns the unit with its definition."""
-        self._forget(row.id)
+        # The node stays the same object, as those that read it refer to it.
+        self._forget(row.id, forget_node=False)
         row = self.unit_planner.ensure_definition(self.catalog, row)
         if row.state == "dropped":
+            self._forget(row.id)
             return row
         operator = self.unit_planner.operator(row)
         if operator is None:
             self._exact_units.setdefault(row.digest, set()).add(row.id)
         else:
-            self.lattice.insert(row.id, operator)
+            self.record_operator(row.id, operator)
         return row
 
-    def _forget(self, unit_id: str) -> None:
+    def _forget(self, unit_id: str, forget_node: bool = True) -> None:
         row = self._units.pop(unit_id, None)
-        if unit_id in self.lattice:
-            self.lattice.remove(unit_id)
+        if forget_node and unit_id in self.graph:
+            self.graph.remove(unit_id)
+            self._readers.discard(unit_id)
         if row is not None:
             self._version_sum -= row.version
             self._exact_units.get(row.digest, set()).discard(unit_id)
@@ -142,11 +184,15 @@ class UnitIndex:
                 self._newest = max((r.created_at for r in self._units.values()), default=0.0)
 
     def choose(
-        self, signature: QuerySignature, start: int | None, sharing: str = "all"
-    ) -> SharingChoice | str | None:
-        """The unit of an equal query, or the cheapest choice among the units that could serve a query
-        with that start; None for a query that can share only with equal ones, of which none runs.
-        `sharing` is one of `settings.SHARING_MODES`.
+        self,
+        signature: QuerySignature,
+        start: int | None,
+        sharing: str = "all",
+        lifetime: int | None = None,
+    ) -> SitePlan | str | None:
+        """The unit of an equal query, or the decision for a query with that start and lifetime; None for a
+        query that can share only with equal ones, of which none runs. `sharing` is one of
+        `settings.SHARING_MODES`.
 
         Units are considered as they were at the last `refresh`; the commit that accepts the query
         fails if they have changed since.
@@ -158,19 +204,44 @@ class UnitIndex:
                 if self._can_join(unit_id, signature, start):
                     return unit_id
             return None
-        running = (
-            (unit_id, self.lattice.operator(unit_id))
-            for unit_id in self.lattice.nearest(signature)
-            if self._allows(sharing, unit_id, signature)
-            and self._can_join(unit_id, signature, start)
-            and not self._keys_multiply(unit_id, signature)
-        )
-        return choose_operator(signature, running, self.prices(signature))
+        parts = QueryParts(signature)
 
-    def _keys_multiply(self, unit_id: str, signature: QuerySignature) -> bool:
-        """Whether a grouped query would make panes with a unit that are nearly as many as rows."""
-        operator = self.lattice.operator(unit_id)
-        return keys_multiply(operator, signature, self._rate, self._count_values)
+        def candidates(sources: Sources, part: QuerySignature) -> Iterator[Node]:
+            if sources == parts.whole:
+                return self._joinable(signature, start, sharing)
+            return self._readable(part, start)
+
+        may_read = sharing == "all" and self._looks_back(signature)
+        leaves = {parts.labels[s.alias]: s for s in leaves_of(signature.content)}
+
+        def readable(sources: Sources) -> bool:
+            return may_read and self.lattice.has_sources(leaves[label] for label in sources)
+
+        seconds = DAY_SECONDS if lifetime is None else max(1.0, lifetime / 1e6)
+        costs = self.prices(signature)
+        return plan_at_site(SiteSetting(parts, candidates, costs, readable, seconds))
+
+    def _joinable(
+        self, signature: QuerySignature, start: int | None, sharing: str
+    ) -> Iterator[Node]:
+        """The units that a query with that start can join, relaxed if they have to be."""
+        for node in self.graph.nearest(signature):
+            if (
+                self._allows(sharing, node.name, signature)
+                and self._can_join(node.name, signature, start)
+                and not keys_multiply(node.operator, signature, self._rate, self._count_values)
+            ):
+                yield node
+
+    def _readable(self, part: QuerySignature, start: int | None) -> Iterator[Node]:
+        """The units whose rows can be read for a part of a query with that start."""
+        since = None if start is None else start - window_reach(part)
+        for node in self.graph.nearest(part):
+            # A unit waits for those that it reads: one below the other is as far as that goes.
+            if not reads_partial_join(self._units[node.name]) and self._can_join(
+                node.name, part, since
+            ):
+                yield node
 
     def _rate(self, stream: str) -> float:
         """The measured rate of a stream; 0 if there is none."""
@@ -196,30 +267,6 @@ class UnitIndex:
             equal_running_queries(self.catalog, unit, signature.digest)
         )
 
-    def find_partial_join(
-        self, signature: QuerySignature, start: int | None, alone: float
-    ) -> PartialJoinChoice | None:
-        """A unit that joins some of a query's sources, or can when relaxed, if reading its rows in a unit
-        that joins the rest costs less than the query would alone."""
-        if signature.kind is not SharingKind.JOIN:
-            return None
-        for query, names in self.lattice.partial_joins(signature):
-            canonical = canonicalize(query)
-            part_signature = signature_of(canonical)
-            since = None if start is None else start - window_reach(part_signature)
-            running = [
-                (unit_id, self.lattice.operator(unit_id))
-                for unit_id in names
-                if self._can_join(unit_id, part_signature, since)
-                and not reads_partial_join(self._units[unit_id])
-            ]
-            choice = choose_operator(part_signature, running, self.prices(part_signature))
-            # It joins what the other unit emits with the rest: at least two inputs.
-            rest = self.prices(signature).model.step_seconds(2)
-            if choice.name is not None and choice.added_load + rest <= alone:
-                return PartialJoinChoice(query, canonical, part_signature, choice, since)
-        return None
-
     def _can_join(self, unit_id: str, signature: QuerySignature, start: int | None) -> bool:
         """Whether a query with that start can join a unit: all rows that it would get alone are among the
         unit's rows, or can still be computed."""
@@ -229,9 +276,7 @@ class UnitIndex:
             return False
         if unit.state != "running" and is_stopped_for_good(self.catalog, unit):
             return False
-        if reads_partial_join(unit) and not self._serves_with_partial_join(
-            unit_id, signature, start
-        ):
+        if reads_partial_join(unit) and not self._can_read_enough(unit, signature, start):
             return False
         unit_start = self.catalog.cursor(unit_id, "start")
         equal_queries = equal_running_queries(self.catalog, unit, signature.digest)
@@ -276,19 +321,34 @@ class UnitIndex:
             and relax(operator, signature) is operator
         )
 
-    def _serves_with_partial_join(
+    def _can_read_enough(self, unit: UnitRow, signature: QuerySignature, start: int | None) -> bool:
+        """Whether what a unit reads of another has all rows for a query with that start, or can have."""
+        need = self.reading_need(unit.id, signature, start)
+        if need is None:
+            return False
+        if need.is_met:
+            return True
+        is_running = unit.state == "running" and need.hidden.state == "running"
+        return is_running and self._can_join(need.hidden.unit_id, need.part.signature, need.since)
+
+    def reading_need(
         self, unit_id: str, signature: QuerySignature, start: int | None
-    ) -> bool:
-        """Whether the partial join that a unit reads also serves a query of that start: it has no
-        rows before its own start."""
-        partial_query = self.catalog.query(partial_join_name(unit_id))
-        if partial_query is None:
-            return False
-        part = self.unit_planner.part_served(partial_query, signature)
-        if part is None:
-            return False
-        since = None if start is None else start - window_reach(part)
-        return starts_by(partial_query.start_at, since)
+    ) -> ReadingNeed | None:
+        """What a unit has to read of another for a query with that start as well as for those it has;
+        None if it cannot serve the query by that."""
+        hidden = self.catalog.query(partial_join_name(unit_id))
+        if hidden is None or hidden.state == "dropped":
+            return None
+        read = minimal_operator(self.unit_planner.signature(hidden))
+        parts = QueryParts(signature)
+        sources = frozenset(source_labels(read.sources).values())
+        part = parts.part(sources) if sources in parts.aliases else None
+        if part is None or part.signature.sharing_key != read.sharing_key:
+            return None
+        since = None if start is None else start - window_reach(part.signature)
+        if not starts_by(hidden.start_at, since):
+            return None
+        return ReadingNeed(hidden, part, read, relax(read, part.signature), since)
 
     def subscribers_look_back(self, unit: UnitRow) -> bool:
         """Whether each query of a unit has the same results if the unit begins earlier. The operator
@@ -343,14 +403,18 @@ FOREVER_AGO = -(2**62)
 
 
 @dataclass(frozen=True)
-class PartialJoinChoice:
-    """A join of some of a query's sources, and the unit that was chosen to compute it."""
+class ReadingNeed:
+    """What a unit reads of another by its `hidden` query, and what it has to read for a query more."""
 
-    query: Query
-    canonical: CanonicalQuery
-    signature: QuerySignature
-    choice: SharingChoice
-    start: int | None
+    hidden: QueryRow
+    part: QueryPart
+    read: Operator
+    wider: Operator
+    since: int | None
+
+    @property
+    def is_met(self) -> bool:
+        return self.wider is self.read
 
 
 def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
@@ -359,8 +423,13 @@ def _next_version(unit: UnitRow, definition: str | None) -> UnitRow:
 
 
 def reads_partial_join(unit: UnitRow) -> bool:
-    """Whether a unit reads another unit's rows, which cover no more than what it was created for."""
-    return any(name.startswith("unit:") for name in unit.inputs)
+    """Whether a unit reads another unit's rows."""
+    return bool(_units_read(unit))
+
+
+def _units_read(unit: UnitRow) -> list[str]:
+    """The units whose rows a unit reads."""
+    return [name.partition(":")[2] for name in unit.inputs if name.startswith("unit:")]
 
 
 def _start_or_forever_ago(query: QueryRow) -> int:
