@@ -352,6 +352,20 @@ def test_units_that_read_or_are_read(state: State, units: tuple[str, str]) -> No
         request_unshare(state.catalog, state.definitions, two, "a test")
 
 
+def test_a_unit_that_waits_for_more_rows(state: State) -> None:
+    """What it reads is changing already; once it has changed, it can be handed over."""
+    state.ask("two", TWO)
+    three = state.ask("three", THREE.format(5, ""))
+    assert state.ask("more", THREE.format(6, "")) == three
+    assert all(state.catalog.partial_joins(three))
+    with pytest.raises(HandOverRefused, match="waits for more rows"):
+        request_unshare(state.catalog, state.definitions, three, "a test")
+    assert state.catalog.hand_overs() == []
+    state.catalog.adopt_partial_join(state.unit(three))
+    request_unshare(state.catalog, state.definitions, three, "a test")
+    assert state.catalog.hand_overs() == [HandOver(three, True, "a test")]
+
+
 def test_rows_joined_with_a_table(state: State, tmp_path: Path) -> None:
     """A table is what it is when a step reads it, and the two units step at other times."""
     state.execute(
