@@ -63,7 +63,7 @@ def test_a_join_is_measured_on_spark(spark: Any) -> None:
     said: list[str] = []
     found = calibrate(spark, 4_000, 1, (TRIALS[0], TRIALS[5]), said.append)
     assert [words.partition(":")[0] for words in said] == ["1 of 2", "2 of 2"]
-    assert found["aggregate"] == CostTable()["aggregate"]
+    assert found["aggregate"] == SECOND_COSTS["aggregate"], "it was not among the trials"
     assert all(found[kind].per_tuple >= 0 for kind in ("read", "step", "term", "panes"))
     assert found["step"].per_tuple + found["term"].per_tuple > 0
     for kind in ("emit", "select", "join", "project"):
