@@ -45,7 +45,7 @@ demo: $(INSTALLED)  ## two hundred queries on a simulated airport, on Spark, che
 	@scripts/ensure java
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 
-check: lint fast  ## lint and fast: what has to pass before every commit; about a minute, no JVM
+check: lint fast  ## lint and fast: what has to pass before every commit; about two minutes, no JVM
 
 lint: style types layers  ## the three below: format, rules, types and layers; it changes no file
 
