@@ -42,7 +42,8 @@ def all_trees(nodes: int) -> list[list[int]]:
             edges.append((leaf, node))
             degree[leaf] -= 1
             degree[node] -= 1
-        edges.append(tuple(node for node in range(nodes) if degree[node] == 1))  # type: ignore[arg-type]
+        one, other = (node for node in range(nodes) if degree[node] == 1)
+        edges.append((one, other))
         near: dict[int, list[int]] = {}
         for a, b in edges:
             near.setdefault(a, []).append(b)

@@ -66,8 +66,8 @@ class HandOvers(Logs):
                 create_unit(transaction, new_source)
             accept_partial_join(transaction, partial_join)
             _add_request(transaction, unit, False, reason)
-            told = {"reads": partial_join.unit_id, "reason": reason, **(detail or {})}
-            add_event(transaction, "rewiring requested", unit.id, told)
+            event_detail = {"reads": partial_join.unit_id, "reason": reason, **(detail or {})}
+            add_event(transaction, "rewiring requested", unit.id, event_detail)
 
     def request_unshare(self, unit: UnitRow, reason: str, detail: Json = None) -> None:
         """Ask for a unit to read its streams itself again, instead of the rows of another unit.
@@ -77,8 +77,8 @@ class HandOvers(Logs):
         with self._database.write() as transaction:
             _check_no_request(transaction, unit)
             _add_request(transaction, unit, True, reason)
-            told = {"reason": reason, **(detail or {})}
-            add_event(transaction, "unsharing requested", unit.id, told)
+            event_detail = {"reason": reason, **(detail or {})}
+            add_event(transaction, "unsharing requested", unit.id, event_detail)
 
     def hand_overs(self) -> list[HandOver]:
         """The hand-overs that were asked for and are still to be made, by unit."""
@@ -109,8 +109,8 @@ class HandOvers(Logs):
             transaction.connection.execute(sa.delete(_C).where(gone))
             move_cursors(transaction, {(unit.id, name): at for name, at in new.cursors.items()})
             bump_unit_version(transaction, unit.id, inputs=new.inputs)
-            told = {"from": unit.inputs, "to": new.inputs, "reason": asked.reason}
-            add_event(transaction, "unit rewired", unit.id, told)
+            event_detail = {"from": unit.inputs, "to": new.inputs, "reason": asked.reason}
+            add_event(transaction, "unit rewired", unit.id, event_detail)
             if not asked.to_streams:
                 return []
             return drop_unneeded_units(transaction, drop_partial_join(transaction, unit.id))
