@@ -1,11 +1,13 @@
-"""Options, the seeds of random tests, and the Spark session that all tests share."""
+"""Options, the seeds of random tests, where tests keep their files, and the Spark session that all share."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 import typer.testing
@@ -19,6 +21,18 @@ settings.load_profile(os.environ.get("HEADWATER_SEEDS", "fixed"))
 # Thousands of collected tests and the modules they load stay until the end. Looking through them for
 # garbage as often as Python does by default is a noticeable part of the work of short tests.
 gc.set_threshold(50_000, 20, 20)
+
+MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory."""
+
+ROOM = 4 << 30
+"""Bytes that have to be free there: several times what the tests keep at once."""
+
+# Every commit of a catalog waits for the disk, and the tests commit many thousand times: on a disk that
+# takes milliseconds for each, this is a large part of the time of the fast tests. None of them cuts the
+# power of the machine, so what they write may as well be in memory.
+if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Typer makes all commands from their functions for each one that is run, which takes longer than most
 # of them work.

@@ -36,6 +36,7 @@ def joined(more: str = "", size: int = 2, told: str = "b.price") -> QuerySignatu
     return form(f"SELECT {told} {JOIN.format(size)}{more}")
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from([1.0, 10.0, 100_000.0]))
 def test_the_cheapest_of_all(seed: int, rate: float) -> None:

@@ -50,6 +50,7 @@ def test_each_query_has_its_rows_from_its_lane(seed: int, data: Any, rows: Any) 
             assert part == alone(one, data, rows), str(one.query)
 
 
+@pytest.mark.long
 @settings(SLOW, max_examples=20)
 @given(SEEDS)
 def test_each_query_is_in_one_lane_that_serves_it_and_none_else(seed: int) -> None:
@@ -66,6 +67,7 @@ def test_each_query_is_in_one_lane_that_serves_it_and_none_else(seed: int) -> No
                 assert implies(signature.content.where, lane.operator.where)
 
 
+@pytest.mark.long
 @settings(SLOW, max_examples=12)
 @given(SEEDS)
 def test_the_order_of_queries_does_not_matter(seed: int) -> None:

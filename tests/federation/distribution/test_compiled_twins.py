@@ -53,6 +53,7 @@ def interpreted() -> Iterator[dict[str, ModuleType]]:
         sys.modules.update({module.__name__: module for module in MODULES})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_mappings_are_the_same_bytes(name: Objective) -> None:
     settings = mapping.MappingSettings(name, rounds=2, kicks=1)
