@@ -24,3 +24,8 @@ def lazy_exports(package: str, targets: Mapping[str, str]) -> Callable[[str], ob
         return value
 
     return load
+
+
+def hide_module(name: str) -> None:
+    """Let every later import of a module fail in this process, as if it were not installed."""
+    sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # what the import system documents
