@@ -77,3 +77,35 @@ def test_nothing_can_be_pushed_after_the_end(where: str, tmp_path: Path) -> None
         with pytest.raises(CatalogError, match="has ended: nothing can be added"):
             headwater.catalog.commit(None, stream_progress=("s", 1))
         assert len(headwater.catalog.segments(stream_log("s"))) == 1
+
+
+TYPED = "CREATE STREAM s (b STRING, c INT, d DATE, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
+
+
+@pytest.mark.parametrize(
+    "record, reason",
+    [
+        ({"b": "\ud800"}, "s.b"),
+        ({"b": b"x"}, "s.b: a value of bytes is no STRING"),
+        ({"b": 5}, "s.b: 5 is no STRING"),
+        ({"b": ["x"]}, "s.b: a value of list is no STRING"),
+        ({"c": b"1"}, "s.c: a value of bytes is no INT"),
+        ({"c": True}, "s.c: true is no INT"),
+        ({"d": {}}, "s.d: a value of dict is no DATE"),
+        ("abcd", "s: a record is a mapping or a sequence of values, not str"),
+        (None, "s: a record is a mapping or a sequence of values, not NoneType"),
+        (7, "s: a record is a mapping or a sequence of values, not int"),
+    ],
+)
+def test_what_is_no_value_of_a_column_is_refused_with_all_of_the_call(
+    tmp_path: Path, record: object, reason: str
+) -> None:
+    good = {"b": "5", "c": 5, "d": "2026-01-01", "ts": "2026-01-01"}
+    with open_state(tmp_path / "state") as headwater:
+        headwater.execute(TYPED)
+        bad = good | record if isinstance(record, dict) else record
+        with pytest.raises(InputError) as caught:
+            headwater.push("s", [good, bad])  # type: ignore[list-item]
+        assert reason in str(caught.value)
+        assert not headwater.catalog.segments(stream_log("s"))
+        assert headwater.push("s", [good]) == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.times import TIMESTAMP_UNITS, from_days, to_days, to_micros
-from headwater.algebra.types import DATE, STRING, TIMESTAMP, Type, Value
+from headwater.algebra.types import DATE, TIMESTAMP, Type, Value
 from headwater.errors import AlgebraError, CommitConflict, InputError, suggest
 from headwater.reference.records import value_from_json, value_from_text
 from headwater.runtime.catalog import (
@@ -110,6 +110,10 @@ def _convert_record(stream: Stream, record: Record, unit: str | None) -> tuple[V
                     f"{stream.name} has no column {key}; {suggest(str(key), stream.schema.names)}"
                 )
         values = [by_name.get(f.name.lower()) for f in stream.schema]
+    elif isinstance(record, str | bytes) or not isinstance(record, Iterable):
+        raise InputError(
+            f"{stream.name}: a record is a mapping or a sequence of values, not {type(record).__name__}"
+        )
     else:
         values = list(record)
         if len(values) != len(stream.schema.fields):
@@ -136,14 +140,14 @@ def _convert_value(type_: Type, value: object, where: str, unit: str | None) -> 
             # bool is a subclass of int in Python, and True is no date.
             case int() if type_ == DATE and not isinstance(value, bool):
                 return to_days(from_days(value))
-            case _ if type_ == STRING:
-                return str(value)
             case str():
                 return value_from_text(value, type_, unit)
             case float():
                 # By its shortest text, not its binary value: 0.1 is to be the decimal 0.1.
                 return value_from_json(Decimal(repr(value)), type_, unit)
-            case _:
+            case int() | Decimal():
                 return value_from_json(value, type_, unit)
+            case _:
+                raise InputError(f"{where}: a value of {type(value).__name__} is no {type_}")
     except (AlgebraError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: {error}") from error
