@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ CREATE STREAM t (c INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 CREATE QUERY small AS SELECT c FROM t [NOW] WHERE c < 3;
 """
 
+DECLARED = "CREATE STREAM v (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
 SHARED = """
 CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 CREATE QUERY few STARTING AT TIMESTAMP '1970-01-01 00:00:01' AS SELECT a FROM s [NOW] WHERE a > 3;
@@ -147,7 +149,35 @@ def test_submit_creates_a_state(run: Run, tmp_path: Path) -> None:
     assert "created" not in run("submit", file, "--state", state).err
 
 
-def test_a_text_with_a_mistake_creates_nothing(run: Run, tmp_path: Path) -> None:
-    done = run("submit", "-e", "CREATE QUERY q AS SELECT a FROM nowhere", "--state", tmp_path / "s")
-    assert done.status == 1
-    assert not (tmp_path / "s").exists()
+@pytest.mark.parametrize(
+    "mistake, where",
+    [
+        ("CREATE QUERY q AS SELECT a FROM nowhere", "no stream or table nowhere"),
+        (f"{DECLARED} SET interval = -5", "interval must be a number of seconds"),
+        (
+            f"{DECLARED} CREATE TABLE f (a INT) FROM files(path => 's3://b/x')",
+            "the path of files is in a folder of this machine",
+        ),
+        (
+            f"{DECLARED} CREATE TABLE f (a INT) FROM files(path => 'x', colour => 'red')",
+            "files has no option colour",
+        ),
+    ],
+    ids=["query", "setting", "path", "option"],
+)
+@pytest.mark.parametrize("state", ["new", "there"])
+def test_a_mistake_is_located_and_nothing_is_carried_out(
+    run: Run, tmp_path: Path, mistake: str, where: str, state: str
+) -> None:
+    if state == "there":
+        assert run("submit", "-e", QUERIES, "--state", tmp_path / state).status == 0
+    submitted = run("submit", "-e", mistake, "--state", tmp_path / state)
+    checked = run("check", "-", stdin=mistake)
+    assert submitted.status == checked.status == 1
+    said = checked.out.splitlines()[0].removeprefix("<stdin>")
+    assert re.match(rf":1:[0-9]+: {re.escape(where)}", said)
+    assert submitted.err.splitlines()[0] == f"--execute{said}"
+    assert (tmp_path / state).exists() == (state == "there")
+    if state == "there":
+        there = run("show", "streams", "--state", tmp_path / state, "--format", "json").out
+        assert [json.loads(line)["stream"] for line in there.splitlines()] == ["s", "t"]

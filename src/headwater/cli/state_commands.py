@@ -292,17 +292,19 @@ def submit(
     with report_failures(source):
         is_new = not state_exists(state, catalog_url)
         if is_new:
-            from headwater.cql import CreateStream, CreateTable, parse
+            from headwater.cql import CreateStream, CreateTable
+            from headwater.runtime.submit.checks import check_script
 
             # A text with a mistake, or one that declares nothing to query, must not leave a state behind.
-            if not any(isinstance(s, CreateStream | CreateTable) for s in parse(source.text)):
+            if not any(
+                isinstance(s, CreateStream | CreateTable) for s in check_script(source.text)
+            ):
                 fail_without_state(state, catalog_url)
     with open_catalog(state, catalog_url, source, create=is_new) as catalog:
+        from headwater.cli.statements import execute_source
         from headwater.runtime.catalog.definitions import Definitions
-        from headwater.runtime.submit.scripts import execute as carry_out
 
-        folder = None if source.is_stdin else source.path.resolve().parent
-        done = carry_out(catalog, Definitions(catalog), source.text, folder)
+        done = execute_source(catalog, Definitions(catalog), source)
         if not done:
             fail(f"{source.name} has no statements")
         for outcome in done:

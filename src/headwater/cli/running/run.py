@@ -31,7 +31,8 @@ from headwater.cli.output.formats import pluralize
 from headwater.cli.output.listing import format_names
 from headwater.cli.output.live_view import show_progress
 from headwater.cli.running.log_rotation import MAX_BYTES, MAX_ROTATED_FILES, rotate_periodically
-from headwater.cql import CreateStream, CreateTable, parse
+from headwater.cli.statements import execute_source
+from headwater.cql import CreateStream, CreateTable
 from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
@@ -41,7 +42,8 @@ from headwater.runtime.leases import is_dead_process, lease_holders, process_nam
 from headwater.runtime.metrics.sharing import describe_sharing
 from headwater.runtime.settings import SettingValue
 from headwater.runtime.spark.cluster import check_master
-from headwater.runtime.submit.scripts import StatementOutcome, execute
+from headwater.runtime.submit.checks import check_script
+from headwater.runtime.submit.scripts import StatementOutcome
 
 if TYPE_CHECKING:
     from headwater.runtime.engine.engine import Engine
@@ -110,15 +112,14 @@ def _check_runnable(source: CqlSource | None, options: RunOptions) -> None:
         return
     if source is None:
         states.fail_without_state(options.state, options.catalog)
-    parse(source.text)  # raises on a mistake, so that no empty state is left behind
+    check_script(source.text)  # raises on a mistake, so that no empty state is left behind
 
 
 # ---- statements
 
 
 def _execute_source(headwater: Headwater, source: CqlSource, options: RunOptions) -> None:
-    folder = None if source.is_stdin else source.path.resolve().parent
-    done = execute(headwater.catalog, headwater.definitions, source.text, folder)
+    done = execute_source(headwater.catalog, headwater.definitions, source)
     options.echo(summarize_outcomes(source, done))
 
 

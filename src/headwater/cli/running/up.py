@@ -33,7 +33,7 @@ from headwater.cli.running.run import (
     log_to_files,
     summarize_outcomes,
 )
-from headwater.cql import parse
+from headwater.cli.statements import execute_source
 from headwater.errors import CatalogUnavailable, suggest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
@@ -46,7 +46,7 @@ from headwater.runtime.sites.local_site import LocalSite
 from headwater.runtime.sites.planner import ReplanResult, SitePlanner
 from headwater.runtime.spark.cluster import master_problem
 from headwater.runtime.storage.paths import file_name
-from headwater.runtime.submit.scripts import execute
+from headwater.runtime.submit.checks import check_script
 
 log = logging.getLogger("headwater")
 
@@ -86,7 +86,9 @@ def run_sites(options: UpOptions) -> None:
         if name not in names:
             fail(f"{options.sites} has no site {name}; {suggest(name, names)}")
     if options.source is not None and not states.state_exists(options.state, options.catalog):
-        parse(options.source.text)  # raises on a mistake, so that no empty state is left behind
+        check_script(
+            options.source.text
+        )  # raises on a mistake, so that no empty state is left behind
     opened_state = open_state(
         options.state,
         catalog=options.catalog,
@@ -123,8 +125,7 @@ def run_sites(options: UpOptions) -> None:
 
 def _execute_source(headwater: Headwater, source: CqlSource, options: UpOptions) -> bool:
     """Submit the statements of a file; returns whether a query was refused."""
-    folder = None if source.is_stdin else source.path.resolve().parent
-    done = execute(headwater.catalog, headwater.definitions, source.text, folder)
+    done = execute_source(headwater.catalog, headwater.definitions, source)
     options.echo(summarize_outcomes(source, done))
     for outcome in done:
         if outcome.refused:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.algebra.canonical import CanonicalQuery
+from headwater.algebra.catalog import Namespace
 from headwater.cql import Statement, parse
 from headwater.errors import CqlError, HeadwaterError
 from headwater.runtime.submit.actions import find_action
@@ -22,8 +23,9 @@ def check_statement(statement: Statement) -> CanonicalQuery | None:
     return find_action(statement).check(statement)
 
 
-def check_script(text: str) -> tuple[Statement, ...]:
-    """The statements of a text; raises CqlErrors with all that is wrong, each with its position."""
+def check_script(text: str, names: Namespace | None = None) -> tuple[Statement, ...]:
+    """The statements of a text over existing streams and tables and those that it declares; raises
+    CqlErrors with all that is wrong, each with its position."""
 
     def check(statement: Statement, tokens: Sequence[Any]) -> None:
         try:
@@ -31,7 +33,7 @@ def check_script(text: str) -> tuple[Statement, ...]:
         except HeadwaterError as problem:
             raise _locate_problem(problem, text, tokens) from problem
 
-    return parse(text, check=check)
+    return parse(text, names, check)
 
 
 def _locate_problem(problem: HeadwaterError, text: str, tokens: Sequence[Any]) -> CqlError:

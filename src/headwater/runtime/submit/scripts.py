@@ -27,7 +27,7 @@ from headwater.runtime.submit.actions import (
     find_action,
     named_queries,
 )
-from headwater.runtime.submit.checks import check_statement
+from headwater.runtime.submit.checks import check_script, check_statement
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,12 @@ def execute(
         )
         for statement, (new, canonical) in zip(statements, checked, strict=True)
     ]
+
+
+def locate_mistakes(definitions: Definitions, text: str) -> None:
+    """Check a text that could not be executed; raises CqlErrors with positions if a statement is wrong in
+    any state, and nothing if the reason is in this one."""
+    check_script(text, _undeclared_names(text, definitions.namespace))
 
 
 def _apply_or_refuse(
