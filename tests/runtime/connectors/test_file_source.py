@@ -23,6 +23,7 @@ from headwater.runtime.catalog import stream_log
 from headwater.runtime.catalog.schema import FileName
 from headwater.runtime.connectors.files import FileSource
 from headwater.runtime.engine.engine import Engine
+from headwater.runtime.storage.paths import allow_paths
 
 
 @contextmanager
@@ -224,6 +225,45 @@ def test_a_file_counts_once(tmp_path: Path) -> None:
         (inbox / "2.json").write_bytes(copy)
         assert take_in(headwater) == [1, 2, 3], "the name was read"
         assert [detail["path"] for detail in events(headwater, CHANGED)] == [str(inbox / "2.json")]
+
+
+def test_a_new_file_with_the_inode_size_and_time_of_one_that_was_removed_is_read(
+    tmp_path: Path,
+) -> None:
+    """As where files are unpacked with their times, one after the other."""
+    inbox = tmp_path / "in"
+    with reading(tmp_path) as headwater:
+        (inbox / "1.json").write_bytes(content("json", 1))
+        os.utime(inbox / "1.json", (0, 0))
+        assert take_in(headwater) == [1]
+        # The inode is given again by writing into the same file.
+        (inbox / "1.json").rename(inbox / "2.json")
+        (inbox / "2.json").write_bytes(content("json", 2))
+        os.utime(inbox / "2.json", (0, 0))
+        assert take_in(headwater) == [1, 2]
+        (inbox / "2.json").rename(inbox / "3.json")
+        assert take_in(headwater) == [1, 2], "renamed alone"
+        assert events(headwater, CHANGED) == []
+
+
+@pytest.mark.parametrize("roots", [False, True])
+def test_a_link_that_cannot_be_followed_stops_no_other_file(tmp_path: Path, roots: bool) -> None:
+    inbox = tmp_path / "in"
+    with reading(tmp_path) as headwater:
+        if roots:
+            allow_paths(headwater.catalog, [tmp_path])
+        (inbox / "loop.json").symlink_to("loop.json")
+        (inbox / "nowhere.json").symlink_to("nothing.json")
+        (inbox / "1.json").write_bytes(content("json", 1))
+        assert take_in(headwater) == [1]
+        (aside,) = headwater.catalog.events(kind="file set aside")
+        assert aside.detail["path"] == str(inbox / "loop.json")
+        (inbox / "2.json").write_bytes(content("json", 2))
+        assert take_in(headwater) == [1, 2]
+        assert len(headwater.catalog.events(kind="file set aside")) == 1
+        (inbox / "loop.json").unlink()
+        (inbox / "loop.json").write_bytes(content("json", 3))
+        assert take_in(headwater) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["grown", "replaced", "put back with other content"])

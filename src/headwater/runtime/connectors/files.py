@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,11 @@ batch by itself, and is read chunk by chunk."""
 
 LINE_BITS = 40
 """The low bits of an arrival number are the line, the high bits the number of the file."""
+
+_SAMPLE_BYTES = 4096
+_MARK_DIGEST = 4
+"""Where in the mark of a file that was read the digest of its beginning and end is; earlier releases
+did not store one."""
 
 MAX_GONE_FILES = 100_000
 """How many files that were read and then deleted are remembered, newest first."""
@@ -111,7 +117,7 @@ class FileSource:
         size = 0
         for name in names:
             # The mark is taken before reading: a change during the read is then noticed afterwards.
-            file = _MarkedFile(name, file_mark(name))
+            file = _MarkedFile(name, _read_mark(name))
             remaining = read_tuples(name, self.options, self.schema, first + len(marked_files))
             chunks = []
             try:
@@ -138,7 +144,7 @@ class FileSource:
     def scan_folder(self) -> FolderScan:
         """Compare the folder with the files seen so far; raises InputError if it is gone."""
         present = list_files(self.options.path)
-        folder = Path(self.options.path).resolve()
+        folder = Path(os.path.realpath(self.options.path))
         # A folder that disappears is more likely unmounted than done, so the stream must not end.
         if self.seen and not present and not folder.exists() and str(folder) not in self.seen:
             raise InputError(f"the folder {folder} is gone; restore it, or drop the stream")
@@ -147,8 +153,8 @@ class FileSource:
         for name, now in present.items():
             before = self.seen.get(name)
             if before is None:
-                earlier = by_inode.get(_identity_mark(now))
-                if earlier is not None and earlier.state == "read":
+                earlier = by_inode.get(_identity_mark(now)) if now else None
+                if earlier is not None and earlier.state == "read" and _is_same(earlier, name):
                     renamed.append(replace(earlier, path=name))
                 else:
                     fresh.append(name)
@@ -158,12 +164,13 @@ class FileSource:
             elif (
                 before.state == "read"
                 and before.mark
+                and now
                 and _content_mark(before.mark) != _content_mark(now)
             ):
                 changed.append(replace(before, state="changed", mark=now))
         return FolderScan(fresh, changed, renamed, self._excess_gone_files(present))
 
-    def _excess_gone_files(self, present: Mapping[str, list[int]]) -> list[str]:
+    def _excess_gone_files(self, present: Mapping[str, list[int] | None]) -> list[str]:
         if len(self.seen) - len(present) <= MAX_GONE_FILES * 1.1:
             return []
         gone = [file for name, file in self.seen.items() if name not in present]
@@ -205,6 +212,33 @@ def file_mark(name: str) -> list[int] | None:
         return None
 
 
+def _read_mark(name: str) -> list[int] | None:
+    """The mark of a file that is about to be read, with a digest of its beginning and end behind it."""
+    mark, digest = file_mark(name), _sample_digest(name)
+    return mark if mark is None or digest is None else [*mark, digest]
+
+
+def _is_same(earlier: SeenFile, name: str) -> bool:
+    """Whether a file that has the identity mark of another is that one under another name.
+
+    A new file may be given the inode of one that was deleted, and programs that copy or unpack files
+    set their modification times: with the same size it would look like the old one.
+    """
+    mark = earlier.mark or []
+    return len(mark) <= _MARK_DIGEST or mark[_MARK_DIGEST] == _sample_digest(name)
+
+
+def _sample_digest(name: str) -> int | None:
+    """A digest of the beginning and end of a file; None if it cannot be read."""
+    try:
+        with Path(name).open("rb") as file:
+            begin = file.read(_SAMPLE_BYTES)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _SAMPLE_BYTES))
+            return zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(begin))
+    except OSError:
+        return None
+
+
 def _stat_mark(status: os.stat_result) -> list[int]:
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
 
@@ -219,27 +253,38 @@ def _identity_mark(mark: Sequence[int] | None) -> tuple[int, ...]:
     return () if mark is None else (mark[0], mark[2], mark[3])
 
 
-def list_files(path: str) -> dict[str, list[int]]:
+def list_files(path: str) -> dict[str, list[int] | None]:
     """The files in a folder with their marks, ordered by age and name.
 
     A file with several links is listed once. Names that begin with a dot or underscore are skipped:
-    writers use them for unfinished files.
+    writers use them for unfinished files. A link that cannot be followed, unless it leads to nothing, is
+    listed last and without a mark: reading it says why.
     """
-    root = Path(path).resolve()
+    root = Path(os.path.realpath(path))
     if root.is_file():
         return {str(root): _stat_mark(root.stat())}
     if not root.is_dir():
         return {}
     by_identity: dict[tuple[int, int], tuple[int, str, list[int]]] = {}
+    unreadable: dict[str, list[int] | None] = {}
     with os.scandir(root) as entries:
         for entry in entries:
-            if entry.name[0] not in "._" and entry.is_file():
+            if entry.name[0] in "._":
+                continue
+            try:
+                if not entry.is_file():
+                    continue
                 status = entry.stat()
-                name = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                seen = (status.st_mtime_ns, name, _stat_mark(status))
-                file = (status.st_dev, status.st_ino)
-                by_identity[file] = min(seen, by_identity.get(file, seen))
-    return {name: mark for _, name, mark in sorted(by_identity.values())}
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            except OSError:
+                unreadable[entry.path] = None
+                continue
+            name = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            seen = (status.st_mtime_ns, name, _stat_mark(status))
+            file = (status.st_dev, status.st_ino)
+            by_identity[file] = min(seen, by_identity.get(file, seen))
+    return {name: mark for _, name, mark in sorted(by_identity.values())} | unreadable
 
 
 # ---- the records of a file
@@ -293,7 +338,7 @@ def table_fingerprint(source: Connector) -> str:
     """A digest of the content of a table: names, sizes and modification times of its files."""
     versions = []
     for name in list_files(file_options(source).path):
-        with suppress(FileNotFoundError):  # removed meanwhile; reading the table reports it
+        with suppress(OSError):  # removed meanwhile, for one; reading the table reports it
             status = Path(name).stat()
             versions.append(f"{name} {status.st_size} {status.st_mtime_ns}")
     return blake2b("\n".join(sorted(versions)).encode(), digest_size=16).hexdigest()
@@ -305,7 +350,7 @@ def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFr
     Malformed records are skipped.
     """
     options = file_options(source)
-    files = tuple((name, *seen) for name, seen in list_files(options.path).items())
+    files = tuple((name, *(mark or ())) for name, mark in list_files(options.path).items())
     if not files:
         raise InputError(f"the table's path {options.path} holds no file")
     table = _load_table(files, options, schema)

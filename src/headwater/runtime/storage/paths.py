@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -74,8 +75,9 @@ def check_paths(paths: Iterable[str | Path], roots: Sequence[Path]) -> None:
     if not roots:
         return
     for path in paths:
-        # Resolved first: a link inside an allowed folder may lead out of it.
-        target = Path(path).resolve()
+        # Resolved first: a link inside an allowed folder may lead out of it. (`Path.resolve` would raise
+        # for one that leads to itself.)
+        target = Path(os.path.realpath(path))
         if not any(target.is_relative_to(root) for root in roots):
             subject = (
                 f"{path} leads to {target}, which is" if str(target) != str(path) else f"{path} is"
