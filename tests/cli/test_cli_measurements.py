@@ -199,7 +199,7 @@ def test_options_are_set_for_all_runs(run: Run, measured: Made) -> None:
     assert done.out.splitlines() == ["retries = 2", "max_backlog_rows = 10"]
     wrong = run("submit", "-e", "SET retreis = 2", "--state", measured.path)
     assert wrong.status == 1
-    assert "there is no setting retreis; did you mean retries?" in wrong.err
+    assert wrong.err.startswith("--execute:1:5: there is no setting retreis\n")
 
 
 # ---- the live view
