@@ -13,7 +13,7 @@ from sample_queries import TABLES, sample
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
 from headwater.runtime.catalog import panes_log
-from headwater.runtime.compile import InstantEvaluation
+from headwater.runtime.compile import Lifetimes
 from headwater.runtime.maintenance import stream_logs
 from headwater.runtime.settings import Settings
 from strategies import SOURCES
@@ -97,7 +97,7 @@ def check(spark: Any, folder: Path, seed: int, size: int) -> None:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)
         for unit in headwater.catalog.units():
-            assert not isinstance(headwater.engine.units.current(unit).plan, InstantEvaluation)
+            assert not isinstance(headwater.engine.units.current(unit).plan, Lifetimes)
             assert len(headwater.catalog.segments(panes_log(unit.id))) <= 2
         for n, query in enumerate(queries):
             assert told(headwater, f"q{n}", query) == expected(query, streams, tables), str(query)

@@ -3,8 +3,8 @@
 A query runs in one of three ways. A select-project-join whose results follow from the tuples alone
 (`DeltaJoin`) joins only new tuples, and emits on arrival. One that is grouped, or emits rows that leave
 or all rows, keeps new tuples as panes and emits from them when the watermark has passed (`Panes`); panes
-over ROWS windows are built again at each step. Everything else (`InstantEvaluation`) evaluates its
-windows at each instant. Several joins that overlap run as one (`SharedJoin`), and so do grouped queries
+over ROWS windows are built again at each step. Everything else (`Lifetimes`) reads its windows, and says
+of each row from when until when it is there. Several joins that overlap run as one (`SharedJoin`), and so do grouped queries
 (`SharedPanes`). `plan` has the protocol that all of them follow.
 """
 
@@ -14,7 +14,7 @@ from headwater.algebra.canonical import Block, CanonicalQuery
 from headwater.algebra.nodes import Output, Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.runtime.compile.delta_join import DeltaJoin
-from headwater.runtime.compile.instants import InstantEvaluation
+from headwater.runtime.compile.lifetimes import Lifetimes
 from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.shared_join import SharedJoin
@@ -27,7 +27,7 @@ __all__ = [
     "FOREVER",
     "TIME",
     "DeltaJoin",
-    "InstantEvaluation",
+    "Lifetimes",
     "Panes",
     "Plan",
     "SharedJoin",
@@ -41,7 +41,7 @@ def compile_query(canonical: CanonicalQuery) -> Plan:
     """The plan of a canonical query that runs alone."""
     body = canonical.body
     if not isinstance(body, Block) or not _is_simple(body):
-        return InstantEvaluation(canonical.query)
+        return Lifetimes(canonical.query)
     by_time = all(isinstance(s.window, Range) for s in body.sources if isinstance(s, Scan))
     is_plain = body.group is None and not body.distinct
     # Only here does a row follow from its tuples alone, for good: what leaves (DSTREAM), what is

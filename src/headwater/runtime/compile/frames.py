@@ -35,12 +35,13 @@ from headwater.runtime.compile.join_order import (
     Term,
     order_term,
 )
+from headwater.runtime.compile.lifetimes.output import INSTANTS, reads_instants
 from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.plan import (
     PARTIAL_JOIN,
     DeltaLane,
     IncrementalPlan,
-    InstantPlan,
+    LifetimePlan,
     PanePlan,
     PartialJoin,
     TermViews,
@@ -477,19 +478,25 @@ def build_panes(
         return spark.sql(plan.delta_sql([plan.term_sql(order, TermViews(views))]))
 
 
-def instant_results(
+def lifetime_results(
     spark: SparkSession,
-    plan: InstantPlan,
+    plan: LifetimePlan,
     windows: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
     before: int | None,
     instants: Sequence[int],
+    rows: int,
 ) -> DataFrame:
-    """What is emitted at those instants; `before` is the last instant that was evaluated already."""
+    """What is emitted at those instants, of windows that hold so many rows; `before` is the last instant
+    that was evaluated already."""
+    timeline = plan.timeline(before, instants, rows)
     with _temp_views(spark) as view:
-        names = {"instants": view(_instants_frame(spark, before, instants))}
-        names |= {name: view(frame) for name, frame in {**windows, **tables}.items()}
-        return spark.sql(_name_views(names, plan.result_sql(instants[0] - 1)))
+        names = {name: view(frame) for name, frame in {**windows, **tables}.items()}
+        if reads_instants(timeline, plan.query.output):
+            shown = [*([] if before is None else [before]), *instants]
+            table = pa.table({"ts": pa.array([shown], pa.list_(pa.int64()))})
+            names[INSTANTS] = view(spark.createDataFrame(table))
+        return spark.sql(_name_views(names, plan.result_sql(timeline, len(instants) + 1)))
 
 
 def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:

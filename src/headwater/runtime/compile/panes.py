@@ -24,8 +24,8 @@ from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
+from headwater.runtime.compile.changes import changes_sql
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
-from headwater.runtime.compile.instants import changes_sql
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
 from headwater.runtime.spark.aggregates import (

@@ -1,7 +1,7 @@
 """What a plan says of itself, so that the engine and maintenance need not know which one it is.
 
 Every plan says what it reads and when it emits. Beyond that there are three kinds, by how a step is
-made: `DeltaPlan`, `PanePlan` and `InstantPlan`. A plan hands itself to the method for its kind
+made: `DeltaPlan`, `PanePlan` and `LifetimePlan`. A plan hands itself to the method for its kind
 (`make_step`), so that no caller has to ask for its class.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headwater.algebra.canonical import Block
 from headwater.algebra.expressions import Column
-from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.nodes import Query, Scan, TableScan
 from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.runtime.spark.sql import quote_identifier
@@ -21,6 +21,8 @@ from headwater.runtime.storage.columns import TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from headwater.runtime.compile.lifetimes.rows import Timeline
 
 PARTIAL_JOIN = "part"
 """The alias of rows that another unit has joined already; each source of them is a struct."""
@@ -199,11 +201,20 @@ class PanePlan(IncrementalPlan, DeltaLane, Protocol):
         """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""
 
 
-class InstantPlan(Plan, Protocol):
-    """A plan that evaluates its windows whole at each instant."""
+class LifetimePlan(Plan, Protocol):
+    """A plan that reads its windows, and computes when the rows of its result enter and leave."""
 
-    def result_sql(self, after: int) -> str:
-        """SQL of the rows emitted at instants later than `after`: `_tau`, c0, c1, .."""
+    def max_instants_per_step(self, configured: int) -> int:
+        """How many instants one step may evaluate, of which the settings allow so many if it matters."""
+
+    def timeline(self, before: int | None, instants: Sequence[int], rows: int) -> Timeline:
+        """The timeline of a step that reads about so many rows."""
+
+    @property
+    def query(self) -> Query: ...
+
+    def result_sql(self, timeline: Timeline, number: int) -> str:
+        """SQL of the rows emitted at the instants of a step, which are so many: `_tau`, c0, c1, .."""
 
 
 class StepFactory(Protocol[T_co]):
@@ -213,4 +224,4 @@ class StepFactory(Protocol[T_co]):
 
     def pane_step(self, plan: PanePlan) -> T_co: ...
 
-    def instant_step(self, plan: InstantPlan) -> T_co: ...
+    def lifetime_step(self, plan: LifetimePlan) -> T_co: ...

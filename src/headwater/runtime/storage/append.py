@@ -42,7 +42,7 @@ def build_arrow_table(stream: Stream, rows: Sequence[Sequence[Value]], first: in
     for n, column in enumerate(stream.schema):
         columns[column.name] = pa.array([row[n] for row in rows], arrow_type(column.type))
     columns[TIME] = pa.array([event_time(stream, row) for row in rows], pa.int64())
-    # Arrival numbers identify tuples (`InstantEvaluation` builds row identities from them), so they
+    # Arrival numbers identify tuples (`Lifetimes` builds row identities from them), so they
     # must not repeat within a stream.
     columns[ARRIVAL] = pa.array(range(first, first + len(rows)), pa.int64())
     return pa.table(columns)

@@ -6,10 +6,10 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from headwater.runtime.compile.plan import DeltaPlan, InstantPlan, PanePlan
+from headwater.runtime.compile.plan import DeltaPlan, LifetimePlan, PanePlan
 from headwater.runtime.engine.steps.delta import DeltaStep
 from headwater.runtime.engine.steps.inputs import Progress, StepContext
-from headwater.runtime.engine.steps.instants import InstantStep
+from headwater.runtime.engine.steps.lifetimes import LifetimeStep
 from headwater.runtime.engine.steps.panes import PaneStep
 from headwater.runtime.engine.steps.step import Step, StepDraft
 from headwater.runtime.engine.unit import Unit
@@ -70,5 +70,5 @@ class _StepFactory:
     def pane_step(self, plan: PanePlan) -> UnitStep:
         return PaneStep(plan, self.draft)
 
-    def instant_step(self, plan: InstantPlan) -> UnitStep:
-        return InstantStep(plan, self.draft)
+    def lifetime_step(self, plan: LifetimePlan) -> UnitStep:
+        return LifetimeStep(plan, self.draft)

@@ -1,20 +1,20 @@
-"""Steps of any query: its windows are read whole, and evaluated at each instant that is due."""
+"""Steps of any query: its windows are read, and what enters and leaves at the instants due is emitted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.runtime.compile.frames import instant_results
-from headwater.runtime.compile.plan import InstantPlan
+from headwater.runtime.compile.frames import lifetime_results
+from headwater.runtime.compile.plan import LifetimePlan
 from headwater.runtime.engine.steps.due_instants import DueStep
 from headwater.runtime.engine.steps.step import StepDraft
 
 
 @dataclass(frozen=True)
-class InstantStep:
-    """A step of a query that is evaluated at its instants."""
+class LifetimeStep:
+    """A step of a query that is computed by the lifetimes of its rows."""
 
-    plan: InstantPlan
+    plan: LifetimePlan
     draft: StepDraft
 
     def update_subscribers(self) -> bool:
@@ -22,9 +22,11 @@ class InstantStep:
         return False
 
     def run(self) -> bool:
-        """Evaluate the instants that are due; returns whether any is, or the input has grown."""
+        """Emit what is due; returns whether any instant is, or the input has grown."""
         draft = self.draft
-        due = DueStep.of(draft, draft.context.settings.instants_per_step)
+        due = DueStep.of(
+            draft, self.plan.max_instants_per_step(draft.context.settings.instants_per_step)
+        )
         if not due.has_work:
             return False
         draft.ingest()
@@ -36,7 +38,8 @@ class InstantStep:
             frames = {alias: window.frame for alias, window in windows.items()}
             tables = draft.read_tables(spark)
             last = draft.progress.last_instant
-            frame = instant_results(spark, self.plan, frames, tables, last, own.instants)
+            rows = sum(window.rows for window in windows.values())
+            frame = lifetime_results(spark, self.plan, frames, tables, last, own.instants, rows)
             due.emit(frame, windows, own.instants)
         return True
 
