@@ -34,7 +34,7 @@ class Settings:
     """Input rows of a step of a unit or of a batch of files; a single larger segment or file is
     still read whole."""
     instants_per_step: int = 2_000
-    """Instants that one step evaluates at most."""
+    """Instants that one step evaluates at most, where its cost grows faster than their number."""
     pane_compaction_threshold: int = 12
     """Number of segments of a unit's panes at which they are compacted into one."""
     rows_window_checkpoint_rows: int = 50_000
