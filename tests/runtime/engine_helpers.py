@@ -99,7 +99,7 @@ def result_rows(headwater: Headwater, name: str, query: Query) -> list[tuple[Any
     """The rows of a query's result, as the reference evaluator has them."""
     names = [column.name for column in query.columns]
     rows = (
-        (_micros(row["_tau"]), *normalize_row(tuple(_micros(row[n]) for n in names)))
+        (plain_value(row["_tau"]), *normalize_row(tuple(plain_value(row[n]) for n in names)))
         for row in headwater.query(name).results()
     )
     return sorted(rows, key=row_order_key)
@@ -114,7 +114,7 @@ def expected(query: Query, streams: Rows, tables: Rows, **bounds: Any) -> list[t
     return sorted(((r.tau, *normalize_row(r.values)) for r in found), key=row_order_key)
 
 
-def _micros(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return to_micros(value)
     return to_days(value) if isinstance(value, date) else value

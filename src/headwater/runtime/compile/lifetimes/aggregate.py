@@ -83,7 +83,8 @@ class _Groups:
         """Each row twice: where it enters (`_w` 1), and where it leaves (-1), if it does."""
         enters, leaves = f"struct({FROM} AS _t, 1 AS _w)", f"struct({TO} AS _t, -1 AS _w)"
         both = f"IF({TO} = {FOREVER}L, array({enters}), array({enters}, {leaves}))"
-        return f"(SELECT *, inline({both}) AS (_t, _w) FROM {self.rows})"
+        rows = f"(SELECT *, explode({both}) AS _event FROM {self.rows})"
+        return f"(SELECT *, _event._t AS _t, _event._w AS _w FROM {rows})"
 
     def _always(self, columns: Sequence[str]) -> str:
         """The begin of a group that is there also without rows."""

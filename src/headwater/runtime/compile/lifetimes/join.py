@@ -41,6 +41,6 @@ def join_sql(
     conditions += [text for name in names[1:] for text in timeline.same(names[0], name)]
     if condition is not None:
         conditions.append(expression_sql(condition, flat_name))
-    sources = " JOIN ".join(f"{text} {name}" for text, name in zip(texts, names, strict=True))
+    sources = " CROSS JOIN ".join(f"{text} {name}" for text, name in zip(texts, names, strict=True))
     selected = timeline.select([*lifetime, *columns], names[0])
     return f"(SELECT {selected} FROM {sources} WHERE {' AND '.join(conditions)})"

@@ -87,7 +87,8 @@ def covered_sql(keys: Sequence[str], rows: str) -> str:
     listed = ", ".join([*keys, FROM, TO])
     reach = f"max({TO}) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS _reach"
     begins = f"IF({FROM} <= _reach, 0, 1)"
-    number = f"sum({begins}) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    # Rows that begin together are counted together, in whatever order they were met above.
+    number = f"sum({begins}) OVER ({by} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     numbered = f"SELECT {listed}, {number} AS _stretch FROM (SELECT {listed}, {reach} FROM {rows})"
     group = ", ".join([*keys, "_stretch"])
     columns = ", ".join([*keys, f"min({FROM}) AS {FROM}", f"max({TO}) AS {TO}"])
@@ -103,6 +104,8 @@ def gaps_sql(keys: Sequence[str], stretches: str) -> str:
     following = f"lead({FROM}) OVER ({by}) AS _following"
     gap = f"struct(_before AS {FROM}, {FROM} AS {TO})"
     last = f"struct({TO} AS {FROM}, {FOREVER}L AS {TO})"
-    gaps = f"inline(IF(_following IS NULL, array({gap}, {last}), array({gap}))) AS ({FROM}, {TO})"
+    gaps = f"explode(IF(_following IS NULL, array({gap}, {last}), array({gap}))) AS _gap"
     rows = f"SELECT {listed}, {before}, {following} FROM {stretches}"
-    return f"(SELECT {', '.join([*keys, gaps])} FROM ({rows}))"
+    rows = f"SELECT {', '.join([*keys, gaps])} FROM ({rows})"
+    columns = ", ".join([*keys, f"_gap.{FROM} AS {FROM}", f"_gap.{TO} AS {TO}"])
+    return f"(SELECT {columns} FROM ({rows}))"

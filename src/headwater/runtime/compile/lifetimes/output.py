@@ -88,17 +88,17 @@ class _Writer:
     def changes(self) -> str:
         """What enters more often than an equal row leaves at the same instant (or the reverse)."""
         sign = 1 if self.output is Output.ISTREAM else -1
-        moves = (
-            f"inline(array(struct({self._instant(FROM)}, {sign}), struct({self._instant(TO)}, {-sign})))"
-            f" AS (_tau, _w)"
-        )
-        rows = f"SELECT {ID}, {', '.join(self.names)}, {moves} FROM {self.rows}"
-        due = f"_tau >= {self._since}L AND _tau <= {self.timeline.last}L"
-        by = ", ".join(["_tau", ID, *self.names])
+        entry = f"struct({self._instant(FROM)} AS tau, {sign} AS w)"
+        leaving = f"struct({self._instant(TO)} AS tau, {-sign} AS w)"
+        listed = ", ".join([ID, *self.names])
+        rows = f"SELECT {listed}, explode(array({entry}, {leaving})) AS _move FROM {self.rows}"
+        due = f"_move.tau >= {self._since}L AND _move.tau <= {self.timeline.last}L"
         sums = (
-            f"SELECT {by}, sum(_w) AS _n FROM ({rows}) WHERE {due} GROUP BY {by} HAVING sum(_w) > 0"
+            f"SELECT _move.tau AS _tau, {listed}, sum(_move.w) AS _n FROM ({rows}) WHERE {due} "
+            f"GROUP BY _move.tau, {listed} HAVING sum(_move.w) > 0"
         )
-        return f"SELECT _tau, {self._shown()} FROM ({sums}) LATERAL VIEW explode(sequence(1L, _n)) copies AS _copy"
+        copies = f"SELECT *, explode(sequence(1L, _n)) AS _copy FROM ({sums})"
+        return f"SELECT _tau, {self._shown()} FROM ({copies})"
 
     @property
     def _since(self) -> int:
