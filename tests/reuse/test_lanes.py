@@ -200,7 +200,7 @@ def test_lanes_in_words() -> None:
     together = [asked_for(window="[RANGE 1 SEC]"), asked_for("b.bidder = 1", "[RANGE 40 SEC]")]
     members = JoinSubscribers(serving(together), tuple(together))
     assert describe_lanes(members.lanes, members.operator) == [
-        "computed in 2 lanes:",
+        "computed in 2 lanes, in small steps all at once:",
         "Asks [RANGE 1 SECOND], Bids [RANGE 1 SECOND] where Asks.item = Bids.item, for 1 query",
         "Asks [RANGE 40 SECONDS], Bids [RANGE 40 SECONDS] where Asks.item = Bids.item AND "
         "Bids.bidder = 1, for 1 query",

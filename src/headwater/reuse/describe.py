@@ -56,11 +56,15 @@ def describe_operator(operator: Operator) -> list[str]:
 
 
 def describe_lanes(lanes: Sequence[Lane], operator: Operator) -> list[str]:
-    """What is joined for an operator, a line for each lane; none if that is the operator itself."""
+    """What is joined for an operator, a line for each lane; none if that is the operator itself.
+
+    Several lanes are joined at once in steps that compare few pairs (`runtime.compile.lane_choice`).
+    """
     if all(lane.operator == operator for lane in lanes):
         return []
     name_of = column_naming(operator.sources)
-    lines = [f"computed in {count_noun(len(lanes), 'lane', 'lanes')}:"]
+    at_once = ", in small steps all at once" if len(lanes) > 1 else ""
+    lines = [f"computed in {count_noun(len(lanes), 'lane', 'lanes')}{at_once}:"]
     for lane in lanes:
         reads = ", ".join(_describe_source(source) for source in lane.operator.sources)
         where = _conjunction_text(_conjuncts(lane.operator.where, name_of))

@@ -13,7 +13,7 @@ from sample_queries import sample
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
 from headwater.runtime.api import Headwater
-from headwater.runtime.compile import SharedJoin
+from headwater.runtime.compile import SharedJoin, frames, shared_join
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
@@ -48,15 +48,30 @@ def lanes(headwater: Headwater) -> int:
     return max((len(p.lanes) for p in plans if isinstance(p, SharedJoin)), default=0)
 
 
+def joined(headwater: Headwater) -> set[str]:
+    """What the last steps of units have joined: lanes, or all at once."""
+    units = [headwater.engine.units.current(row) for row in headwater.catalog.units()]
+    reports = [unit.last_report for unit in units]
+    return {term.prefix for report in reports if report is not None for term in report.terms}
+
+
 @pytest.mark.parametrize("steps", [1, 4])
-def test_queries_come_and_leave(spark: Any, tmp_path: Path, steps: int) -> None:
-    """With the input in one micro-batch, and in several between which queries come and leave."""
+@pytest.mark.parametrize("at_once", [True, False])
+def test_queries_come_and_leave(
+    spark: Any, tmp_path: Path, steps: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the input in one micro-batch, and in several between which queries come and leave; with all
+    lanes at once and few constants in the SQL, and with neither."""
+    if not at_once:
+        monkeypatch.setattr(frames, "PAIRS_PER_LANE", -1)
+        monkeypatch.setattr(shared_join, "INLINE_CONSTANTS", 0)
     rng = random.Random(steps)
     queries = {f"q{n}": join(rng) for n in range(14)}
     streams = sample(5)
     with opened(tmp_path / "state", spark) as headwater:
         declare(headwater, tmp_path / "items", TABLES)
         waiting, gone, most = list(queries), set[str](), 0
+        prefixes = set[str]()
         for step in range(steps):
             for name in waiting[: 10 if step == 0 else 1]:
                 submit(headwater, name, queries[name])
@@ -70,7 +85,9 @@ def test_queries_come_and_leave(spark: Any, tmp_path: Path, steps: int) -> None:
                 first, last = len(rows) * step // steps, len(rows) * (step + 1) // steps
                 headwater.push(name, rows[first:last], timestamp_unit="us")
             settle(headwater)
+            prefixes |= joined(headwater)
         assert most > 1
+        assert (frames.UNITED in prefixes) == at_once and ("lane 1: " in prefixes) != at_once
         for name in waiting:  # these have missed everything
             submit(headwater, name, queries[name])
         for name in streams:
@@ -102,7 +119,9 @@ def test_lanes_of_a_join_that_reads_another(spark: Any, tmp_path: Path) -> None:
             submit(headwater, name, query)
         assert lanes(headwater) > 1
         (shown,) = {headwater.query(name).placement().lanes for name in ("long", "other")}
-        assert shown is not None and shown[0] == f"computed in {lanes(headwater)} lanes:"
+        assert shown is not None and shown[0] == (
+            f"computed in {lanes(headwater)} lanes, in small steps all at once:"
+        )
         assert shown[0] in headwater.query("long").explain()
         for part in (slice(0, 20), slice(20, None)):
             for name, rows in streams.items():

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Set
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +318,33 @@ def test_a_unit_that_did_something_may_go_on(opened: Headwater) -> None:
     assert mine.choose({two}) is None
     mine.note_worked(two)
     assert mine.choose({two}) == two
+
+
+READS_ANOTHER = """
+CREATE STREAM u (k INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM v (k INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM w (k INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY pair AS SELECT u.k, v.ts FROM u [RANGE 1 MIN], v [RANGE 1 MIN] WHERE u.k = v.k AND u.k = 1;
+CREATE QUERY triple AS SELECT u.k, v.ts FROM u [RANGE 1 MIN], v [RANGE 1 MIN], w [RANGE 1 MIN]
+    WHERE u.k = v.k AND v.k = w.k AND u.k = 1;
+"""
+
+
+def test_a_unit_steps_after_the_one_that_it_reads(opened: Headwater) -> None:
+    opened.execute(READS_ANOTHER)
+    mine = turns(opened)
+    pair, triple = unit(opened, "pair"), unit(opened, "triple")
+    assert f"unit:{pair}" in mine.rows[triple].inputs
+    for name in "uvw":
+        opened.push(name, [(1, 1)], timestamp_unit="us")
+    ticks = count(1)
+    mine.scheduler.clock = lambda: float(next(ticks))
+    assert mine.choose({triple}) is None, "the other steps now"
+    assert mine.choose({pair, triple}) == pair
+    assert mine.choose({triple}) is None, "the other still steps"
+    mine.note_worked(pair)
+    # The other has more to read, but had its turn.
+    assert {mine.choose({pair, triple}) for _ in range(2)} == {pair, triple}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from headwater.algebra.canonical import Block
-from headwater.algebra.conditions.predicate import to_expr
+from headwater.algebra.conditions.predicate import Box, to_expr
 from headwater.algebra.expressions import Call, Column, columns_of, conjuncts
 from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range, Rows
@@ -60,6 +60,7 @@ class DeltaJoin:
     subscribers: ClassVar[None] = None
     partial_join: ClassVar[PartialJoin | None] = None
     slide_sets: ClassVar[SlideSets] = {}
+    united: ClassVar[None] = None
     delta_constants: ClassVar[None] = None
 
     @property
@@ -150,8 +151,10 @@ class DeltaJoin:
         items: Iterable[str],
         order: Sequence[str],
         views: TermViews,
+        kept: Sequence[str] = (),
     ) -> str:
-        """SQL of items over the combinations that the windows hold at one instant."""
+        """SQL of items over the combinations that the windows hold at one instant, and that meet the
+        conditions `kept`."""
         pending = [
             (columns_of(part), expression_sql(part, qualified_column))
             for part in conjuncts(to_expr(self.block.where))
@@ -174,12 +177,19 @@ class DeltaJoin:
                 lines.append(
                     f"JOIN {views.names[alias]} {alias} ON {' AND '.join(ready) or 'TRUE'}"
                 )
-        conditions = [*first, *self._window_conditions()]
+        conditions = [*first, *self._window_conditions(), *kept]
         sent = ", ".join(views.broadcast)
         # Spark does not know how few rows a delta has, and would shuffle both sides.
         hint = f"/*+ BROADCAST({sent}) */ " if sent else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {hint}{', '.join(items)}\n" + "\n".join([*lines, where])
+
+    def condition_sql(self, known: Box) -> str:
+        """SQL of what its combinations meet of those that meet a condition already."""
+        given = set(conjuncts(to_expr(known)))
+        own = [part for part in conjuncts(to_expr(self.block.where)) if part not in given]
+        texts = [expression_sql(part, qualified_column) for part in own]
+        return f"({' AND '.join([*texts, *self._window_conditions()]) or 'TRUE'})"
 
     def _window_conditions(self) -> list[str]:
         if any(isinstance(scan.window, Rows) for _, scan in self.scans):

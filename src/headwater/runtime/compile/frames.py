@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, partial, reduce
 from itertools import count
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -34,6 +36,11 @@ from headwater.runtime.compile.join_order import (
     JoinOrdering,
     Term,
     order_term,
+)
+from headwater.runtime.compile.lane_choice import (
+    COUNTED_ROWS,
+    PAIRS_PER_LANE,
+    count_compared_pairs,
 )
 from headwater.runtime.compile.lifetimes.output import INSTANTS, reads_instants
 from headwater.runtime.compile.panes import Panes
@@ -60,6 +67,9 @@ from headwater.runtime.storage.integrity import make_cached_verifier
 BANDED_ROWS, BANDED_SPAN, BANDED_MET = 30_000, 3, 4.0
 """A join goes by bands of time if it reads at least this many rows, its delta is at least this many bands
 long, and a tuple would be paired with at least this many others by its key alone."""
+
+UNITED = "at once: "
+"""What the names of joins begin with that were measured in all lanes at once."""
 
 BROADCAST_ROWS = 200_000
 """A side of a join with at most this many rows is broadcast to every task."""
@@ -141,6 +151,16 @@ class TermInput:
                 frame = frame.where(f"{quote_identifier(name)} BETWEEN {low}L AND {high}L")
         return frame
 
+    def read_column(self, name: str, path_of: Callable[[Segment], str]) -> pa.ChunkedArray:
+        """The values of a column of the tuples."""
+        tables = [pq.read_table(path_of(s), columns=[name, TIME]) for s in self.segments]
+        table = pa.concat_tables(tables)
+        if self.least is not None:
+            table = table.filter(pc.field(TIME) >= self.least)
+        if self.largest is not None:
+            table = table.filter(pc.field(TIME) <= self.largest)
+        return table[name]
+
 
 def delta_frame(
     spark: SparkSession,
@@ -168,11 +188,8 @@ def delta_frame(
             frame = term.inputs[alias].read_frame(spark, schema, path_of)
             return view(_add_bands(frame, alias, term.delta, term.bands))
 
-        for number, lane in enumerate(plan.lanes):
-            prefix = f"lane {number}: " if len(plan.lanes) > 1 else ""
-            measured = _of_lane(selectivities, prefix)
-            readings = list(_term_readings(lane, inputs, measured, ordering))
-            terms += [replace(reading.term, prefix=prefix) for reading in readings]
+        for lane, readings in _lane_readings(plan, inputs, selectivities, ordering, path_of):
+            terms += [reading.term for reading in readings]
             lane_texts = []
             for reading in readings:
                 views = {alias: view_of(lane, alias, reading) for alias in lane.feeds}
@@ -204,11 +221,67 @@ class _TermReading:
         return TermViews(names, broadcast, frozenset(self.bands))
 
 
+_LaneReading = tuple[DeltaLane, Sequence[_TermReading]]
+"""A lane with what its terms read."""
+
+
+def _lane_readings(
+    plan: IncrementalPlan,
+    inputs: Mapping[str, StepInput],
+    selectivities: Mapping[str, float],
+    ordering: JoinOrdering | None,
+    path_of: Callable[[Segment], str],
+) -> list[_LaneReading]:
+    """What a step joins: the lanes, or all of them at once where few pairs are compared then."""
+
+    def readings(lane: DeltaLane, prefix: str) -> list[_TermReading]:
+        measured = _of_lane(selectivities, prefix)
+        return list(_term_readings(lane, inputs, measured, ordering, prefix))
+
+    if plan.united is not None:
+        at_once = readings(plan.united, UNITED)
+        if _compares_few(plan.united, at_once, PAIRS_PER_LANE * len(plan.lanes), path_of):
+            return [(plan.united, at_once)]
+    several = len(plan.lanes) > 1
+    return [
+        (lane, readings(lane, f"lane {number}: " if several else ""))
+        for number, lane in enumerate(plan.lanes)
+    ]
+
+
+def _compares_few(
+    lane: DeltaLane,
+    readings: Sequence[_TermReading],
+    most: int,
+    path_of: Callable[[Segment], str],
+) -> bool:
+    """Whether the terms compare at most so many pairs of equal keys."""
+    if (
+        lane.prejoined
+        or sum(sum(reading.term.rows.values()) for reading in readings) > COUNTED_ROWS
+    ):
+        return False
+    compared = 0.0
+    for reading in readings:
+        read = partial(_read_keys, reading.inputs, path_of)
+        pairs = count_compared_pairs(reading.term.order, lane.equalities, cache(read))
+        if pairs is None or (compared := compared + pairs) > most:
+            return False
+    return True
+
+
+def _read_keys(
+    inputs: Mapping[str, TermInput], path_of: Callable[[Segment], str], alias: str, column: str
+) -> pa.ChunkedArray:
+    return inputs[alias].read_column(column, path_of)
+
+
 def _term_readings(
     lane: DeltaLane,
     inputs: Mapping[str, StepInput],
     selectivities: Mapping[str, float],
     ordering: JoinOrdering | None,
+    prefix: str,
 ) -> Iterator[_TermReading]:
     """The terms of a lane, without those that are empty for certain."""
     for position, alias in enumerate(lane.feeds):
@@ -217,7 +290,8 @@ def _term_readings(
             continue  # an input has nothing that the delta could meet
         rows = {other: term_input.rows for other, term_input in chosen.items()}
         term = order_term(lane.block, alias, rows, selectivities, lane.prejoined, ordering)
-        term = replace(term, span=_span_seconds(inputs[alias].new))
+        span = _span_seconds(inputs[alias].new)
+        term = replace(term, span=span, prefix=prefix, is_whole=prefix != UNITED)
         bands = _choose_bands(lane, term, inputs[alias].new, selectivities)
         yield _TermReading(term, alias, chosen, bands)
 
@@ -413,7 +487,9 @@ def _shared_pane_results(
     """One statement for each family of queries that have an instant due."""
     texts = []
     with _temp_views(spark) as view:
-        names = {ALL_PANES: view(panes), CONSTANTS: view(spark.createDataFrame(plan.constants))}
+        names = {ALL_PANES: view(panes)}
+        if plan.constants is not None:
+            names[CONSTANTS] = view(spark.createDataFrame(plan.constants))
         for family in plan.families:
             own = due[family.plan.slides]
             if not own.instants:

@@ -58,6 +58,8 @@ class Term:
     """What the names of measured joins begin with, where several lanes have the same."""
     span: float | None = None
     """The seconds between the first and the last tuple of the delta; None if that is not known."""
+    is_whole: bool = True
+    """Whether its joins leave all pairs that the block's conditions do."""
 
     def join_names(self) -> list[str]:
         """A name for each join of the term, the same for the same source and conditions."""

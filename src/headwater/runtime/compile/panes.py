@@ -50,6 +50,7 @@ class Panes(JoinsByDelta):
     needs_same_queries: ClassVar[bool] = True
     subscribers: ClassVar[None] = None
     partial_join: ClassVar[PartialJoin | None] = None
+    united: ClassVar[None] = None
     delta_constants: ClassVar[None] = None
 
     @cached_property

@@ -173,6 +173,10 @@ class IncrementalPlan(Plan, Protocol):
         """What is joined, each for itself: together the rows or panes that a delta adds."""
 
     @property
+    def united(self) -> DeltaLane | None:
+        """All lanes as one join, which has the same rows; None if there is but one lane."""
+
+    @property
     def delta_constants(self) -> pa.Table | None:
         """The view of constants that the SQL of lanes reads, if it reads one."""
 

@@ -35,8 +35,9 @@ from headwater.runtime.compile.shared_join import (
     CONSTANTS,
     cell_sql,
     constants_table,
+    is_inline,
     is_served_sql,
-    search_sql,
+    place_sql,
 )
 from headwater.runtime.compile.windows import last_multiple_sql, next_multiple_sql, with_views
 from headwater.runtime.spark.aggregates import partial_aggregate
@@ -70,6 +71,7 @@ class SharedPanes(JoinsByDelta):
     keeps_panes: ClassVar[bool] = True
     needs_same_queries: ClassVar[bool] = True
     partial_join: ClassVar[PartialJoin | None] = None
+    united: ClassVar[None] = None
     delta_constants: ClassVar[None] = None
 
     @cached_property
@@ -217,14 +219,14 @@ class SharedPanes(JoinsByDelta):
             selected = [f"_tau, {at} AS {SHAPE_COLUMN}, 0L AS {ROW_CLASS_COLUMN}", *items]
             return f"SELECT {', '.join(selected)} FROM ({rows})"
         values = [f"c{len(evaluation.column_positions) + n}" for n in range(len(evaluation.terms))]
-        rows = f"SELECT *, {cell_sql(at, values, evaluation.table)} AS _cell{at} FROM ({rows}) CROSS JOIN {CONSTANTS}"
-        position_sql = search_sql(f"cells{at}", f"_cell{at}", len(evaluation.table.cells))
-        rows = f"SELECT *, {position_sql} AS _place{at} FROM ({rows})"
+        constants = "" if is_inline(evaluation.table) else f" CROSS JOIN {CONSTANTS}"
+        rows = f"SELECT *, {cell_sql(at, values, evaluation.table)} AS _cell{at} FROM ({rows}){constants}"
+        rows = f"SELECT *, {place_sql(at, evaluation.table)} AS _place{at} FROM ({rows})"
         selected = [
             f"_tau, {at} AS {SHAPE_COLUMN}, CAST(_place{at} - 1 AS BIGINT) AS {ROW_CLASS_COLUMN}",
             *items,
         ]
-        return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at)}"
+        return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at, evaluation.table)}"
 
     def _panes_view_sql(self, family: Family) -> str:
         """SQL of the shared panes as the evaluations of a family see them."""
@@ -295,12 +297,14 @@ class SharedPanes(JoinsByDelta):
         return next_multiple_sql(FROM, window.slide), ends
 
     @cached_property
-    def constants(self) -> pa.Table:
-        """The arrays of the evaluations whose rows they distinguish, in one row."""
-        numbered = enumerate(self.subscribers.evaluations)
-        return constants_table(
-            (at, evaluation.table) for at, evaluation in numbered if evaluation.terms
-        )
+    def constants(self) -> pa.Table | None:
+        """The arrays of the evaluations whose rows many constants distinguish, in one row."""
+        many = [
+            (at, evaluation.table)
+            for at, evaluation in enumerate(self.subscribers.evaluations)
+            if evaluation.terms and not is_inline(evaluation.table)
+        ]
+        return constants_table(many) if many else None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
-from headwater.runtime.catalog import Catalog, UnitRow
+from headwater.runtime.catalog import Catalog, UnitRow, unit_log
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
 from headwater.runtime.metrics.step_estimates import StepEstimate, average_estimate
 from headwater.schedule import Candidate, Choice, Policy, choose
@@ -50,6 +50,10 @@ class Scheduler:
         self._served_at[self.last_choice.name] = now
         return self.last_choice.name
 
+    def was_served_since(self, unit: str, other: str) -> bool:
+        """Whether a unit was chosen after another was."""
+        return self._served_at.get(unit, 0.0) > self._served_at.get(other, 0.0)
+
     def _candidate(self, unit: str, backlog: Backlog, step: StepEstimate, now: float) -> Candidate:
         """A unit as a candidate; rows with an arrival time ahead of the clock have arrived just now."""
         served = min(self._served_at.get(unit, 0.0), now)
@@ -66,7 +70,8 @@ class Scheduler:
 class Turns:
     """The units of one round: each gets a turn, and those with something pending compete for more.
 
-    One that had a turn and did nothing gets another only when more is pending for it.
+    One that had a turn and did nothing gets another only when more is pending for it. One that reads
+    another's rows steps after it, and so reads in one step what is new of both.
     """
 
     scheduler: Scheduler
@@ -91,6 +96,8 @@ class Turns:
         competing = {
             u: backlog for u, backlog in backlogs.items() if self._idle_backlogs.get(u) != backlog
         }
+        waiting = {unit for unit in competing if self._waits(unit, units, competing)}
+        competing = {unit: backlog for unit, backlog in competing.items() if unit not in waiting}
         if not competing:
             return None
         estimates = {unit: self.estimate(unit) for unit in self.rows}
@@ -98,6 +105,18 @@ class Turns:
         # Until `note_worked`, in case it does nothing: then it has to wait for more.
         self._idle_backlogs[unit] = backlogs[unit]
         return unit
+
+    def _waits(self, unit: str, units: Set[str], competing: Mapping[str, Backlog]) -> bool:
+        """Whether a unit that it reads is stepping now, or is to step before it."""
+        for log in self.rows[unit].inputs:
+            other = log.removeprefix(unit_log(""))
+            if other == log or other not in self.rows:
+                continue
+            # Only until the other has had a turn since this one: it may always have more to read.
+            is_next = other in competing and not self.scheduler.was_served_since(other, unit)
+            if is_next or other not in units:
+                return True
+        return False
 
     def note_worked(self, unit: str) -> None:
         """Note that a unit had something to do in its turn."""

@@ -69,7 +69,7 @@ def condition_statistics(
         return found
     for chain, term in zip(chains, terms, strict=True):
         sources = {s.alias: s for s in term.block.sources if isinstance(s, Scan | TableScan)}
-        if len(chain) != len(term.order) - 1 or not chain or term.prejoined:
+        if len(chain) != len(term.order) - 1 or not chain or term.prejoined or not term.is_whole:
             continue
         first = chain[0]["inputs"][0]["rows_out"]
         scans = [sources[alias] for alias in term.order]

@@ -239,7 +239,8 @@ class StepMeter:
             values |= {n: smooth(values.get(n), value) for n, value in joins.items()}
             conditions = condition_statistics(jobs[0]["operators"], report.terms)
             shared |= conditions
-            if not conditions and values["steps"] <= EARLY_STEPS:
+            can_measure = all(term.is_whole for term in report.terms)
+            if not conditions and can_measure and values["steps"] <= EARLY_STEPS:
                 # Windows that are still empty say nothing yet: the next step may.
                 history.steps_until_sample = 0
         history.values = values
