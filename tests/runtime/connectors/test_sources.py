@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import random
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bids_streams import declare_bids, ingested_rows, sample
 from engine_helpers import (
-    HOUR,
     Stop,
     expected,
     json_lines,
@@ -32,11 +30,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.algebra.times import to_micros
-from headwater.cql import Connector, CreateStream, parse_query, unparse
+from headwater.cql import parse_query
 from headwater.errors import InputError
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import FOREVER, EventRow, stream_log
-from headwater.runtime.connectors.kafka.source import allot_messages
 from headwater.runtime.connectors.replay import StagedFile
 from headwater.runtime.connectors.socket import MAX_LINE_BYTES, LineReader, SocketLine
 from headwater.runtime.results import reader
@@ -48,29 +45,10 @@ spark_test = pytest.mark.spark
 QUERY = parse_query("SELECT item, bidder, note FROM bids [ROWS 3] WHERE item > 0", SOURCES)
 
 
-def sample(seed: int, size: int = 60) -> list[Any]:
-    """Bids out of order by some seconds."""
-    rng = random.Random(seed)
-    return [
-        (rng.randrange(4), rng.choice([1, 2, None]), rng.choice([0.5, 2.0]), f"n{n}", 10**6 * n)
-        for n in (max(0, n + rng.randint(-3, 3)) for n in range(size))
-    ]
-
-
-def declare_bids(headwater: Headwater, kind: str, **options: Any) -> None:
-    """Bids from that source."""
-    source = Connector(kind, tuple(options.items()))
-    headwater.execute(unparse(CreateStream(replace(BIDS, lateness=HOUR), source)))
-
-
 def declare(headwater: Headwater, kind: str, **options: Any) -> None:
     """Bids from that source, and a query over them."""
     declare_bids(headwater, kind, **options)
     submit(headwater, "q", QUERY)
-
-
-def ingested_rows(headwater: Headwater, name: str = "bids") -> int:
-    return headwater.catalog.log_stats(stream_log(name)).total_rows
 
 
 # ---- rate
@@ -284,14 +262,6 @@ def test_a_row_is_due_when_the_clock_has_reached_all_up_to_it(
 
 
 # ---- Kafka without a broker
-
-
-@given(st.dictionaries(st.integers(0, 9), st.integers(0, 50), max_size=6), st.integers(1, 60))
-def test_partitions_share_a_step(lags: dict[int, int], most: int) -> None:
-    taken = allot_messages(lags, most)
-    assert taken.keys() == lags.keys()
-    assert all(0 <= taken[n] <= lag for n, lag in lags.items())
-    assert sum(taken.values()) == min(most, sum(lags.values()))
 
 
 @spark_test

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from placement_systems import exhaustive, random_system
 
 from headwater.plan.placement.check import find_violations
 from headwater.plan.placement.fixed_load import ReplanScope
@@ -14,6 +13,7 @@ from headwater.plan.placement.planners.flows import FlowFormulation, sqpr
 from headwater.plan.placement.planners.ladder import LadderPlanner, plan_exactly
 from headwater.plan.placement.program import SolverStatus
 from headwater.plan.placement.solver import solve_highs
+from placement_systems import exhaustive, random_system
 
 NEAR = 1e-4
 

@@ -25,7 +25,7 @@ from headwater.reproduce.cosmos.distribution_worlds import (
 )
 from headwater.reproduce.cosmos.measured import LATENCIES, cell_rates
 
-DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[3] / "shared" / "data")
+DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[4] / "shared" / "data")
 
 
 def test_every_figure_of_chapter_3_has_a_name() -> None:

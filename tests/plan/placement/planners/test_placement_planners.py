@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from placement_systems import random_system
 
 from headwater.network.model import Site
 from headwater.plan.placement.check import find_violations
@@ -25,6 +24,7 @@ from headwater.plan.placement.planner import Budget, Decision, remove_queries
 from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.planners.registry import PLANNERS, make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
+from placement_systems import random_system
 
 SMALL = SampleSetting(hosts=6, base_streams=12, queries=40, ways=(2, 3), cpu=65.0, bandwidth=65.0)
 SECONDS = {"sqpr": 0.3}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bids_streams import declare_bids, ingested_rows, sample
 from engine_helpers import Stop, expected, json_lines, opened, settle, stop_at, tick_until
 from kafka_broker import ODD_PASSWORD, PASSWORD, USER, Broker
 from kafka_topics import Topic
-from test_sources import declare_bids, ingested_rows, sample
 
 from headwater.algebra.times import parse_timestamp
 from headwater.cql import Connector, CreateQuery, parse_query, unparse

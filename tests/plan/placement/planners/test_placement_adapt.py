@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_systems import random_system
 
 from headwater.plan.placement.check import find_violations
 from headwater.plan.placement.ledger import Ledger
@@ -21,6 +20,7 @@ from headwater.plan.placement.planners.adapt import (
 )
 from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
+from placement_systems import random_system
 
 CHANGES = st.lists(
     st.tuples(

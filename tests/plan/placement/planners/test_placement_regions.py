@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_systems import exhaustive, random_system
 
 from headwater.network.model import Site
 from headwater.plan.placement.check import find_violations
@@ -25,6 +24,7 @@ from headwater.plan.placement.planners.dynamic import StreamPopularity, place_st
 from headwater.plan.placement.planners.regions import RegionPlacer, cut_into_regions
 from headwater.plan.placement.planners.registry import make_planner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
+from placement_systems import exhaustive, random_system
 
 
 def sites(count: int) -> tuple[Site, ...]:

@@ -16,7 +16,7 @@ from headwater.sim.worlds.ticks import read_ticks
 OPENING = 34200
 """Half past nine, in seconds since midnight."""
 
-DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[2] / "../shared/data")
+DATA = Path(os.environ.get("HEADWATER_DATA") or Path(__file__).parents[3] / "../shared/data")
 
 DEMAND = """
 [streams]
