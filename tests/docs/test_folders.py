@@ -35,7 +35,9 @@ def test_every_folder_of_tests_is_a_package() -> None:
 
 def test_every_package_has_a_folder_of_tests() -> None:
     untested = folders_with(PACKAGES, "*.py") - folders_with(TESTS, "test_*.py")
-    assert untested == TESTED_ELSEWHERE.keys()
+    assert untested == TESTED_ELSEWHERE.keys(), (
+        "give the package a folder of tests of the same path"
+    )
 
 
 def test_names_of_test_files_are_unique() -> None:
