@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import pytest
+from plain_exploration import explore_plainly
 
 from headwater.errors import SimulationError
 from headwater.sim.interleavings import (
@@ -126,3 +128,77 @@ def test_a_model_without_deaths_refuses_them() -> None:
     world = CheckedWorld([Notebook(), Notebook()], [], NodeModel[Notebook](take), [0], 1)
     with pytest.raises(SimulationError, match="does not say"):
         explore(replace(world, messages=[(0, 1, "a")]), lambda living: "")
+
+
+def compare_with_plain(world: CheckedWorld[Any], judge: Callable[[dict[int, Any]], str]) -> None:
+    """The same number of states, the same ends, the same verdicts as one state at a time."""
+    plain = explore_plainly(world, judge)
+    ends: list[Hashable] = []
+
+    def note(living: dict[int, Any]) -> str:
+        ends.append(tuple((at, node.key()) for at, node in sorted(living.items())))
+        return judge(living)
+
+    found = explore(world, note)
+    # An end of the plain search has its channels and kills beside the nodes.
+    assert sorted(ends, key=str) == sorted((nodes for nodes, _, _ in plain.ends), key=str)
+    assert (found.states, found.failures) == (plain.states, plain.failures)
+    assert (found.endless, found.complete) == (plain.endless, True)
+
+
+@dataclass
+class Automaton:
+    """A node whose steps are drawn, but always the same for the same state and message."""
+
+    number: int
+    count: int
+    seed: int
+    state: int = 0
+    steps: int = 0
+
+    def copy(self) -> Automaton:
+        return replace(self)
+
+    def key(self) -> Hashable:
+        return self.number, self.state, self.steps
+
+    def step(self, *event: Hashable) -> list[tuple[int, Hashable]]:
+        """As long as it has steps left, it may send on."""
+        random = Random(f"{self.seed} {self.number} {self.state} {event}")
+        self.state = random.randrange(3)
+        if self.steps == 0:
+            return []
+        receivers = random.sample(range(self.count), min(random.choice((0, 0, 1, 2)), self.count))
+        self.steps -= bool(receivers)
+        return [(to, random.randrange(2)) for to in receivers]
+
+
+DRAWN = NodeModel[Automaton](
+    lambda node, sender, message: node.step("takes", sender, message),
+    lambda node: ("wakes",) if node.state and node.steps else (),
+    lambda node, choice: node.step(choice),
+    lambda node, dead: node.step("misses", dead),
+)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_machines_have_the_states_of_a_plain_search(seed: int, count: int) -> None:
+    nodes = [Automaton(at, count, seed, steps=2 if count < 3 else 1) for at in range(count)]
+    messages = [(at, (at + 1) % count, at % 2) for at in range(count - count // 4)]
+    mortal = list(range(count // 2 + 1))
+    kills = seed % 3 if count < 3 else seed % 2
+    world = CheckedWorld(nodes, messages, DRAWN, mortal, kills)
+    compare_with_plain(
+        world, lambda living: "odd" if sum(n.state for n in living.values()) % 2 else ""
+    )
+
+
+def test_some_drawn_machines_run_for_ever() -> None:
+    """Else the comparison of what is endless would show nothing."""
+    endless = 0
+    for seed in range(100):
+        nodes = [Automaton(at, 2, seed, steps=2) for at in range(2)]
+        found = explore(CheckedWorld(nodes, [(0, 1, 1)], DRAWN), lambda living: "")
+        endless += found.endless
+    assert 0 < endless < 100

@@ -1,13 +1,12 @@
 """A model checker: all orders in which messages can arrive, choices can fall and nodes can die.
 
 Nodes are state machines that only messages connect, each pair by a channel that keeps its order.
-A step changes one node, so steps are computed once for each state of a node and each message,
-and a state of the whole is a few numbers.
+A step changes one node, so steps are computed once for each state of a node and each message;
+a state of the whole is one number for each node, and `state_search` goes through them by lookups.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.errors import SimulationError
+from headwater.sim.state_search import DEAD, FIRST_MESSAGE, LOSS, NOTICE, Event, search_states
 
 
 class CheckedNode(Protocol):
@@ -32,8 +32,14 @@ Sent = Iterable[tuple[int, Hashable]]
 State = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]
 """The states of the nodes (-1: dead), the contents of the channels, and the kills that are left."""
 
+_Contents = tuple[int, ...]
+_Cell = tuple[int, int, tuple[_Contents, ...]]
+"""A node by its position, its state, and what is under way to it from each node."""
+
 _DEAD = -1
 _NOTICE = -1
+_CHOICE = -2
+"""Stands for the sender, where a step is a node's own choice."""
 _DEATHS = 0.05
 """How often a step of a random run is a death, as long as one may die."""
 
@@ -89,40 +95,14 @@ Judge = Callable[[dict[int, N]], str]
 
 
 def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 20_000_000) -> Exploration:
-    """Visit every state that can be reached, depth first, and judge those where nothing is left to happen."""
-    steps = _Steps(world)
-    start = steps.start()
-    key = steps.packed(start)
-    open_states, closed = {key}, set[bytes]()
-    path: list[tuple[bytes, Iterator[State]]] = [(key, steps.successors(start))]
-    ends = failures = 0
-    first_failure, endless = "", False
-    while path:
-        key, successors = path[-1]
-        follower = next(successors, None)
-        if follower is None:
-            path.pop()
-            open_states.discard(key)
-            closed.add(key)
-            continue
-        following = steps.packed(follower)
-        if following == key:
-            continue
-        if following in open_states:
-            endless = True
-        elif following not in closed:
-            if len(closed) + len(open_states) >= most_states:
-                return Exploration(len(closed), ends, failures, first_failure, endless, False)
-            if not steps.is_end(follower):
-                open_states.add(following)
-                path.append((following, steps.successors(follower)))
-                continue
-            closed.add(following)
-            ends += 1
-            if complaint := judge(steps.living(follower)):
-                failures += 1
-                first_failure = first_failure or complaint
-    return Exploration(len(closed), ends, failures, first_failure, endless)
+    """Visit every state that can be reached, and judge those where nothing is left to happen."""
+    cells = _Cells(_Steps(world))
+    kills = world.most_kills if world.mortal else 0
+    found = search_states(cells.start(), kills, world.mortal, cells, most_states)
+    complaints = [complaint for end in found.ends if (complaint := judge(cells.living(end)))]
+    first = complaints[0] if complaints else ""
+    ends, failures = len(found.ends), len(complaints)
+    return Exploration(found.states, ends, failures, first, found.endless, found.complete)
 
 
 def sample_runs(world: CheckedWorld[N], judge: Judge[N], random: Random, runs: int) -> Exploration:
@@ -161,6 +141,80 @@ def shortest_failure(world: CheckedWorld[N], judge: Judge[N]) -> list[str] | Non
 
 
 @dataclass
+class _Cells(Generic[N]):
+    """Nodes with all that is under way to them, numbered: the events of a cell are the same wherever it occurs."""
+
+    steps: _Steps[N]
+    _cells: list[_Cell] = field(default_factory=lambda: [(_DEAD, _DEAD, ())])
+    """The dead are cell 0."""
+    _numbers: dict[_Cell, int] = field(default_factory=dict)
+    _ranks: list[int] = field(default_factory=lambda: [0])
+    _counts: dict[int, int] = field(default_factory=dict)
+
+    def start(self) -> list[int]:
+        nodes, channels, _ = self.steps.start()
+        count = len(nodes)
+        return [self._number((at, one, channels[at::count])) for at, one in enumerate(nodes)]
+
+    def living(self, cells: Sequence[int]) -> dict[int, N]:
+        return {
+            at: self.steps.nodes[self._cells[cell][1]]
+            for at, cell in enumerate(cells)
+            if cell != DEAD
+        }
+
+    def rank(self, number: int) -> int:
+        return self._ranks[number]
+
+    def events(self, number: int) -> list[Event]:
+        if number == DEAD:
+            return []
+        owner, node, channels = self._cells[number]
+        found = []
+        for sender, contents in enumerate(channels):
+            if contents:
+                rest = _with_contents(channels, sender, contents[1:])
+                found.append(self._event(owner, rest, node, sender, contents[0]))
+        for choice in range(len(self.steps.open_choices(node))):
+            found.append(self._event(owner, channels, node, _CHOICE, choice))
+        return found
+
+    def changed(self, number: int, by: int, change: int) -> int:
+        owner, node, channels = self._cells[number]
+        contents = channels[by]
+        if change >= FIRST_MESSAGE:
+            contents += (change - FIRST_MESSAGE,)
+        elif change == LOSS:
+            contents = (_NOTICE,)
+        elif change == NOTICE or contents[-1:] != (_NOTICE,):
+            contents += (_NOTICE,)
+        return self._number((owner, node, _with_contents(channels, by, contents)))
+
+    def _event(
+        self, owner: int, channels: tuple[_Contents, ...], node: int, sender: int, event: int
+    ) -> Event:
+        after, sent = self.steps.result(node, sender, event)
+        changes = [(receiver, message + FIRST_MESSAGE) for receiver, message in sent]
+        return self._number((owner, after, channels)), changes
+
+    def _number(self, cell: _Cell) -> int:
+        number = self._numbers.get(cell)
+        if number is None:
+            number = self._numbers[cell] = len(self._cells)
+            self._cells.append(cell)
+            owner = cell[0]
+            self._counts[owner] = self._counts.get(owner, 0) + 1
+            self._ranks.append(self._counts[owner])
+        return number
+
+
+def _with_contents(
+    channels: tuple[_Contents, ...], sender: int, contents: _Contents
+) -> tuple[_Contents, ...]:
+    return (*channels[:sender], contents, *channels[sender + 1 :])
+
+
+@dataclass
 class _Steps(Generic[N]):
     """The steps of a world, over numbered states of nodes and numbered messages."""
 
@@ -173,7 +227,6 @@ class _Steps(Generic[N]):
         default_factory=dict
     )
     _choices: dict[int, tuple[Hashable, ...]] = field(default_factory=dict)
-    _content_numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def start(self) -> State:
         count = len(self.world.nodes)
@@ -183,23 +236,13 @@ class _Steps(Generic[N]):
         nodes = tuple(self._node_number(node) for node in self.world.nodes)
         return nodes, tuple(channels), self.world.most_kills
 
-    def packed(self, state: State) -> bytes:
-        """The state in a quarter of the memory, of which there have to be millions: few channels have contents."""
-        nodes, channels, kills = state
-        numbers = [kills, *nodes]
-        for at, channel in enumerate(channels):
-            if channel:
-                known = self._content_numbers
-                numbers += at, known.setdefault(channel, len(known))
-        return array("i", numbers).tobytes()
-
     def living(self, state: State) -> dict[int, N]:
         return {at: self.nodes[one] for at, one in enumerate(state[0]) if one != _DEAD}
 
     def is_end(self, state: State) -> bool:
         """No message is in flight and no node has a choice left; possible deaths do not count."""
         nodes, channels, _ = state
-        return not any(channels) and not any(self._open_choices(one) for one in nodes)
+        return not any(channels) and not any(self.open_choices(one) for one in nodes)
 
     def successors(self, state: State) -> Iterator[State]:
         yield from self.events(state)
@@ -214,8 +257,8 @@ class _Steps(Generic[N]):
                 rest = (*channels[:at], channel[1:], *channels[at + 1 :])
                 yield self._after(receiver, at // count, channel[0], (nodes, rest, kills))
         for at, one in enumerate(nodes):
-            for choice in range(len(self._open_choices(one))):
-                yield self._after(at, -2, choice, state)
+            for choice in range(len(self.open_choices(one))):
+                yield self._after(at, _CHOICE, choice, state)
 
     def deaths(self, state: State) -> Iterator[State]:
         nodes, _, kills = state
@@ -225,7 +268,7 @@ class _Steps(Generic[N]):
 
     def _after(self, at: int, sender: int, event: int, state: State) -> State:
         nodes, channels, kills = state
-        changed, sent = self._result(nodes[at], sender, event)
+        changed, sent = self.result(nodes[at], sender, event)
         if sent:
             count = len(nodes)
             contents = list(channels)
@@ -238,14 +281,12 @@ class _Steps(Generic[N]):
             channels = tuple(contents)
         return (*nodes[:at], changed, *nodes[at + 1 :]), channels, kills
 
-    def _result(
-        self, node: int, sender: int, event: int
-    ) -> tuple[int, tuple[tuple[int, int], ...]]:
+    def result(self, node: int, sender: int, event: int) -> tuple[int, tuple[tuple[int, int], ...]]:
         known = self._results.get((node, sender, event))
         if known is None:
             twin: N = self.nodes[node].copy()
             model = self.world.model
-            if sender == -2:
+            if sender == _CHOICE:
                 sent = model.choose(twin, self._choices[node][event])
             elif event == _NOTICE:
                 sent = model.note_death(twin, sender)
@@ -269,7 +310,7 @@ class _Steps(Generic[N]):
                     contents[victim * count + other] = (*arriving, _NOTICE)
             yield (*nodes[:victim], _DEAD, *nodes[victim + 1 :]), tuple(contents), kills - 1
 
-    def _open_choices(self, node: int) -> tuple[Hashable, ...]:
+    def open_choices(self, node: int) -> tuple[Hashable, ...]:
         if node == _DEAD:
             return ()
         if node not in self._choices:

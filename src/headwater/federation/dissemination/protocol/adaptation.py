@@ -120,6 +120,7 @@ class MoveAttempt:
     awaited: tuple[int, ...]
     """Whose answers are missing; while acquiring, those still to be locked, in ascending order."""
     held: tuple[int, ...] = ()
+    """Whose locks it has, in ascending order."""
     statistics: tuple[tuple[int, MemberStatistics], ...] = ()
     move: Changes = ()
 
@@ -149,7 +150,9 @@ class AdaptingMember(TreeMember):
     attempts: dict[int, MoveAttempt] = field(default_factory=dict)
     prepared: PreparedChange | None = None
     serial: int = 0
-    """The last attempt's; one that returns after a death must go on above those it has used."""
+    """Attempts are numbered above it: one that returns after a death must not use a number again."""
+    serials: dict[int, int] = field(default_factory=dict)
+    """The last attempt's in each tree. Trees count by themselves, so that it does not matter whose token came first."""
     answered: dict[int, float] = field(default_factory=dict)
     """When each attempt last got an answer."""
     round_seconds: float = ROUND_SECONDS
@@ -158,12 +161,14 @@ class AdaptingMember(TreeMember):
     def key(self) -> Hashable:
         """All of the state that messages change, without the clock."""
         attempts = tuple(sorted(self.attempts.items()))
-        return super().key(), self.lock, attempts, self.prepared, self.serial
+        serials = tuple(sorted(self.serials.items()))
+        return super().key(), self.lock, attempts, self.prepared, serials
 
     def copy(self) -> Self:
         """A member in the same state that changes by itself."""
         twin = super().copy()
         twin.attempts, twin.answered = dict(self.attempts), dict(self.answered)
+        twin.serials = dict(self.serials)
         return twin
 
     def open_choices(self) -> list[MoveAttempt]:
@@ -223,8 +228,8 @@ class AdaptingMember(TreeMember):
         place = self.places.get(tree)
         if place is None or place.leaving or not place.children or tree in self.attempts:
             return
-        self.serial += 1
-        name = AttemptId(self.number, tree, self.serial)
+        self.serials[tree] = self.serials.get(tree, self.serial) + 1
+        name = AttemptId(self.number, tree, self.serials[tree])
         wanted = tuple(sorted((self.number, *place.child_numbers())))
         self._update(MoveAttempt(name, AttemptPhase.ACQUIRING, wanted))
         self.send(wanted[0], LockRequest(name))
@@ -246,7 +251,7 @@ class AdaptingMember(TreeMember):
         if sender not in attempt.awaited or sender in attempt.held:
             return
         assert isinstance(statistics, MemberStatistics)
-        attempt = replace(attempt, held=(*attempt.held, sender))
+        attempt = replace(attempt, held=tuple(sorted((*attempt.held, sender))))
         if attempt.phase is AttemptPhase.ACQUIRING:
             known = (*attempt.statistics, (sender, statistics))
             attempt = replace(attempt, statistics=known)
@@ -289,8 +294,7 @@ class AdaptingMember(TreeMember):
     def _offer_choice(self, attempt: MoveAttempt) -> None:
         """All is locked. If the children have changed since the start, the statistics are not theirs."""
         place = self.places.get(attempt.name.tree)
-        locked = tuple(sorted((*attempt.held,)))
-        if place is None or locked != tuple(sorted((self.number, *place.child_numbers()))):
+        if place is None or attempt.held != tuple(sorted((self.number, *place.child_numbers()))):
             self._finish(attempt)
         else:
             self._update(replace(attempt, phase=AttemptPhase.CHOOSING))

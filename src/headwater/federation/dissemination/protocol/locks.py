@@ -21,7 +21,7 @@ def provider_number(name: str) -> int:
 
 @dataclass(frozen=True, order=True)
 class AttemptId:
-    """Names one attempt of a holder to improve one tree; a later attempt has a higher serial."""
+    """Names one attempt of a holder to improve one tree; a later attempt in the same tree has a higher serial."""
 
     holder: int
     tree: int
