@@ -15,7 +15,7 @@ from headwater.federation.dissemination.protocol.adaptation import (
 )
 from headwater.federation.dissemination.protocol.membership import MembershipPolicy, TreeMembership
 from headwater.federation.dissemination.protocol.printed_locks import PrintedNode, PrintedToken
-from headwater.sim.interleavings import CheckedWorld, NodeModel
+from headwater.sim.checker.interleavings import CheckedWorld, NodeModel
 
 Parents = Mapping[int, int | None]
 """A tree: the parent of each provider, None for the origin."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -24,7 +25,7 @@ from headwater.federation.dissemination.protocol.locks import (
     LockRequest,
 )
 from headwater.reproduce.cosmos.deadlock import CASES, FIVE_PROVIDERS, random_trees
-from headwater.sim.interleavings import explore, sample_runs, shortest_failure
+from headwater.sim.checker.interleavings import explore, sample_runs, shortest_failure
 from headwater.sim.trees.members import (
     Parents,
     all_moves,
@@ -165,11 +166,11 @@ def test_the_origin_starts_a_round_every_two_hundred_seconds() -> None:
         assert origin.serials == {0: 1 if second < 200 else 2}
 
 
-@pytest.mark.parametrize(("case", "states", "stuck"), [("A", 153, 2), ("B", 172, 1)])
-def test_the_printed_protocol_deadlocks(case: str, states: int, stuck: int) -> None:
+@pytest.mark.parametrize(("case", "stuck"), [("A", 2), ("B", 1)])
+def test_the_printed_protocol_deadlocks(case: str, stuck: int) -> None:
     world = printed_world(CASES[case])
     found = explore(world, judge_printed)
-    assert (found.states, found.failures, found.complete) == (states, stuck, True)
+    assert (found.failures, found.complete) == (stuck, True)
     way = shortest_failure(world, judge_printed)
     assert way is not None and len(way) == {"A": 8, "B": 9}[case]
 
@@ -211,25 +212,18 @@ def test_ordered_locks_in_all_interleavings_with_a_death(case: str) -> None:
         *CASES.values(),
         (FORK,),
         (LINE,),
-        *(
-            pytest.param(trees, marks=pytest.mark.slow if len(trees) == 2 else pytest.mark.long)
-            for trees in FIVE_PROVIDERS.values()
-        ),
+        *FIVE_PROVIDERS.values(),
+        *(random_trees(Random(seed), 5, 3) for seed in (4, 6, 7)),
     ],
 )
-def test_all_moves_in_all_interleavings_with_a_death(trees: tuple[Parents, ...]) -> None:
+def test_all_moves_in_all_interleavings_with_a_death(trees: Sequence[Parents]) -> None:
     found = explore(ordered_world(trees, all_moves, 1), judge_members(trees))
     assert (found.failures, found.first_failure, found.endless) == (0, "", False)
     assert found.complete and found.ends > 10
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(seed, marks=pytest.mark.slow if seed % 2 else pytest.mark.long)
-        for seed in range(6)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
 def test_trees_of_five_in_all_interleavings_of_locks_with_a_death(seed: int) -> None:
     """Two trees for even seeds, three for odd ones."""
     trees = random_trees(Random(seed), 5, 2 + seed % 2)

@@ -18,7 +18,7 @@ from headwater.federation.dissemination.protocol.adaptation import (
 from headwater.federation.dissemination.protocol.locks import LockDenial, LockRequest
 from headwater.federation.dissemination.protocol.membership import TreeMember
 from headwater.reproduce.cosmos.deadlock import CASES, random_trees
-from headwater.sim.interleavings import CheckedWorld, Exploration, explore
+from headwater.sim.checker.interleavings import CheckedWorld, Exploration, explore
 from headwater.sim.trees.members import (
     Parents,
     all_moves,
@@ -33,7 +33,7 @@ FORK: Parents = {0: None, 1: 0, 2: 1, 3: 1}
 
 
 def compare(world: CheckedWorld[Any], judge: Callable[[dict[int, Any]], str]) -> Exploration:
-    """What both searches find: states, ends one by one, and verdicts."""
+    """What both searches find: the same ends and verdicts, in no more states."""
     plain = explore_plainly(world, judge)
     ends = []
 
@@ -43,18 +43,16 @@ def compare(world: CheckedWorld[Any], judge: Callable[[dict[int, Any]], str]) ->
 
     found = explore(world, note)
     assert sorted(map(str, ends)) == sorted(str(nodes) for nodes, _, _ in plain.ends)
-    assert (found.states, found.failures, found.endless, found.complete) == (
-        plain.states,
-        plain.failures,
-        plain.endless,
-        True,
-    )
+    assert 0 < found.states <= plain.states
+    assert (found.failures, found.endless, found.complete) == (plain.failures, plain.endless, True)
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_printed_protocol_and_its_deadlocks(case: str) -> None:
-    assert compare(printed_world(CASES[case]), judge_printed).failures
+@pytest.mark.parametrize(("case", "states", "stuck"), [("A", 153, 2), ("B", 172, 1)])
+def test_the_printed_protocol_and_its_deadlocks(case: str, states: int, stuck: int) -> None:
+    world = printed_world(CASES[case])
+    assert compare(world, judge_printed).failures == stuck
+    assert explore_plainly(world, judge_printed).states == states
 
 
 @pytest.mark.long

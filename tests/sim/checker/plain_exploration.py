@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.sim.interleavings import CheckedWorld
+from headwater.sim.checker.interleavings import CheckedWorld
 
 NOTICE = "notice of death"
 

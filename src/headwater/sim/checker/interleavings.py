@@ -14,7 +14,14 @@ from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.errors import SimulationError
-from headwater.sim.state_search import DEAD, FIRST_MESSAGE, LOSS, NOTICE, Event, search_states
+from headwater.sim.checker.state_search import (
+    DEAD,
+    FIRST_MESSAGE,
+    LOSS,
+    NOTICE,
+    Event,
+    search_states,
+)
 
 
 class CheckedNode(Protocol):
@@ -79,6 +86,7 @@ class Exploration:
     """What all interleavings of a world lead to."""
 
     states: int
+    """Those visited: where runs differ only in the order of steps that commute, not each of them."""
     ends: int
     """States in which nothing can happen any more."""
     failures: int
@@ -95,7 +103,7 @@ Judge = Callable[[dict[int, N]], str]
 
 
 def explore(world: CheckedWorld[N], judge: Judge[N], most_states: int = 20_000_000) -> Exploration:
-    """Visit every state that can be reached, and judge those where nothing is left to happen."""
+    """Judge every end that can be reached: the states where nothing is left to happen."""
     cells = _Cells(_Steps(world))
     kills = world.most_kills if world.mortal else 0
     found = search_states(cells.start(), kills, world.mortal, cells, most_states)

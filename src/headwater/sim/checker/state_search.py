@@ -45,6 +45,7 @@ class FoundStates:
     """What a search has found."""
 
     states: int
+    """Those visited: of runs that differ only in the order of steps that commute, not all."""
     ends: list[tuple[int, ...]]
     """The states in which no node has an event."""
     endless: bool
@@ -58,6 +59,8 @@ class _Tables(NamedTuple):
     first: NDArray[np.int32]
     events: NDArray[np.int32]
     """How many; -1 if not asked yet."""
+    quiet: NDArray[np.uint8]
+    """Whether nothing is sent until all events that are there are over."""
     rank: NDArray[np.uint64]
     follower: NDArray[np.int32]
     sends: NDArray[np.int32]
@@ -81,6 +84,8 @@ class _Walk(NamedTuple):
 
     nodes: NDArray[np.int32]
     kills: NDArray[np.int32]
+    tried: NDArray[np.int64]
+    """The nodes whose events are tried in each state, a bit each."""
     actor: NDArray[np.int32]
     """The node whose events are next, or behind the nodes the one that dies next."""
     step: NDArray[np.int32]
@@ -93,6 +98,7 @@ _FREE, _OPEN, _CLOSED = 0, 1, 2
 _DEPTH, _STATES, _ENDS, _ENDLESS = 0, 1, 2, 3
 _DONE, _ASK_EVENTS, _ASK_CHANGE, _ASK_ROOM, _TOO_MANY = 0, 1, 2, 3, 4
 _KILL_BITS = 4
+_MOST_NODES = 60
 _FULL = 0.7
 """The share of a hash table that may be in use."""
 
@@ -189,6 +195,23 @@ def _after_death(tables: Any, request: Any, nodes: Any, victim: int, change: int
 
 
 @cached_njit
+def _tried(tables: Any, nodes: Any, kills: int) -> int:
+    """A persistent set: nodes that nobody else can send to before one of them has had an event.
+
+    Only quiet nodes are left out, and only if nobody is going to die: what they do commutes with all that others do.
+    """
+    active, busy, first = 0, 0, 0
+    for at in range(len(nodes)):
+        if nodes[at] != DEAD and tables.events[nodes[at]] > 0:
+            active |= 1 << at
+            first = first or 1 << at
+            busy |= 0 if tables.quiet[nodes[at]] else 1 << at
+    if kills > 0:
+        return active
+    return busy or first
+
+
+@cached_njit
 def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: int) -> int:
     """Go on with the walk until it is at its end, or an answer or room is missing."""
     count = walk.nodes.shape[1]
@@ -200,7 +223,8 @@ def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: 
         nodes[:] = walk.nodes[top]
         kills = walk.kills[top]
         if actor < count:
-            if nodes[actor] == DEAD or step >= tables.events[nodes[actor]]:
+            tried = walk.tried[top] >> actor & 1
+            if not tried or step >= tables.events[nodes[actor]]:
                 walk.actor[top], walk.step[top] = actor + 1, 0
                 continue
             event = tables.first[nodes[actor]] + step
@@ -245,6 +269,7 @@ def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: 
                 visited.colour[slot] = _OPEN
                 walk.nodes[top + 1] = nodes
                 walk.kills[top + 1] = kills
+                walk.tried[top + 1] = _tried(tables, nodes, kills)
                 walk.actor[top + 1], walk.step[top + 1] = 0, 0
                 walk.totals[_DEPTH] = top + 2
         elif visited.colour[slot] == _OPEN and (
@@ -258,7 +283,7 @@ def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: 
 def search_states(
     start: Sequence[int], kills: int, mortal: Sequence[int], steps: NodeSteps, most_states: int
 ) -> FoundStates:
-    """Visit every state that can be reached from the start, with so many deaths of those that are mortal."""
+    """Find every end that can be reached from the start, with so many deaths of those that are mortal."""
     search = _Search(start, kills, mortal, steps)
     complete = search.run(most_states)
     totals = search.walk.totals
@@ -275,14 +300,18 @@ class _Search:
         count = len(start)
         half = (count + 1) // 2
         self.bits = min(64 // half, (64 - _KILL_BITS) // max(count - half, 1), 31)
+        if count > _MOST_NODES or kills >> _KILL_BITS:
+            raise SimulationError(f"at most {_MOST_NODES} nodes and {(1 << _KILL_BITS) - 1} deaths")
         self.steps, self.mortal = steps, np.array(mortal, np.int32)
         self.tables = _empty_tables(1 << 10)
         self.events = self.sends = self.changes = 0
+        self.under_way = set[int]()
         self.visited = _empty_visited(1 << 12)
         self.walk = _empty_walk(1 << 8, count)
         for number in start:
             self._add_events(number)
         self.walk.nodes[0], self.walk.kills[0] = start, kills
+        self.walk.tried[0] = _tried(self.tables, self.walk.nodes[0], kills)
         low, high = _packed(self.tables, self.walk.nodes[0], kills, self.bits)
         slot = _state_slot(self.visited, low, high)
         self.visited.low[slot], self.visited.high[slot] = low, high
@@ -309,15 +338,33 @@ class _Search:
         if rank >> self.bits:
             raise SimulationError(f"a node has more than {1 << self.bits:,} states with inputs")
         events = self.steps.events(number)
+        quiet = self._are_quiet(number, events)
         self._reserve("first", number + 1)
+        self._reserve("quiet", number + 1)
         self._reserve("events", number + 1, -1)
         self._reserve("rank", number + 1)
-        self.tables.rank[number] = rank
+        self.tables.rank[number], self.tables.quiet[number] = rank, quiet
         self.tables.first[number], self.tables.events[number] = self.events, len(events)
         self._reserve("follower", self.events + len(events))
         self._reserve("sends", self.events + len(events) + 1)
         for follower, sent in events:
             self._add_event(follower, sent)
+
+    def _are_quiet(self, number: int, events: Sequence[Event]) -> bool:
+        """Whether none of these events, nor any that is possible after them without others, sends anything."""
+        if any(sent for _, sent in events):
+            return False
+        self.under_way.add(number)
+        # A node that can go on by itself for ever is not quiet.
+        quiet = all(one not in self.under_way and self._is_quiet(one) for one, _ in events)
+        self.under_way.discard(number)
+        return quiet
+
+    def _is_quiet(self, number: int) -> bool:
+        self._reserve("events", number + 1, -1)
+        if self.tables.events[number] < 0:
+            self._add_events(number)
+        return bool(self.tables.quiet[number])
 
     def _add_event(self, follower: int, sent: Sequence[tuple[int, int]]) -> None:
         self._reserve("events", follower + 1, -1)
@@ -366,7 +413,7 @@ class _Search:
             self.visited = wider
         names = [] if totals[_ENDS] < len(self.walk.ends) else ["ends"]
         if totals[_DEPTH] == len(self.walk.kills):
-            names += ["nodes", "kills", "actor", "step"]
+            names += ["nodes", "kills", "tried", "actor", "step"]
         wider_arrays = {
             name: np.concatenate(
                 (getattr(self.walk, name), np.zeros_like(getattr(self.walk, name)))
@@ -383,6 +430,7 @@ def _empty_tables(size: int) -> _Tables:
     return _Tables(
         first=zeros(),
         events=np.full(size, -1, np.int32),
+        quiet=np.zeros(size, np.uint8),
         rank=np.zeros(size, np.uint64),
         follower=zeros(),
         sends=zeros(),
@@ -401,6 +449,7 @@ def _empty_walk(size: int, count: int) -> _Walk:
     return _Walk(
         nodes=np.zeros((size, count), np.int32),
         kills=np.zeros(size, np.int32),
+        tried=np.zeros(size, np.int64),
         actor=np.zeros(size, np.int32),
         step=np.zeros(size, np.int32),
         ends=np.zeros((size, count), np.int32),

@@ -1,0 +1,1 @@
+"""The model checker: all interleavings of a few state machines."""
