@@ -12,7 +12,6 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
 # Every test that is not slow is in ALONE or in REST; FAST is the quick part of ALONE.
-# REST shares one Spark session, and so one process.
 ALONE := not slow and not spark and not kafka
 FAST := $(ALONE) and not long and not postgresql
 REST := not slow and (spark or kafka)
@@ -20,6 +19,12 @@ EXAMPLES ?= 15
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
+
+# Each process of REST has a Spark session, of 2 GB, and where needed a broker of its own. One alone waits for
+# much of its time: for leases, for brokers, for processes that start. Files stay together, as their tests
+# share what is slow to start.
+SPARK_WORKERS ?= 2
+SPARK_PARALLEL := -n $(SPARK_WORKERS) --dist loadfile
 
 # Tests start Python many times, which takes three times as long where its byte code is not kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -69,7 +74,7 @@ test: lint  ## everything but the slow tests, with all their examples; what CI r
 	@scripts/ensure postgresql || true
 	@scripts/ensure kafka || true
 	$(PYTEST) -m "$(ALONE)" $(PARALLEL) --durations=20
-	$(PYTEST) -m "$(REST)" --durations=40
+	$(PYTEST) -m "$(REST)" $(SPARK_PARALLEL) --durations=40
 
 # Random tests have fixed seeds in check and test, and fresh ones here: what these find becomes a
 # fixture or an explicit test.
