@@ -138,7 +138,7 @@ def calibrate(
             least = {n: min(runs.seconds(trial, n) for _ in range(repeats)) for n in (few, many)}
             seconds.append(max(least[many] - least[few], 0.0))
             features.append(trial.counts(many - few))
-        fixed = [runs.step_seconds(trial) for trial in STEP_TRIALS]
+        fixed = [min(runs.step_seconds(t) for _ in range(repeats)) for t in STEP_TRIALS]
     return with_step_costs(fit_costs(features, seconds), fixed)
 
 

@@ -153,8 +153,8 @@ class TermInput:
 
     def read_column(self, name: str, path_of: Callable[[Segment], str]) -> pa.ChunkedArray:
         """The values of a column of the tuples."""
-        tables = [pq.read_table(path_of(s), columns=[name, TIME]) for s in self.segments]
-        table = pa.concat_tables(tables)
+        read = partial(pq.read_table, columns=[name, TIME], use_threads=False)
+        table = pa.concat_tables([read(path_of(segment)) for segment in self.segments])
         if self.least is not None:
             table = table.filter(pc.field(TIME) >= self.least)
         if self.largest is not None:

@@ -29,7 +29,7 @@ def count_compared_pairs(
     order: Sequence[str], equalities: Equalities, read_keys: ReadKeys
 ) -> float | None:
     """About how many pairs of equal keys a term compares that joins its sources in that order; None if
-    a source has no key by which it is joined."""
+    a source has no key by which it is joined, or keys of a type of its own."""
     compared = 0.0
     rows: float | None = None
     for at, alias in enumerate(order[1:], 1):
@@ -37,6 +37,7 @@ def count_compared_pairs(
             _count_meetings(read_keys(other.relation, other.name), read_keys(alias, own.name))
             for own, other in equalities
             if own.relation == alias and other.relation in order[:at]
+            if own.type == other.type or (own.type.is_integer and other.type.is_integer)
         ]
         if not met:
             return None
