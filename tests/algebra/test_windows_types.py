@@ -94,11 +94,6 @@ def test_kinds_of_types() -> None:
         decimal(5, 2),
         DATE,
     ]
-    assert [t for t in (INT, DOUBLE, decimal(5, 2), INTERVAL, BOOLEAN) if t.is_discrete] == [
-        INT,
-        INTERVAL,
-        BOOLEAN,
-    ]
     assert TINYINT.bounds == (-128, 127)
     assert BOOLEAN.bounds == (0, 1)
     assert STRING.bounds is None and TIMESTAMP.bounds is None

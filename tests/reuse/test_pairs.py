@@ -15,6 +15,7 @@ from headwater.reuse import (
     SharingKind,
     classify_containment,
     minimal_operator,
+    partial_join_queries,
     relax,
     signature_of,
 )
@@ -76,8 +77,9 @@ def _of_a_part(one: QuerySignature, other: QuerySignature) -> str:
     """A join of some of the query's sources that runs."""
     lattice = Lattice()
     lattice.insert("running", minimal_operator(one))
-    for query, _ in lattice.partial_joins(other):
-        part = signature_of(canonicalize(query))
+    for part in (signature_of(canonicalize(query)) for query in partial_join_queries(other)):
+        if not lattice.candidates(part):
+            continue
         before = lattice.operator("running")
         after = relax(before, part)
         found = classify_containment(part, before)

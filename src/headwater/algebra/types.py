@@ -50,11 +50,6 @@ class Type:
         return self.is_integer or self.is_decimal or self.name in ("TIMESTAMP", "DATE", "INTERVAL")
 
     @property
-    def is_discrete(self) -> bool:
-        """Values are integers internally, so every interval has closed ends."""
-        return self.is_integer or self.name in ("BOOLEAN", "TIMESTAMP", "DATE", "INTERVAL")
-
-    @property
     def bounds(self) -> tuple[int, int] | None:
         """Least and largest value, for types that have them (BOOLEAN: 0 and 1)."""
         if self.name == "BOOLEAN":

@@ -60,12 +60,6 @@ def measured(value: float, times: float) -> Estimate:
     return Estimate(value, Provenance.MEASURED, times / (times + TRUSTED_AFTER))
 
 
-def best_known(*estimates: Estimate | None) -> Estimate:
-    """The one of best provenance, of equal ones the most trusted; at least one must be known."""
-    known = [estimate for estimate in estimates if estimate is not None]
-    return max(known, key=lambda estimate: (estimate.provenance, estimate.confidence))
-
-
 def describe_known(known: Known) -> str:
     """The same in words: `rate measured, selectivity declared`."""
     return ", ".join(f"{name} {provenance}" for name, provenance in known.items())

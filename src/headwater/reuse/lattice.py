@@ -13,20 +13,17 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple
 
-from headwater.algebra.canonical import canonicalize
 from headwater.algebra.conditions.domain import Cut
 from headwater.algebra.conditions.predicate import Box, implies
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Query, Scan, TableScan
+from headwater.algebra.nodes import Scan, TableScan
 from headwater.algebra.windows import Range
 from headwater.reuse.operator import Operator, finer_window, pane_keys
 from headwater.reuse.signature import (
     QuerySignature,
     SharingKind,
     leaves_of,
-    partial_join_queries,
-    signature_of,
     source_name,
 )
 
@@ -143,16 +140,6 @@ class Lattice:
     def has_sources(self, sources: Iterable[Scan | TableScan]) -> bool:
         """Whether any operator reads exactly these sources."""
         return _source_names(sorted(sources, key=source_name)) in self._root.children
-
-    def partial_joins(
-        self, signature: QuerySignature, regions: int = ALL_REGIONS
-    ) -> list[tuple[Query, list[str]]]:
-        """The joins of some of the query's sources that run, or could by relaxing; largest first."""
-        joins = []
-        for query in partial_join_queries(signature):
-            if names := self.candidates(signature_of(canonicalize(query)), regions):
-                joins.append((query, names))
-        return joins
 
     def _find_node(self, signature: QuerySignature, regions: int) -> LatticeNode | None:
         node = self._root

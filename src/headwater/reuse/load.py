@@ -238,11 +238,6 @@ def _assumed_share(where: Box, alias: str, stream: StreamModel, own_only: bool) 
     return declared(value) if is_declared and not opaque else Estimate(value)
 
 
-def estimate_selectivity(where: Box, alias: str, own_only: bool = False) -> float:
-    """The same where nothing is known of the stream."""
-    return _assumed_share(where, alias, StreamModel(), own_only).value
-
-
 @lru_cache(maxsize=1024)
 def source_condition(where: Box, alias: str, own_only: bool = False) -> SourceCondition:
     """What a condition says of a source, in texts that are the same whatever the source is called."""

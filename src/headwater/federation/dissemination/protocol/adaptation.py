@@ -191,10 +191,6 @@ class AdaptingMember(TreeMember):
             self._go_on(attempt)
         return self.drain()
 
-    def start_round(self, tree: int, now: float = 0.0) -> list[tuple[int, Any]]:
-        """Make a token, at the origin of a tree. Returns as `handle`."""
-        return self.handle(self.number, RoundToken(tree), now)
-
     def dispatch(self, sender: int, message: Any) -> None:
         """Take a message."""
         match message:
