@@ -26,8 +26,20 @@ from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
 from headwater.runtime.compile.changes import changes_sql
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta, qualified_column
+from headwater.runtime.compile.group_states import (
+    COUNT,
+    FROM,
+    TO,
+    GroupStates,
+    can_follow_changes,
+)
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
-from headwater.runtime.compile.windows import last_multiple_sql, least_sql, next_multiple_sql
+from headwater.runtime.compile.windows import (
+    last_multiple_sql,
+    least_sql,
+    next_multiple_sql,
+    with_views,
+)
 from headwater.runtime.spark.aggregates import (
     PaneColumn,
     PartialAggregate,
@@ -35,8 +47,6 @@ from headwater.runtime.spark.aggregates import (
     partial_aggregate,
 )
 from headwater.runtime.spark.sql import expression_sql, quote_identifier
-
-FROM, TO, COUNT = "_from", "_to", "_n"
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class Panes(JoinsByDelta):
             # With one slide nothing is joined with the instants: results cost the same however many
             # there are.
             return 1_000_000_000
-        return 50_000 if self._is_incremental or not self._is_grouped else 1_000
+        return 1_000_000 if self.follows_changes or not self._is_grouped else 1_000
 
     @property
     def reads_instants(self) -> bool:
@@ -200,12 +210,11 @@ class Panes(JoinsByDelta):
     def _is_grouped(self) -> bool:
         return self.block.group is not None or self.block.distinct
 
-    @property
-    def _is_incremental(self) -> bool:
-        """Whether a group's value follows from the value before and what entered and left."""
-        return self.partial_aggregates is not None and all(
-            p.can_subtract for p in self.partial_aggregates
-        )
+    @cached_property
+    def follows_changes(self) -> bool:
+        """Whether the values of groups follow from the changes of their panes, whatever the number of
+        instants; else the panes that are there are looked up for each."""
+        return self.partial_aggregates is not None and can_follow_changes(self.partial_aggregates)
 
 
 @dataclass(frozen=True)
@@ -237,6 +246,8 @@ class _ResultWriter:
 
     def groups(self) -> str:
         """Every group at every instant."""
+        if self.plan.follows_changes:
+            return self._groups_by_states()
         if self.keys:
             by = ", ".join(["_t", *self.keys])
             values = f"SELECT {by}, {self._aggregate_values('x')} FROM ({self._panes_at_instants()}) x GROUP BY {by}"
@@ -247,14 +258,45 @@ class _ResultWriter:
             )
         return f"SELECT _t AS _tau, {self._items()} FROM ({values}){self._having()}"
 
+    def _groups_by_states(self) -> str:
+        """Every group at every instant, from its states: each is that of the instants until the next."""
+        states = self._group_states(self.first, only_changing=False)
+        if self.plan.reads_instants:
+            listed = (
+                f"SELECT sort_array(collect_list(t)) AS ts FROM instants WHERE t >= {self.first}L"
+            )
+            seen = "explode(filter(ts, t -> t >= _t AND (_next IS NULL OR t < _next)))"
+            source = f"states CROSS JOIN ({listed})"
+        else:
+            (slide,) = self.plan.slides
+            until = f"coalesce(_next - {slide}L, {self.last}L)"
+            seen, source = f"explode(sequence(_t, {until}, {slide}L))", "states"
+        shown = f"SELECT _tau, {self._items()} FROM (SELECT *, {seen} AS _tau FROM {source}){self._having()}"
+        return with_views({**states.views, "states": states.states_sql}, shown)
+
     def changes(self) -> str:
         """What entered or left of the groups, at the instants at which panes begin or end."""
-        values = (
-            self._values_by_running_sum() if self.plan._is_incremental else self._values_by_join()
-        )
-        states = f"SELECT _t, _next, {self._items()} FROM ({values}){self._having()}"
+        if self.plan.follows_changes:
+            states = self._group_states(self.before, only_changing=True)
+            return with_views(states.views, self._changes_of(states.states_sql))
+        return f"{self._exit_views().rstrip()}, {self._changes_of(self._values_by_join()).removeprefix('WITH ')}"
+
+    def _changes_of(self, values: str) -> str:
+        shown = f"SELECT _t, _next, {self._items()} FROM ({values}){self._having()}"
         names = [f"c{i}" for i in range(len(self.plan.block.items))]
-        return f"{self._exit_views().rstrip()}, {changes_sql(self.plan.output, states, names, self.first - 1).removeprefix('WITH ')}"
+        return changes_sql(self.plan.output, shown, names, self.first - 1)
+
+    def _group_states(self, before: int | None, only_changing: bool) -> GroupStates:
+        assert self.plan.partial_aggregates is not None
+        return GroupStates(
+            self.keys,
+            self.plan.partial_aggregates,
+            self.plan.slides,
+            before,
+            self.first,
+            self.last,
+            only_changing,
+        )
 
     # ---- panes at instants
 
@@ -315,45 +357,6 @@ class _ResultWriter:
         return (
             f"SELECT {by}, {self._aggregate_values('x')} FROM ({points}) s {kind} panes x "
             f"ON {' AND '.join(same)} GROUP BY {by}"
-        )
-
-    def _values_by_running_sum(self) -> str:
-        """Each group at each of its moves, from its value before and what entered and left since."""
-        parts = [p.name for p in self.plan._summed_columns]
-        listed = ", ".join(parts)
-        moves = (
-            f"SELECT {self._with_keys(f'{FROM} AS _t')}, {listed} FROM panes WHERE {self._enters_condition()} "
-            f"UNION ALL SELECT {self._with_keys('_exit AS _t')}, {', '.join(f'-{p} AS {p}' for p in parts)} "
-            f"FROM leaving"
-        )
-        if self.before is not None:
-            moves += f" UNION ALL {self._values_before(moves, parts)}"
-        elif not self.keys:
-            moves += (
-                f" UNION ALL SELECT {self.first}L AS _t, {', '.join(f'NULL AS {p}' for p in parts)}"
-            )
-        by = self._with_keys("_t")
-        added = ", ".join(f"sum({p}) AS {p}" for p in parts)
-        sums = f"SELECT {by}, {added} FROM ({moves}) GROUP BY {by}"
-        totals = ", ".join(f"sum({p}) OVER ({self._window()}) AS {p}" for p in parts)
-        running = f"SELECT {by}, lead(_t) OVER ({self._window()}) AS _next, {totals} FROM ({sums})"
-        values = ", ".join(self._final_values(lambda name: name) or ["1 AS _one"])
-        # A running sum of 0 rows is a group that has left; without keys the group is always there.
-        condition = f" WHERE {COUNT} > 0" if self.keys else ""
-        return f"SELECT {by}, _next, {values} FROM ({running}){condition}"
-
-    def _values_before(self, moves: str, parts: Sequence[str]) -> str:
-        """The groups that move, as they were at the last instant evaluated."""
-        is_visible = f"x.{FROM} <= {self.before}L AND x.{TO} > {self.before}L"
-        at = f"{self.before}L AS _t"
-        sums = ", ".join(f"sum({p}) AS {p}" for p in parts)
-        if not self.keys:
-            return f"SELECT {at}, {sums} FROM panes x WHERE {is_visible}"
-        same = " AND ".join(f"x.{k} <=> m.{k}" for k in self.keys)
-        listed = ", ".join(self.keys)
-        return (
-            f"SELECT {self._with_keys(at)}, {sums} FROM panes x LEFT SEMI JOIN ({moves}) m ON {same} "
-            f"WHERE {is_visible} GROUP BY {listed}"
         )
 
     def _enters_condition(self) -> str:

@@ -29,7 +29,8 @@ from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.signature import Bound
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta
-from headwater.runtime.compile.panes import COUNT, FROM, TO, Panes
+from headwater.runtime.compile.group_states import COUNT, FROM, TO
+from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
 from headwater.runtime.compile.shared_join import (
     CONSTANTS,

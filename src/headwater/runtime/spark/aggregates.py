@@ -37,14 +37,29 @@ class PaneColumn:
         return self.merge.format(column) if "{}" in self.merge else f"{self.merge}({column})"
 
 
+FinishSql = Callable[[Callable[[str], str]], str]
+"""SQL of the value of an aggregate, from the SQL of its merged columns by their names."""
+
+
+@dataclass(frozen=True)
+class ValueSums:
+    """An aggregate of distinct values as sums over them: columns made of a value `v`, which can be
+    subtracted exactly, and SQL over these sums."""
+
+    columns: tuple[PaneColumn, ...]
+    finish_sql: FinishSql
+
+
 @dataclass(frozen=True)
 class PartialAggregate:
     """An aggregate as parts, and as SQL over the merged parts."""
 
     columns: tuple[PaneColumn, ...]
-    finish_sql: Callable[[Callable[[str], str]], str]
+    finish_sql: FinishSql
     can_subtract: bool = False
     """Whether what leaves can be subtracted, exactly."""
+    of_values: ValueSums | None = None
+    """The same from the distinct values of a group, where the one column is their set."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +138,11 @@ def _distinct_values(call: AggregateCall, i: int, filter_sql: str) -> PaneColumn
 def _count_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
     if call.distinct:
         values = _distinct_values(call, i, filter_sql)
+        number = PaneColumn(f"d{i}", "1L", "sum")
         return PartialAggregate(
-            (values,), lambda merged: f"CAST(size({merged(values.name)}) AS BIGINT)"
+            (values,),
+            lambda merged: f"CAST(size({merged(values.name)}) AS BIGINT)",
+            of_values=ValueSums((number,), lambda merged: f"coalesce({merged(number.name)}, 0L)"),
         )
     counted = "*" if call.arg is None else f"x{i}"
     part = PaneColumn(f"n{i}", f"count({counted}){filter_sql}", "sum")
@@ -181,7 +199,10 @@ def _distinct_sum_parts(call: AggregateCall, i: int, filter_sql: str) -> Partial
         whole = f"CASE WHEN size(s) > 0 THEN {value} END"
         return f"transform(array({merged(values.name)}), s -> {whole})[0]"
 
-    return PartialAggregate((values,), finish)
+    number = PaneColumn(f"d{i}", "1L", "sum")
+    added_up = PaneColumn(f"e{i}", f"CAST(v AS {wide})", "sum")
+    sums = _null_safe_sum(call, number, (added_up,), lambda merged: merged(added_up.name), True)
+    return PartialAggregate((values,), finish, of_values=ValueSums(sums.columns, sums.finish_sql))
 
 
 def _null_safe_sum(

@@ -21,7 +21,7 @@ from headwater.runtime.compile.frames import (
     panes_schema,
     read_panes,
 )
-from headwater.runtime.compile.panes import TO
+from headwater.runtime.compile.group_states import TO
 from headwater.runtime.compile.plan import PanePlan
 from headwater.runtime.compile.shared_panes import SharedPanes
 from headwater.runtime.engine.steps.due_instants import DueStep

@@ -25,8 +25,8 @@ from headwater.runtime.catalog import (
     unit_log,
 )
 from headwater.runtime.compile.frames import StepInput, delta_frame, overlapping_segments
+from headwater.runtime.compile.group_states import FROM, TO
 from headwater.runtime.compile.join_order import Term
-from headwater.runtime.compile.panes import FROM, TO
 from headwater.runtime.compile.plan import IncrementalPlan
 from headwater.runtime.compile.unit_plans import write_subscribers
 from headwater.runtime.engine.steps.inputs import Progress, StepContext

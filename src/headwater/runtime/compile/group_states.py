@@ -1,0 +1,281 @@
+"""The values of groups while they last: each from the instant of a change until the next one.
+
+A group changes only where one of its panes begins or ends, so nothing is computed in between, and no
+pane is looked at once for each instant. Three rules cover the aggregates. What can be subtracted exactly is
+a running sum of what came and went. The distinct values of a group are the stretches of time in which it has
+each value; how many there are is a running sum again. All else that merges (least, largest, sums of
+doubles) is divided at fixed times: the panes that are there at an instant are those that began before it,
+of some that last until a later fixed time, and those that end after it, of some that were there at an
+earlier one. Both are running aggregates to which panes are only added, in order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.runtime.compile.windows import least_sql, next_multiple_sql
+from headwater.runtime.spark.aggregates import FinishSql, PaneColumn, PartialAggregate
+
+FROM, TO, COUNT = "_from", "_to", "_n"
+"""The columns of all panes: from when until when they are visible, and how many rows they stand for."""
+
+_FRAME = ("_grid", "_fixed", "_side")
+"""What panes are divided by: the distance of the fixed times, one of them, and the side of it: 0 before, 1
+after."""
+
+
+@dataclass(frozen=True)
+class GroupStates:
+    """The SQL of the states of groups within a step: `_t`, `_next`, keys and aggregates a0, a1, ..
+
+    It reads the views `panes` and, without slides, `instants(t, next)`. `before` is the instant before the
+    first one, whose states are wanted as well, of the groups that change later.
+    """
+
+    keys: Sequence[str]
+    aggregates: Sequence[PartialAggregate]
+    slides: frozenset[int]
+    before: int | None
+    first: int
+    last: int
+    only_changing: bool
+    """Whether groups that do not change in the step are left out."""
+
+    @property
+    def views(self) -> Mapping[str, str]:
+        """The views that `states_sql` reads, each by its SQL, in the order in which they need each other."""
+        named = {"visible": self._visible_sql()}
+        if self.keys and self.only_changing and self.before is not None:
+            named = {"changing": self._changing_sql(), **named}
+        for number, column in self._sets:
+            named[f"stays{number}"] = self._stays_sql(column)
+        if not self.slides:
+            named["ends"] = self._ends_sql()
+        named["points"] = self._points_sql()
+        if self._running:
+            named["parts"] = self._parts_sql()
+        return named
+
+    @property
+    def states_sql(self) -> str:
+        """SQL of the states."""
+        rows = self._merged_sql() if self._running else "points"
+        values = ", ".join(self._values()) or "1 AS _one"
+        listed = ", ".join(["_t", "_next", *self.keys])
+        return f"SELECT {listed}, {values} FROM ({_table(rows)})"
+
+    # ---- the parts of aggregates, by rule
+
+    @cached_property
+    def _summed(self) -> list[PaneColumn]:
+        """What is subtracted when a pane ends."""
+        subtracted = [p for a in self.aggregates if a.can_subtract for p in a.columns]
+        return [PaneColumn(COUNT, "", "sum"), *subtracted]
+
+    @cached_property
+    def _sets(self) -> list[tuple[int, PartialAggregate]]:
+        return [(n, a) for n, a in enumerate(self.aggregates) if a.of_values is not None]
+
+    @cached_property
+    def _running(self) -> list[PaneColumn]:
+        """What is merged in order of time."""
+        merged = (a for a in self.aggregates if not a.can_subtract and a.of_values is None)
+        return [p for a in merged for p in a.columns]
+
+    @cached_property
+    def _sums(self) -> list[str]:
+        """The names of all running sums."""
+        of_values = [p.name for _, a in self._sets if a.of_values for p in a.of_values.columns]
+        return [*(p.name for p in self._summed), *of_values]
+
+    def _values(self) -> list[str]:
+        return [
+            f"{_finish(aggregate)(lambda name: name)} AS a{n}"
+            for n, aggregate in enumerate(self.aggregates)
+        ]
+
+    # ---- panes
+
+    def _changing_sql(self) -> str:
+        """The groups in which a pane begins or ends."""
+        begins = f"{FROM} > {self.before}L AND {FROM} <= {self.last}L"
+        ends = f"{TO} > {self.before}L AND {TO} <= {self.last}L"
+        return f"SELECT DISTINCT {', '.join(self.keys)} FROM panes WHERE {begins} OR {ends}"
+
+    def _visible_sql(self) -> str:
+        """The panes of the step, as if those that are there already began at the instant before."""
+        starts, condition = FROM, f"p.{FROM} <= {self.last}L"
+        if self.before is not None:
+            starts = f"greatest(p.{FROM}, {self.before}L) AS {FROM}"
+            condition += f" AND p.{TO} > {self.before}L"
+        names = [p.name for a in self.aggregates for p in a.columns]
+        listed = ", ".join([starts, TO, COUNT, *self.keys, *names])
+        changing = ""
+        if self.keys and self.only_changing and self.before is not None:
+            same = " AND ".join(f"p.{k} <=> c.{k}" for k in self.keys)
+            changing = f" LEFT SEMI JOIN changing c ON {same}"
+        return f"SELECT {listed} FROM panes p{changing} WHERE {condition}"
+
+    def _stays_sql(self, aggregate: PartialAggregate) -> str:
+        """From when until when a group has each of the values in a column of sets: `_x`, and `_w`, which is 1
+        where such a stay begins and -1 where it ends."""
+        (column,) = aggregate.columns
+        values = f"SELECT {self._with_keys(FROM)}, {TO}, explode({column.name}) AS _v FROM visible"
+        order = f"PARTITION BY {self._with_keys('_v')} ORDER BY {FROM}, {TO}"
+        reach = f"max({TO}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND"
+        rows = (
+            f"SELECT *, {reach} CURRENT ROW) AS _reach, {reach} 1 PRECEDING) AS _reached, "
+            f"lead({FROM}) OVER ({order}) AS _following FROM ({values})"
+        )
+        begins = (
+            f"IF(_reached IS NULL OR _reached < {FROM}, named_struct('x', {FROM}, 'w', 1), NULL)"
+        )
+        ends = "IF(_following IS NULL OR _following > _reach, named_struct('x', _reach, 'w', -1), NULL)"
+        moves = f"explode(array_compact(array({begins}, {ends})))"
+        listed = self._with_keys("_v")
+        return f"SELECT {listed}, _m.x AS _x, _m.w AS _w FROM (SELECT {listed}, {moves} AS _m FROM ({rows}))"
+
+    # ---- changes
+
+    def _ends_sql(self) -> str:
+        """The times `x` at which panes end, each with the instant `_t` that sees it."""
+        times = f"SELECT DISTINCT {TO} AS x, CAST(NULL AS BIGINT) AS t FROM visible WHERE {TO} <= {self.last}L"
+        ahead = "min(t) OVER (ORDER BY x DESC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        return (
+            f"SELECT x, max(_t) AS _t FROM (SELECT x, {ahead} AS _t "
+            f"FROM ({times} UNION ALL SELECT t, t FROM instants WHERE t >= {self.first}L)) GROUP BY x"
+        )
+
+    def _points_sql(self) -> str:
+        """Each group at each of its changes, with its running sums and the time of the next change."""
+        added = ", ".join(f"sum({name}) AS {name}" for name in self._sums)
+        by = self._with_keys("_t")
+        sums = f"SELECT {by}, {added} FROM ({self._changes_sql()}) GROUP BY {by}"
+        order = f"PARTITION BY {', '.join(self.keys) or '1'} ORDER BY _t"
+        totals = ", ".join(f"sum({name}) OVER ({order}) AS {name}" for name in self._sums)
+        running = f"SELECT {by}, lead(_t) OVER ({order}) AS _next, {totals} FROM ({sums})"
+        # A running sum of 0 rows is a group that has left; without keys the group is always there.
+        return f"SELECT * FROM ({running})" + (f" WHERE {COUNT} > 0" if self.keys else "")
+
+    def _changes_sql(self) -> str:
+        """What is added to the sums of groups at each instant."""
+        summed = [p.name for p in self._summed]
+        begins = [self._change_sql(FROM, {name: name for name in summed}, "visible")]
+        ended = {name: f"-{name}" for name in summed}
+        ends = [self._change_sql(TO, ended, f"visible WHERE {TO} <= {self.last}L")]
+        for number, aggregate in self._sets:
+            assert aggregate.of_values is not None
+            columns = aggregate.of_values.columns
+            stays = f"(SELECT *, _v AS v FROM stays{number})"
+            gained = {p.name: p.build for p in columns}
+            lost = {p.name: f"-{p.build}" for p in columns}
+            begins.append(self._change_sql("_x", gained, f"{stays} WHERE _w > 0"))
+            ends.append(
+                self._change_sql("_x", lost, f"{stays} WHERE _w < 0 AND _x <= {self.last}L")
+            )
+        if not self.keys:  # one group, which has a value also where no pane is visible
+            start = self.first if self.before is None else self.before
+            begins.append(self._change_sql(f"{start}L", {}, "(SELECT 1)"))
+        return " UNION ALL ".join([*begins, self._seen_ends_sql(" UNION ALL ".join(ends))])
+
+    def _change_sql(self, time: str, added: Mapping[str, str], rows: str) -> str:
+        sums = (f"{added.get(name, 'NULL')} AS {name}" for name in self._sums)
+        return f"SELECT {self._with_keys(f'{time} AS _t')}, {', '.join(sums)} FROM {rows}"
+
+    def _seen_ends_sql(self, ends: str) -> str:
+        """Those ends that an instant of the step sees, at that instant."""
+        listed = ", ".join([*self.keys, *self._sums])
+        if self.slides:
+            at = least_sql([next_multiple_sql("_t", slide) for slide in sorted(self.slides)])
+            return f"SELECT {at} AS _t, {listed} FROM ({ends}) WHERE {at} <= {self.last}L"
+        return f"SELECT e._t, {listed} FROM ({ends}) c JOIN ends e ON c._t = e.x WHERE e._t IS NOT NULL"
+
+    # ---- merging in order of time
+
+    def _parts_sql(self) -> str:
+        """Panes on the sides of a fixed time: one within their stay, of a grid as coarse as they are long.
+
+        Those that were there before the step need only their ends, and those that outlast it their
+        begins.
+        """
+        names = [p.name for p in self._running]
+        listed = ", ".join([*self.keys, *names])
+        # The least power of two that is not below the length: at most one multiple of it is within the
+        # stay, and if none is, one of its half.
+        grid = f"SELECT *, shiftleft(1L, length(bin({TO} - {FROM} - 1L))) AS _g FROM visible"
+        finer = f"SELECT *, IF({TO} - pmod({TO}, _g) > {FROM}, _g, _g div 2) AS _grid FROM ({grid})"
+        fixed = f"{TO} - pmod({TO}, _grid)"
+        begins, ends = (
+            _frame_sql("_grid", fixed, 0, FROM, 0),
+            _frame_sql("_grid", fixed, 1, f"-{TO}", 2),
+        )
+        cases = [f"WHEN {TO} > {self.last}L THEN array({_frame_sql('0L', '0L', 0, FROM, 0)})"]
+        if self.before is not None:
+            old = _frame_sql("0L", "0L", 1, f"-{TO}", 2)
+            cases.insert(0, f"WHEN {FROM} = {self.before}L THEN array({old})")
+        frames = f"explode(CASE {' '.join(cases)} ELSE array({begins}, {ends}) END)"
+        return f"SELECT {listed}, f.* FROM (SELECT *, {frames} AS f FROM ({finer}))"
+
+    def _merged_sql(self) -> str:
+        """The points with the merged columns of the panes that are there at each."""
+        names = [p.name for p in self._running]
+        carried = ["_t", "_next", *self._sums]
+        grids = "SELECT coalesce(collect_set(_grid), array()) AS grids FROM parts WHERE _grid > 0"
+        at_end = "_t - pmod(_t, g)"
+        looked_up = [
+            f"array({_frame_sql('0L', '0L', 0, '_t', 1)}, {_frame_sql('0L', '0L', 1, '-_t', 1)})",
+            f"flatten(transform(grids, g -> array({_frame_sql('g', f'{at_end} + g', 0, '_t', 1)}, "
+            f"{_frame_sql('g', at_end, 1, '-_t', 1)})))",
+        ]
+        # A pane that begins at an instant comes before it, one that ends there after it.
+        order = ", ".join([*self.keys, *_FRAME])
+        window = f"PARTITION BY {order} ORDER BY _order, _turn ROWS UNBOUNDED PRECEDING"
+        merged = ", ".join(
+            f"{p.merge}({p.name}) OVER ({window}) AS {p.name}" for p in self._running
+        )
+        frame = "_grid, _fixed, _side, _order, _turn"
+        by_key = "".join(f"{k}, " for k in self.keys)
+        parts = (
+            f"SELECT {by_key}{', '.join(f'NULL AS {name}' for name in carried)}, "
+            f"{', '.join(names)}, {frame} FROM parts"
+        )
+        points = (
+            f"SELECT {by_key}{', '.join(carried)}, {', '.join(f'NULL AS {name}' for name in names)}, f.* "
+            f"FROM (SELECT *, explode(concat({', '.join(looked_up)})) AS f FROM points CROSS JOIN ({grids}))"
+        )
+        rows = f"SELECT {by_key}{', '.join(carried)}, _turn, {merged} FROM ({parts} UNION ALL {points})"
+        kept = ", ".join(f"first({name}) AS {name}" for name in carried if name != "_t")
+        last = ", ".join(f"{p.merge_sql(p.name)} AS {p.name}" for p in self._running)
+        by = self._with_keys("_t")
+        return f"SELECT {by}, {kept}, {last} FROM ({rows}) WHERE _turn = 1 GROUP BY {by}"
+
+    def _with_keys(self, first: str) -> str:
+        return ", ".join([first, *self.keys])
+
+
+def can_follow_changes(aggregates: Sequence[PartialAggregate]) -> bool:
+    """Whether the states of groups with these aggregates follow from the changes of their panes."""
+    return all(
+        a.can_subtract
+        or a.of_values is not None
+        # Other SQL than a function's name cannot be evaluated over a window.
+        or all("{}" not in p.merge for p in a.columns)
+        for a in aggregates
+    )
+
+
+def _finish(aggregate: PartialAggregate) -> FinishSql:
+    return aggregate.finish_sql if aggregate.of_values is None else aggregate.of_values.finish_sql
+
+
+def _frame_sql(grid: str, fixed: str, side: int, order: str, turn: int) -> str:
+    values = [grid, fixed, str(side), order, str(turn)]
+    names = [*_FRAME, "_order", "_turn"]
+    named = ", ".join(f"'{name}', {value}" for name, value in zip(names, values, strict=True))
+    return f"named_struct({named})"
+
+
+def _table(rows: str) -> str:
+    return rows if rows.startswith("SELECT") else f"SELECT * FROM {rows}"
