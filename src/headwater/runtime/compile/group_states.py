@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headwater.runtime.compile.windows import least_sql, next_multiple_sql
-from headwater.runtime.spark.aggregates import FinishSql, PaneColumn, PartialAggregate
+from headwater.runtime.spark.aggregates import (
+    FinishSql,
+    PaneColumn,
+    PartialAggregate,
+    ValueSums,
+)
 
 FROM, TO, COUNT = "_from", "_to", "_n"
 """The columns of all panes: from when until when they are visible, and how many rows they stand for."""
@@ -49,8 +54,6 @@ class GroupStates:
         named = {"visible": self._visible_sql()}
         if self.keys and self.only_changing and self.before is not None:
             named = {"changing": self._changing_sql(), **named}
-        for number, column in self._sets:
-            named[f"stays{number}"] = self._stays_sql(column)
         if not self.slides:
             named["ends"] = self._ends_sql()
         named["points"] = self._points_sql()
@@ -75,8 +78,14 @@ class GroupStates:
         return [PaneColumn(COUNT, "", "sum"), *subtracted]
 
     @cached_property
-    def _sets(self) -> list[tuple[int, PartialAggregate]]:
-        return [(n, a) for n, a in enumerate(self.aggregates) if a.of_values is not None]
+    def _sets(self) -> list[tuple[int, PartialAggregate, ValueSums]]:
+        """The aggregates of distinct values, with their numbers."""
+        numbered = enumerate(self.aggregates)
+        return [(n, a, a.of_values) for n, a in numbered if a.of_values is not None]
+
+    @property
+    def _value_types(self) -> list[str]:
+        return list(dict.fromkeys(values.value_type for _, _, values in self._sets))
 
     @cached_property
     def _running(self) -> list[PaneColumn]:
@@ -87,7 +96,7 @@ class GroupStates:
     @cached_property
     def _sums(self) -> list[str]:
         """The names of all running sums."""
-        of_values = [p.name for _, a in self._sets if a.of_values for p in a.of_values.columns]
+        of_values = [p.name for _, _, values in self._sets for p in values.columns]
         return [*(p.name for p in self._summed), *of_values]
 
     def _values(self) -> list[str]:
@@ -118,12 +127,20 @@ class GroupStates:
             changing = f" LEFT SEMI JOIN changing c ON {same}"
         return f"SELECT {listed} FROM panes p{changing} WHERE {condition}"
 
-    def _stays_sql(self, aggregate: PartialAggregate) -> str:
-        """From when until when a group has each of the values in a column of sets: `_x`, and `_w`, which is 1
-        where such a stay begins and -1 where it ends."""
-        (column,) = aggregate.columns
-        values = f"SELECT {self._with_keys(FROM)}, {TO}, explode({column.name}) AS _v FROM visible"
-        order = f"PARTITION BY {self._with_keys('_v')} ORDER BY {FROM}, {TO}"
+    def _stays_sql(self, value_type: str) -> str:
+        """From when until when a group has each of the values of that type that the column of aggregate
+        `_of` has: `_x`, and `_w`, which is 1 where such a stay begins and -1 where it ends."""
+        sets = [
+            f"named_struct('n', {n}, 's', {aggregate.columns[0].name})"
+            for n, aggregate, values in self._sets
+            if values.value_type == value_type
+        ]
+        listed = self._with_keys(f"{FROM}, {TO}")
+        values = (
+            f"SELECT {listed}, _e.n AS _of, explode(_e.s) AS v "
+            f"FROM (SELECT {listed}, explode(array({', '.join(sets)})) AS _e FROM visible)"
+        )
+        order = f"PARTITION BY {self._with_keys('_of, v')} ORDER BY {FROM}, {TO}"
         reach = f"max({TO}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND"
         rows = (
             f"SELECT *, {reach} CURRENT ROW) AS _reach, {reach} 1 PRECEDING) AS _reached, "
@@ -134,7 +151,7 @@ class GroupStates:
         )
         ends = "IF(_following IS NULL OR _following > _reach, named_struct('x', _reach, 'w', -1), NULL)"
         moves = f"explode(array_compact(array({begins}, {ends})))"
-        listed = self._with_keys("_v")
+        listed = self._with_keys("_of, v")
         return f"SELECT {listed}, _m.x AS _x, _m.w AS _w FROM (SELECT {listed}, {moves} AS _m FROM ({rows}))"
 
     # ---- changes
@@ -161,36 +178,52 @@ class GroupStates:
 
     def _changes_sql(self) -> str:
         """What is added to the sums of groups at each instant."""
+        parts = [self._pane_changes_sql(), *map(self._value_changes_sql, self._value_types)]
+        changes = self._at_instants_sql(" UNION ALL ".join(parts))
+        if self.keys:
+            return changes
+        # One group, which has a value also where no pane is visible.
+        start = self.first if self.before is None else self.before
+        return f"{changes} UNION ALL SELECT {start}L AS _t, {self._nulls(self._sums)}"
+
+    def _pane_changes_sql(self) -> str:
+        """What panes add where they begin, at `_x` with `_w` 1, and take away where they end, with -1."""
         summed = [p.name for p in self._summed]
-        begins = [self._change_sql(FROM, {name: name for name in summed}, "visible")]
-        ended = {name: f"-{name}" for name in summed}
-        ends = [self._change_sql(TO, ended, f"visible WHERE {TO} <= {self.last}L")]
-        for number, aggregate in self._sets:
-            assert aggregate.of_values is not None
-            columns = aggregate.of_values.columns
-            stays = f"(SELECT *, _v AS v FROM stays{number})"
-            gained = {p.name: p.build for p in columns}
-            lost = {p.name: f"-{p.build}" for p in columns}
-            begins.append(self._change_sql("_x", gained, f"{stays} WHERE _w > 0"))
-            ends.append(
-                self._change_sql("_x", lost, f"{stays} WHERE _w < 0 AND _x <= {self.last}L")
-            )
-        if not self.keys:  # one group, which has a value also where no pane is visible
-            start = self.first if self.before is None else self.before
-            begins.append(self._change_sql(f"{start}L", {}, "(SELECT 1)"))
-        return " UNION ALL ".join([*begins, self._seen_ends_sql(" UNION ALL ".join(ends))])
+        begins = ", ".join([f"'x', {FROM}, 'w', 1", *(f"'{name}', {name}" for name in summed)])
+        ends = ", ".join([f"'x', {TO}, 'w', -1", *(f"'{name}', -{name}" for name in summed)])
+        moves = f"explode(array(named_struct({begins}), named_struct({ends})))"
+        shown = ", ".join(f"_m.{name} AS {name}" for name in summed)
+        others = [name for name in self._sums if name not in summed]
+        return (
+            f"SELECT {self._with_keys('_m.x AS _x')}, _m.w AS _w, "
+            f"{', '.join(filter(None, [shown, self._nulls(others)]))} "
+            f"FROM (SELECT {self._with_keys(f'{moves} AS _m')} FROM visible)"
+        )
 
-    def _change_sql(self, time: str, added: Mapping[str, str], rows: str) -> str:
-        sums = (f"{added.get(name, 'NULL')} AS {name}" for name in self._sums)
-        return f"SELECT {self._with_keys(f'{time} AS _t')}, {', '.join(sums)} FROM {rows}"
+    def _value_changes_sql(self, value_type: str) -> str:
+        """The same of the stays of values of one type."""
+        added = {
+            p.name: f"IF(_of = {n}, _w * {p.build}, NULL)"
+            for n, _, values in self._sets
+            if values.value_type == value_type
+            for p in values.columns
+        }
+        shown = ", ".join(f"{added.get(name, 'NULL')} AS {name}" for name in self._sums)
+        return f"SELECT {self._with_keys('_x')}, _w, {shown} FROM ({self._stays_sql(value_type)})"
 
-    def _seen_ends_sql(self, ends: str) -> str:
-        """Those ends that an instant of the step sees, at that instant."""
+    def _at_instants_sql(self, changes: str) -> str:
+        """Changes at the instants that see them, without those that come after the step."""
         listed = ", ".join([*self.keys, *self._sums])
         if self.slides:
-            at = least_sql([next_multiple_sql("_t", slide) for slide in sorted(self.slides)])
-            return f"SELECT {at} AS _t, {listed} FROM ({ends}) WHERE {at} <= {self.last}L"
-        return f"SELECT e._t, {listed} FROM ({ends}) c JOIN ends e ON c._t = e.x WHERE e._t IS NOT NULL"
+            seen = least_sql([next_multiple_sql("_x", slide) for slide in sorted(self.slides)])
+            source = f"({changes})"
+        else:
+            seen, source = "e._t", f"({changes}) LEFT JOIN ends e ON _x = e.x"
+        at = f"IF(_w > 0, _x, {seen})"
+        return f"SELECT {at} AS _t, {listed} FROM {source} WHERE {at} <= {self.last}L"
+
+    def _nulls(self, names: Sequence[str]) -> str:
+        return ", ".join(f"NULL AS {name}" for name in names)
 
     # ---- merging in order of time
 
@@ -237,12 +270,9 @@ class GroupStates:
         )
         frame = "_grid, _fixed, _side, _order, _turn"
         by_key = "".join(f"{k}, " for k in self.keys)
-        parts = (
-            f"SELECT {by_key}{', '.join(f'NULL AS {name}' for name in carried)}, "
-            f"{', '.join(names)}, {frame} FROM parts"
-        )
+        parts = f"SELECT {by_key}{self._nulls(carried)}, {', '.join(names)}, {frame} FROM parts"
         points = (
-            f"SELECT {by_key}{', '.join(carried)}, {', '.join(f'NULL AS {name}' for name in names)}, f.* "
+            f"SELECT {by_key}{', '.join(carried)}, {self._nulls(names)}, f.* "
             f"FROM (SELECT *, explode(concat({', '.join(looked_up)})) AS f FROM points CROSS JOIN ({grids}))"
         )
         rows = f"SELECT {by_key}{', '.join(carried)}, _turn, {merged} FROM ({parts} UNION ALL {points})"

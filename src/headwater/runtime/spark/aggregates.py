@@ -43,9 +43,10 @@ FinishSql = Callable[[Callable[[str], str]], str]
 
 @dataclass(frozen=True)
 class ValueSums:
-    """An aggregate of distinct values as sums over them: columns made of a value `v`, which can be
-    subtracted exactly, and SQL over these sums."""
+    """An aggregate of distinct values as sums over them: columns made of a value `v` of that type in SQL,
+    which can be subtracted exactly, and SQL over these sums."""
 
+    value_type: str
     columns: tuple[PaneColumn, ...]
     finish_sql: FinishSql
 
@@ -135,6 +136,11 @@ def _distinct_values(call: AggregateCall, i: int, filter_sql: str) -> PaneColumn
     return PaneColumn(f"v{i}", f"array_distinct(collect_set({value}){filter_sql})", UNION_OF_SETS)
 
 
+def _set_type(call: AggregateCall) -> str:
+    assert call.arg is not None
+    return "DOUBLE" if call.arg.type.is_floating else spark_type(call.arg.type)
+
+
 def _count_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate:
     if call.distinct:
         values = _distinct_values(call, i, filter_sql)
@@ -142,7 +148,9 @@ def _count_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggrega
         return PartialAggregate(
             (values,),
             lambda merged: f"CAST(size({merged(values.name)}) AS BIGINT)",
-            of_values=ValueSums((number,), lambda merged: f"coalesce({merged(number.name)}, 0L)"),
+            of_values=ValueSums(
+                _set_type(call), (number,), lambda merged: f"coalesce({merged(number.name)}, 0L)"
+            ),
         )
     counted = "*" if call.arg is None else f"x{i}"
     part = PaneColumn(f"n{i}", f"count({counted}){filter_sql}", "sum")
@@ -202,7 +210,9 @@ def _distinct_sum_parts(call: AggregateCall, i: int, filter_sql: str) -> Partial
     number = PaneColumn(f"d{i}", "1L", "sum")
     added_up = PaneColumn(f"e{i}", f"CAST(v AS {wide})", "sum")
     sums = _null_safe_sum(call, number, (added_up,), lambda merged: merged(added_up.name), True)
-    return PartialAggregate((values,), finish, of_values=ValueSums(sums.columns, sums.finish_sql))
+    return PartialAggregate(
+        (values,), finish, of_values=ValueSums(_set_type(call), sums.columns, sums.finish_sql)
+    )
 
 
 def _null_safe_sum(
