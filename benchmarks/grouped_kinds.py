@@ -1,5 +1,6 @@
 """What each kind of grouped query costs: for many events in a few steps, and for a small delta as its window grows.
 
+All times are elapsed and, behind them, CPU time of Java and Python: on a busy machine only these compare.
 Windows have no slide unless a kind says so: results may change at every event time. `--windows` fills a
 window, and reports the median time of steps that add a fixed delta; without it, `--events` tuples come in
 `--batches` steps. Each kind has a state of its own; a query that takes longer than `--limit` seconds is left.
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -135,50 +137,73 @@ def generated(stream: str, seed: int, number: int, keys: int, start: float, end:
     )
 
 
-def events_seconds(
+class Spent(NamedTuple):
+    """Elapsed seconds, and CPU seconds of Java and Python."""
+
+    elapsed: float
+    cpu: float
+
+    def __sub__(self, before: Spent) -> Spent:
+        return Spent(self.elapsed - before.elapsed, self.cpu - before.cpu)
+
+    def __str__(self) -> str:
+        return f"{self.elapsed:7.2f} ({self.cpu:6.2f})"
+
+
+def spent(spark: SparkSession) -> Spent:
+    """What this process has taken so far."""
+    java: Any = spark._jvm
+    cpu = java.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toNanos()
+    return Spent(time.perf_counter(), time.process_time() + cpu / 1e9)
+
+
+def events_spent(
     spark: SparkSession, name: str, events: int, batches: int, rate: float, limit: float
-) -> tuple[float, int] | None:
+) -> tuple[Spent, int] | None:
     """The seconds for all events, and the number of rows emitted; None beyond the limit."""
     span = events / rate
     with tempfile.TemporaryDirectory() as folder, state(spark, Path(folder)) as opened:
         stream = open_query(opened, name, max(span / 10, 1))
-        each, begun = events // batches, time.perf_counter()
+        each, begun = events // batches, spent(spark)
         for n in range(batches):
             start = START_SECOND + span * n / batches
             insert(opened, stream, generated(stream, n, each, 100, start, start + span / batches))
             while opened.engine.tick():
-                if time.perf_counter() - begun > limit:
+                if (spent(spark) - begun).elapsed > limit:
                     return None
         check_units(opened)
-        return time.perf_counter() - begun, opened.query("q").arrow().num_rows
+        return spent(spark) - begun, opened.query("q").arrow().num_rows
 
 
-def step_seconds(
+def step_spent(
     spark: SparkSession, name: str, window: int, delta: int, steps: int, limit: float
-) -> float | None:
-    """The median time of steps that add a delta to a window of so many rows; None beyond the limit."""
+) -> Spent | None:
+    """The median of steps that add a delta to a window of so many rows; None beyond the limit."""
     rate = 1_000.0
     span = window / rate
     with tempfile.TemporaryDirectory() as folder, state(spark, Path(folder)) as opened:
         stream = open_query(opened, name, span)
-        begun = time.perf_counter()
+        begun = spent(spark)
         parts = max(2, min(20, window // delta))
         for n in range(parts + 4):  # the window is full, and some of it has left
             start = START_SECOND + span * n / parts
             rows = generated(stream, n, window // parts, 1_000, start, start + span / parts)
             insert(opened, stream, rows)
             settled(opened)
-            if time.perf_counter() - begun > limit:
+            opened.engine.tidy()
+            if (spent(spark) - begun).elapsed > limit:
                 return None
         taken = []
         end = START_SECOND + span * (parts + 4) / parts
         for n in range(steps + 2):
             start = end + n * delta / rate
             insert(opened, stream, generated(stream, n, delta, 1_000, start, start + delta / rate))
-            taken.append(settled(opened))
+            before = spent(spark)
+            settled(opened)
+            taken.append(spent(spark) - before)
             opened.engine.tidy()
         check_units(opened)
-        return median(taken[2:])
+        return Spent(*(median(part) for part in zip(*taken[2:], strict=True)))
 
 
 def main() -> int:
@@ -193,29 +218,25 @@ def main() -> int:
     options.add_argument("--limit", type=float, default=200)
     chosen = options.parse_args()
     spark = session()
-    events_seconds(spark, "count and sum", 2_000, 2, 1_000, 60)  # not cold
+    events_spent(spark, "count and sum", 2_000, 2, 1_000, 60)  # not cold
     worst = 0.0
     for name in chosen.kinds:
         if chosen.windows:
             taken = [
-                step_seconds(spark, name, window, chosen.delta, chosen.steps, chosen.limit)
+                step_spent(spark, name, window, chosen.delta, chosen.steps, chosen.limit)
                 for window in chosen.windows
             ]
-            shown = [f"{s:8.2f}" if s is not None else "       -" for s in taken]
-            pairs = itertools.pairwise(taken)
-            ratios = [b / a for a, b in pairs if a is not None and b is not None]
+            ratios = [b.cpu / a.cpu for a, b in itertools.pairwise(taken) if a and b]
             worst = max([worst, *ratios])
-            print(f"{name:20}", *shown, "   ", *(f"{r:.2f}" for r in ratios), flush=True)
+            print(f"{name:20}", *taken, "   ", *(f"{r:.2f}" for r in ratios), flush=True)
         else:
-            found = events_seconds(
+            found = events_spent(
                 spark, name, chosen.events, chosen.batches, chosen.rate, chosen.limit
             )
-            shown_events = (
-                "over the limit" if found is None else f"{found[0]:8.2f} s {found[1]:>10,} rows"
-            )
-            print(f"{name:20} {shown_events}", flush=True)
+            shown = "over the limit" if found is None else f"{found[0]} {found[1]:>10,} rows"
+            print(f"{name:20} {shown}", flush=True)
     if chosen.windows:
-        print(f"ratio: at most {worst:.2f}x from one window to the next")
+        print(f"ratio: CPU time at most {worst:.2f}x from one window to the next")
     return 0
 
 
