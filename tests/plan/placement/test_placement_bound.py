@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from placement_systems import exhaustive, random_system
 
 from headwater.plan.placement.bound import certified_bound, optimistic_admissions
 from headwater.plan.placement.ledger import Ledger
@@ -11,6 +10,7 @@ from headwater.plan.placement.model import PlacementPlan
 from headwater.plan.placement.planner import Budget
 from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.samples import SampleSetting, sample_problem
+from placement_systems import exhaustive, random_system
 
 
 @pytest.mark.parametrize("seed", range(2))
