@@ -277,7 +277,7 @@ def prediction_report(settings: FigureSettings) -> Report:
         (
             Claim(
                 "rank correlation of predicted and measured rates",
-                "0.8 wanted",
+                "at least 0.8",
                 f"{rank:.2f} over {len(compared)} queries",
                 rank >= 0.8,
             ),

@@ -57,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class ShapeTable(Generic[K]):
-    """The axes of a shape, the wanted cells in order, and the classes of each query."""
+    """The axes of a shape, the cells that some query accepts in order, and the classes of each query."""
 
     axes: tuple[Axis, ...]
     cells: tuple[int, ...]
@@ -84,16 +84,16 @@ def build_tables(
     return [_build_table(types, subset) for subset in _split_queries(domains)]
 
 
-def _split_queries(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Domain]]]:
+def _split_queries(domains_of: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Sequence[Domain]]]:
     """Groups of queries that are small enough for one table, by an estimate of their cells."""
-    if not wanted:
+    if not domains_of:
         return
     # On one axis there are at most two intervals for each cut: cells grow linearly, and no split is
     # needed.
-    if all(len(domains) == 1 for domains in wanted.values()):
-        yield dict(wanted)
+    if all(len(domains) == 1 for domains in domains_of.values()):
+        yield dict(domains_of)
         return
-    pending = list(wanted.items())
+    pending = list(domains_of.items())
     size = len(pending)
     while pending:
         # Doubled again after each table, as the next queries may have fewer cells; counting is not
@@ -105,26 +105,26 @@ def _split_queries(wanted: Mapping[K, Sequence[Domain]]) -> Iterator[dict[K, Seq
         pending = pending[size:]
 
 
-def _count_cells(wanted: Mapping[K, Sequence[Domain]]) -> int:
-    axes = _build_axes(wanted)
+def _count_cells(domains_of: Mapping[K, Sequence[Domain]]) -> int:
+    axes = _build_axes(domains_of)
     return sum(
         prod(sum(map(len, a.intervals(d))) for a, d in zip(axes, domains, strict=True))
         # Many queries have equal constants: each distinct box is counted once.
-        for domains in set(map(tuple, wanted.values()))
+        for domains in set(map(tuple, domains_of.values()))
     )
 
 
-def _build_axes(wanted: Mapping[K, Sequence[Domain]]) -> list[Axis]:
+def _build_axes(domains_of: Mapping[K, Sequence[Domain]]) -> list[Axis]:
     axes = []
-    for domains in zip(*set(map(tuple, wanted.values())), strict=True):
+    for domains in zip(*set(map(tuple, domains_of.values())), strict=True):
         cuts = {cut for domain in domains for cut in domain.inner_cuts}
         axes.append(Axis(domains[0].type, tuple(sorted(cuts))))
     return axes
 
 
-def _build_table(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) -> ShapeTable[K]:
-    axes = tuple(_build_axes(wanted)) if types else ()
-    runs = {box: list(_cell_ranges(axes, box)) for box in set(map(tuple, wanted.values()))}
+def _build_table(types: Sequence[Type], domains_of: Mapping[K, Sequence[Domain]]) -> ShapeTable[K]:
+    axes = tuple(_build_axes(domains_of)) if types else ()
+    runs = {box: list(_cell_ranges(axes, box)) for box in set(map(tuple, domains_of.values()))}
     covered = merge_ranges(sorted(run for of_box in runs.values() for run in of_box))
     firsts = [first for first, _ in covered]
     offsets = [0, *accumulate(last - first + 1 for first, last in covered)]
@@ -139,7 +139,7 @@ def _build_table(types: Sequence[Type], wanted: Mapping[K, Sequence[Domain]]) ->
 
     cells = tuple(cell for first, last in covered for cell in range(first, last + 1))
     of_boxes = {box: classes(of_box) for box, of_box in runs.items()}
-    return ShapeTable(axes, cells, {key: of_boxes[tuple(box)] for key, box in wanted.items()})
+    return ShapeTable(axes, cells, {key: of_boxes[tuple(box)] for key, box in domains_of.items()})
 
 
 def _cell_ranges(axes: Sequence[Axis], box: Sequence[Domain]) -> Iterator[tuple[int, int]]:

@@ -243,11 +243,11 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
     if any(branch.by_value for branch in union.branches):
         numbers = list(range(len(union.types)))
 
-    def wanted(branch: Draft, order: Iterable[int]) -> list[Expr]:
+    def expressions_of(branch: Draft, order: Iterable[int]) -> list[Expr]:
         outputs = list(branch.outputs.values())
         return [outputs[n] for n in order]
 
-    rough = [_finish_block(branch, wanted(branch, numbers)) for branch in union.branches]
+    rough = [_finish_block(branch, expressions_of(branch, numbers)) for branch in union.branches]
     rough.sort(key=lambda finished: body_text(finished[0]))
 
     def column_key(at: int) -> tuple[tuple[str, ...], ...]:
@@ -262,7 +262,9 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
     for order in _tied_orders({at: column_key(at) for at in range(len(numbers))}, MAX_ORDERS):
         kept = [numbers[at] for at in order]
         # Items correspond by position in all branches, so no branch may sort its own.
-        branches = [_finish_block(b, wanted(b, kept), sort=False)[0] for b in union.branches]
+        branches = [
+            _finish_block(b, expressions_of(b, kept), sort=False)[0] for b in union.branches
+        ]
         branches.sort(key=body_text)
         types = tuple(union.types[n] for n in kept)
         candidates.append((Union(tuple(branches), types), kept))

@@ -170,15 +170,15 @@ def _trees(settings: FigureSettings, steps: int) -> tuple[ReportTable, list[Clai
                 random = np.random.default_rng(seed)
                 source = random_walk(random, steps) if trades is None else trades
                 parents = random_parents(random, 50)
-                wanted = {one: float(random.uniform(0.01, 0.1)) for one in list(parents)[1:]}
-                effective = effective_requirements(parents, wanted)
+                requirements = {one: float(random.uniform(0.01, 0.1)) for one in list(parents)[1:]}
+                effective = effective_requirements(parents, requirements)
                 histories = tree_histories(source, parents, effective, bound)
                 end = float(source.times[-1]) + 1
                 shares += [
                     100 * (1 - fidelity(source, histories[one], cr, end))
-                    for one, cr in wanted.items()
+                    for one, cr in requirements.items()
                 ]
-                sent.append(sum(len(histories[one].times) for one in wanted))
+                sent.append(sum(len(histories[one].times) for one in requirements))
             worst[rule] = max(worst[rule], *shares)
             mean = sum(shares) / len(shares)
             rows.append(

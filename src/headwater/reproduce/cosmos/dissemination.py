@@ -92,8 +92,9 @@ def simulated(
     scale: Scale,
     adaptive: bool = False,
     worthwhile: float = WORTHWHILE,
+    slow: DisseminationWorld | None = None,
 ) -> DisseminationRun:
-    """Messages of one object through a tree."""
+    """Messages of one object through a tree, in the world `slow` from half of the time on if there is one."""
     updates = poisson_updates(
         float(world.rates.max()), scale.seconds, np.random.default_rng([seed, 6])
     )
@@ -104,6 +105,7 @@ def simulated(
         np.random.default_rng([seed, 7]),
         adaptive=adaptive,
         worthwhile=worthwhile,
+        change=lambda now, current, _: slow if slow and now >= scale.seconds / 2 else current,
         window=scale.seconds / scale.windows,
     )
 
@@ -341,7 +343,7 @@ def after_a_change(settings: FigureSettings) -> Report:
             slow = world.slowed(tree_order(tree)[1 : SLOWED + 1], SLOWER)
             again = annealed_tree(slow, np.random.default_rng([seed, 8]), scale.annealing)
             after = simulated(slow, again, seed, scale).losses
-            losses = _changed_run(world, slow, tree, seed, scale, adaptive).losses
+            losses = simulated(world, tree, seed, scale, adaptive, slow=slow).losses
             for at, loss in enumerate(losses):
                 end = (at + 1) * width
                 unit = before[at] if end <= middle else after[at]
@@ -385,29 +387,6 @@ def after_a_change(settings: FigureSettings) -> Report:
         (values_table("simulated loss / annealing's of the time", "seconds", values),),
         tuple(claims),
         (values_plot("cosmos-fig4-4", "after a change", "seconds", "loss / SA", values, True),),
-    )
-
-
-def _changed_run(
-    world: DisseminationWorld,
-    slow: DisseminationWorld,
-    parents: Indices,
-    seed: int,
-    scale: Scale,
-    adaptive: bool,
-) -> DisseminationRun:
-    updates = poisson_updates(
-        float(world.rates.max()), scale.seconds, np.random.default_rng([seed, 6])
-    )
-    return simulate_dissemination(
-        world,
-        parents,
-        updates,
-        np.random.default_rng([seed, 7]),
-        adaptive=adaptive,
-        worthwhile=WORTHWHILE,
-        change=lambda now, current, _: slow if now >= scale.seconds / 2 else current,
-        window=scale.seconds / scale.windows,
     )
 
 

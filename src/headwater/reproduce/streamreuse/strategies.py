@@ -59,9 +59,9 @@ def offer_nothing(setting: NetworkSetting, streams: Streams) -> Sequence[Running
 
 
 def offer_equal(setting: NetworkSetting, streams: Streams) -> Sequence[RunningOperator]:
-    """Operators that compute exactly what is wanted."""
-    wanted = setting.submission.query.operators[streams]
-    return [running for running in setting.candidates(streams) if running.operator == wanted]
+    """Operators that compute exactly what the query needs."""
+    needed = setting.submission.query.operators[streams]
+    return [running for running in setting.candidates(streams) if running.operator == needed]
 
 
 def offer_overlapping(setting: NetworkSetting, streams: Streams) -> Sequence[RunningOperator]:
