@@ -93,6 +93,7 @@ class FileSource:
         marked_files, chunks = self._read(fresh, first)
         read = [SeenFile(t.path, "read", t.mark, first + n) for n, t in enumerate(marked_files)]
         seen_files = [*scan.changed, *scan.renamed, *read]
+        # Changes and new names are kept though nothing is read, or each scan would find them again.
         if not seen_files and not scan.forgotten:
             return None
         changes = FileChanges(self.stream, seen_files, scan.forgotten)
@@ -130,12 +131,17 @@ class FileSource:
                     marked_files.append(file)
                     loaded += chunks
                     continue
+                # One that is larger than a batch is never in memory as a whole: the rest is read while
+                # the beginning is written.
                 if not marked_files:
                     return [file], itertools.chain(chunks, remaining)
                 break
             except FileNotFoundError:
+                # Deleted since the folder was listed: as if it had never been there.
                 continue
             except UnreadableFile:
+                # What was read before it is committed first. The next batch begins with this file, and
+                # its failure is then about it alone.
                 if not marked_files:
                     raise
                 break
@@ -171,6 +177,7 @@ class FileSource:
         return FolderScan(fresh, changed, renamed, self._excess_gone_files(present))
 
     def _excess_gone_files(self, present: Mapping[str, list[int] | None]) -> list[str]:
+        # With some slack, so that files are forgotten many at a time and not with every scan.
         if len(self.seen) - len(present) <= MAX_GONE_FILES * 1.1:
             return []
         gone = [file for name, file in self.seen.items() if name not in present]

@@ -68,6 +68,7 @@ class ReplaySource:
             return None
         after = {"files": done, "at": file, "rows": rows + due.num_rows}
         if staged.is_end(rows + due.num_rows):
+            # From here on the file is one of those that are done, so rows of it need not be counted.
             after = {"files": [*done, file]}
         after |= {"clock": clock, "largest": largest}
         chunks = [_unstage_rows(due)] if due.num_rows else None
@@ -87,6 +88,7 @@ class ReplaySource:
     def _clock_time(self, position: Position, staged: StagedFile) -> int:
         """The time of the clock; in a new process it continues from the position."""
         if self._clock is None:
+            # Time in which no process ran does not count: all that came due in it would arrive at once.
             begin = position.get("clock")
             self._clock = ReplayClock(staged.first_time() if begin is None else int(begin))
         return self._clock.now(self.options.speed)
@@ -181,6 +183,7 @@ class StagedFile:
         """The rows after the first `rows` that are due, and the largest event time up to them."""
         table = self._rows_after(rows)
         times = pc.fill_null(table[TIME], -FOREVER).combine_chunks()
+        # A row out of order is due with the largest time before it: rows keep the order of the file.
         running = pc.cumulative_max(pa.concat_arrays([pa.array([largest], pa.int64()), times]))[1:]
         count = pc.sum(pc.less_equal(running, clock)).as_py() or 0
         return table.slice(0, count), running[count - 1].as_py() if count else largest

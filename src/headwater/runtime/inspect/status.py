@@ -281,6 +281,7 @@ class Observer:
         if within and run.first_seq > after:
             if subscriber == SOLE_SUBSCRIBER:
                 return sum(segment.rows for segment in run.segments)
+            # All queries of the run ask for the same counts, each for its own row classes.
             if run.counts is None:
                 from headwater.runtime.results.row_counts import sum_counts
 
@@ -299,6 +300,7 @@ class Observer:
         if (start is not None and largest <= start) or (end is not None and least > end):
             return 0
         if (start is None or least > start) and (end is None or largest <= end):
+            # The same key for all queries that have the whole segment, whatever their start and end.
             start = end = None
             if subscriber == SOLE_SUBSCRIBER:
                 return segment.rows

@@ -50,6 +50,8 @@ SEGMENTS_PER_KEEP = 8
 
 def size_tier(segment: Segment) -> int:
     """The power of eight that the number of steps in a segment has reached."""
+    # Neighbours of one size are merged, so each row is rewritten once for a tier: a number of times that
+    # grows with the logarithm of the log.
     return ((segment.seq - segment.first_seq + 1).bit_length() - 1) // 3
 
 
@@ -66,6 +68,7 @@ def compactable_results(segments: Sequence[Segment], keep: float | None) -> list
     for _, same_kind in groupby(segments, kind):
         run: list[Segment] = []
         for candidate in same_kind:
+            # A segment has what was emitted since the one before it was written.
             start = run[0].created_at if before is None and run else before
             if _is_full(
                 run, candidate, None if start is None else candidate.created_at - start, keep
@@ -99,6 +102,7 @@ def last_settled_seq(catalog: Catalog, unit: UnitRow, queries: Iterable[QueryRow
         if log in other.inputs
     ]
     end = catalog.log_ends()[log].seq
+    # A reader in the middle of a merged segment would read its rows twice or not at all.
     return min([end, *sinks, *readers, *copy_positions(catalog, log)])
 
 

@@ -94,6 +94,7 @@ def founder(catalog: Catalog, unit_id: str) -> str | None:
 
 
 def _remember(cache: dict[K, V], key: K, value: V, max_entries: int) -> None:
+    # Emptied as a whole: what is still in use is read again, and no order of use has to be kept.
     if len(cache) >= max_entries:
         cache.clear()
     cache[key] = value

@@ -64,11 +64,14 @@ class KafkaSource:
         topic = self._fetch_topic_state(spark)
         spans = topic.spans
         if "offsets" not in position and self.options.start == "latest":
+            # The position is committed before anything is read: a restart would else begin at the end
+            # as it is then, and skip what came meanwhile.
             return Batch(
                 None, _build_position({n: span.end for n, span in spans.items()}, topic.id)
             )
         offsets = {int(n): int(at) for n, at in position.get("offsets", {}).items()}
         self._check_same_topic(position.get("topic_id"), offsets, topic)
+        # The topic has its own retention, which does not wait for readers.
         deleted = {n: (at, spans[n].first) for n, at in offsets.items() if at < spans[n].first}
         begins = {n: max(offsets.get(n, 0), span.first) for n, span in spans.items()}
         counts = allot_messages(self._readable_counts(begins, spans), self.options.rows_per_step)
@@ -112,6 +115,7 @@ class KafkaSource:
             raise
         self._last_error = None
         if max(state.spans, default=0) >> PARTITION_BITS:
+            # An arrival number has no more bits for the partition.
             max_partitions = 1 << PARTITION_BITS
             raise InputError(
                 f"topic {self.options.topic} has more than {max_partitions} partitions"
@@ -185,6 +189,8 @@ class KafkaSource:
             **{
                 **{f"kafka.{name}": value for name, value in settings.items()},
                 "kafka.isolation.level": self.options.isolation,
+                # Partitions and offsets are given, so that no consumer group keeps a second position
+                # beside that of the catalog.
                 "assign": json.dumps({topic: sorted(ranges)}),
                 "startingOffsets": json.dumps({topic: {n: a for n, (a, _) in ranges.items()}}),
                 "endingOffsets": json.dumps({topic: {n: b for n, (_, b) in ranges.items()}}),
