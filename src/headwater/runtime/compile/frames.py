@@ -562,10 +562,11 @@ def lifetime_results(
     before: int | None,
     instants: Sequence[int],
     rows: int,
+    new_rows: int,
 ) -> DataFrame:
-    """What is emitted at those instants, of windows that hold so many rows; `before` is the last instant
-    that was evaluated already."""
-    timeline = plan.timeline(before, instants, rows)
+    """What is emitted at those instants, of windows that hold so many rows, of which so many are new;
+    `before` is the last instant that was evaluated already."""
+    timeline = plan.timeline(before, instants, rows, new_rows)
     with _temp_views(spark) as view:
         names = {name: view(frame) for name, frame in {**windows, **tables}.items()}
         if reads_instants(timeline, plan.query.output):

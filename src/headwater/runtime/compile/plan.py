@@ -211,8 +211,10 @@ class LifetimePlan(Plan, Protocol):
     def max_instants_per_step(self, configured: int) -> int:
         """How many instants one step may evaluate, of which the settings allow so many if it matters."""
 
-    def timeline(self, before: int | None, instants: Sequence[int], rows: int) -> Timeline:
-        """The timeline of a step that reads about so many rows."""
+    def timeline(
+        self, before: int | None, instants: Sequence[int], rows: int, new_rows: int
+    ) -> Timeline:
+        """The timeline of a step that reads about so many rows, of which so many are new."""
 
     @property
     def query(self) -> Query: ...

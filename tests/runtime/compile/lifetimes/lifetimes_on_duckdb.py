@@ -18,7 +18,6 @@ from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Query
 from headwater.reference.values import normalize_row, row_order_key
 from headwater.runtime.compile.lifetimes import Lifetimes
-from headwater.runtime.compile.lifetimes.plan import BANDED_ROWS
 from headwater.runtime.storage.append import build_arrow_table
 from headwater.runtime.storage.columns import ARRIVAL
 
@@ -26,6 +25,7 @@ MACROS = """
 CREATE MACRO pmod(a, b) AS ((a % b) + b) % b;
 CREATE MACRO try_add(a, b) AS a + b;
 CREATE MACRO slice(a, first, n) AS a[first : first + n - 1];
+CREATE MACRO json_text(value) AS to_json(value)::VARCHAR;
 CREATE MACRO get(a, i) AS a[i + 1];
 CREATE MACRO shiftright(a, n) AS a >> n;
 CREATE MACRO sequence(a, b) AS generate_series(a::BIGINT, b::BIGINT),
@@ -48,10 +48,10 @@ def emitted_rows(
     query: Query,
     steps: Sequence[Sequence[int]],
     tables: Rows,
-    is_banded: bool = False,
+    rows_per_step: int = 0,
 ) -> list[tuple[Any, ...]]:
-    """The rows that a canonical query emits in steps over these instants, as the evaluator has them;
-    if `is_banded`, steps are cut into bands wherever that is possible."""
+    """The rows that a canonical query emits in steps over these instants, as the evaluator has them,
+    if each were to read so many rows."""
     plan = Lifetimes(query)
     for alias, table in plan.tables:
         values = [tuple(row) for row in tables[table.table]]
@@ -70,7 +70,7 @@ def emitted_rows(
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW instants AS SELECT {shown}::BIGINT[] AS ts"
         )
-        timeline = plan.timeline(before, instants, BANDED_ROWS if is_banded else 0)
+        timeline = plan.timeline(before, instants, rows_per_step, 0)
         text = plan.result_sql(timeline, len(shown))
         columns = ", ".join(f"c{i}" for i in range(len(plan.query.columns)))
         text = f"SELECT _tau, {columns} FROM ({translated(text)})"
@@ -89,7 +89,9 @@ def translated(text: str) -> str:
     """Spark's SQL as DuckDB's."""
     text = re.sub(r"\b(\d+)L\b", r"\1", text).replace("`", '"').replace(" div ", " // ")
     text = text.replace("<=>", "IS NOT DISTINCT FROM").replace("EXCEPT (", "EXCLUDE (")
-    text = re.sub(r"\bexplode\(", "unnest(", text)
+    text = re.sub(r"\bexplode\(", "unnest(", text).replace("LEFT SEMI JOIN", "SEMI JOIN")
+    text = text.replace("to_json(", "json_text(")
+    text = text.replace("monotonically_increasing_id()", "row_number() OVER ()")
     text = _calls(text, "array", lambda args: f"[{', '.join(args)}]")
     return _calls(text, "struct", _struct)
 

@@ -1,6 +1,6 @@
 """Relations with lifetimes: each rule, and queries of several, beside the reference evaluator.
 
-The SQL of the rules runs on DuckDB here, cut into steps at random, once as it is and once in bands; at the end
+The SQL of the rules runs on DuckDB here, cut into steps at random: as it is, in bands, and for the parts alone that change. At the end
 queries of all kinds run on Spark, in one state.
 """
 
@@ -70,6 +70,9 @@ ABOVE = (
     "{0}",
     "{0}",
     "SELECT other, COUNT(*) AS n, SUM(item) AS s FROM ({0}) q GROUP BY other",
+    "SELECT item, COUNT(*) AS n, MAX(note) AS s FROM ({0}) q GROUP BY item",
+    "SELECT item, COUNT(other) AS n, COUNT(DISTINCT other) AS s FROM ({0}) q GROUP BY item, note",
+    "SELECT DISTINCT item, other FROM ({0}) q",
     "SELECT COUNT(*) AS n, SUM(item) AS s FROM ({0}) q",
     "SELECT note, MAX(item) AS n, COUNT(DISTINCT other) AS s FROM ({0}) q GROUP BY note",
     "SELECT DISTINCT other FROM ({0}) q",
@@ -77,6 +80,7 @@ ABOVE = (
 )
 CONDITIONS = (
     "b.item = a.item",
+    "b.note = a.note",
     "b.item = a.item AND b.note = a.note",
     "b.item = a.item AND b.bidder < a.item",
     "b.bidder >= a.item",
@@ -101,7 +105,7 @@ def random_query(rng: random.Random, rule: str) -> Query:
     if rule == "outer join of a table" and choices["side"] == "RIGHT":
         choices["side"] = "FULL"
     text = rng.choice(ABOVE).format(RULES[rule].format(*windows, **choices))
-    emitted = rng.choice(["ISTREAM", "ISTREAM", "DSTREAM", "RSTREAM"])
+    emitted = rng.choice(["ISTREAM", "ISTREAM", "DSTREAM", "DSTREAM", "RSTREAM"])
     return canonicalize(parse_query(f"{emitted}({text})", SOURCES)).query
 
 
@@ -114,7 +118,7 @@ def random_steps(rng: random.Random, query: Query, streams: Rows) -> list[list[i
 
 
 def check_case(rule: str, seed: int) -> int:
-    """Compare one random query, in bands and without; returns how many rows it emits."""
+    """Compare one random query as it is, in bands, and by parts; returns how many rows it emits."""
     rng = random.Random(f"{rule} {seed}")
     query = random_query(rng, rule)
     streams = sample(seed, rng.choice([5, 15, 30]))
@@ -123,8 +127,9 @@ def check_case(rule: str, seed: int) -> int:
     steps = random_steps(rng, query, streams)
     wanted = expected(query, streams, TABLES)
     database = lifetimes_on_duckdb.connect([BIDS, ASKS], streams)
-    for is_banded in (False, True):
-        found = lifetimes_on_duckdb.emitted_rows(database, query, steps, TABLES, is_banded)
+    for banded_rows, narrowed_rows in ((2, 2), (1, 2), (2, 1)):
+        plan.BANDED_ROWS, plan.NARROWED_ROWS = banded_rows, narrowed_rows
+        found = lifetimes_on_duckdb.emitted_rows(database, query, steps, TABLES, 1)
         assert found == wanted, unparse(query)
     return len(wanted)
 
@@ -132,7 +137,8 @@ def check_case(rule: str, seed: int) -> int:
 @pytest.fixture
 def on_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "search_sql", lifetimes_on_duckdb.count_up_to)
-    monkeypatch.setattr(plan, "BANDED_SPAN", 1)
+    for name in ("BANDED_SPAN", "BANDED_ROWS", "NARROWED_ROWS"):
+        monkeypatch.setattr(plan, name, 1)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -146,16 +152,41 @@ def test_rule_in_the_long_run(on_duckdb: None, rule: str) -> None:
     assert sum(check_case(rule, seed) for seed in range(100, 200)) > 0
 
 
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SELECT {b} FROM Bids [NOW] b LEFT JOIN Asks [NOW] a ON a.item = b.item", ["item", "item"]),
+        ("SELECT {b} FROM Bids [NOW] b FULL JOIN Asks [NOW] a ON a.item = b.item", ["item", "item"]),
+        ("SELECT {b} FROM Bids [NOW] b WHERE NOT EXISTS (SELECT * FROM Asks [NOW] a WHERE a.item = b.item)", ["item", "item"]),
+        ("SELECT {b} FROM Bids [NOW] b LEFT JOIN Items i ON i.item = b.item", [None]),
+        ("SELECT {b} FROM Bids [NOW] b UNION ALL SELECT cost FROM Asks [NOW]", [None, None]),
+        ("SELECT item, COUNT(*) AS n FROM (SELECT item FROM Bids [NOW] UNION ALL SELECT item FROM Asks [NOW]) q GROUP BY item", ["item", "item"]),
+        ("SELECT {b} FROM Bids [NOW] b, (SELECT item, COUNT(*) AS n FROM Asks [NOW] GROUP BY item) m WHERE m.item = b.item", ["item", "item"]),
+        # What is in one part may change rows of another.
+        ("SELECT {b} FROM Bids [NOW] b FULL JOIN Items i ON i.label = 'one'", []),
+        ("SELECT {b} FROM Bids [NOW] b WHERE b.item NOT IN (SELECT item FROM Asks [NOW])", []),
+        ("SELECT {b} FROM Bids [NOW] b LEFT JOIN Asks [NOW] a ON a.item > b.item", []),
+        ("SELECT {b} FROM Bids [NOW] b, (SELECT note, COUNT(*) AS n FROM Asks [NOW] GROUP BY note) m WHERE m.n = b.item", []),
+        ("SELECT COUNT(*) AS n FROM (SELECT item FROM Bids [NOW] UNION ALL SELECT item FROM Asks [NOW]) q", []),
+        ("SELECT DISTINCT {b} FROM Bids [NOW] b WHERE EXISTS (SELECT * FROM Asks [NOW] a WHERE a.item = b.item)", []),
+    ],
+)  # fmt: skip
+def test_parts(text: str, columns: list[str | None]) -> None:
+    query = canonicalize(parse_query(text.format(b="b.price"), SOURCES)).query
+    shown = [c and c.name for part in Lifetimes(query).parts for c in part.columns.values()]
+    assert shown == columns
+
+
 def test_a_step_is_cut_into_bands_only_if_it_is_long_and_reads_much() -> None:
     query = parse_query(
         "SELECT item FROM Bids [RANGE 3 SEC] UNION ALL SELECT item FROM Asks [NOW]", SOURCES
     )
     lifetimes = Lifetimes(canonicalize(query).query)
     hour = range(0, 3_600_000_000, 1_000_000)
-    bands = lifetimes.timeline(None, hour, plan.BANDED_ROWS).bands
+    bands = lifetimes.timeline(None, hour, plan.BANDED_ROWS, plan.BANDED_ROWS).bands
     assert bands is not None and bands.length * bands.count > hour[-1]
-    assert lifetimes.timeline(None, hour[:5], plan.BANDED_ROWS).bands is None
-    assert lifetimes.timeline(None, hour, plan.BANDED_ROWS - 1).bands is None
+    assert lifetimes.timeline(None, hour[:5], plan.BANDED_ROWS, plan.BANDED_ROWS).bands is None
+    assert lifetimes.timeline(None, hour, plan.BANDED_ROWS - 1, 0).bands is None
 
 
 # ---- on Spark

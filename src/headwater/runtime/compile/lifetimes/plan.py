@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -32,6 +32,7 @@ from headwater.runtime.compile.lifetimes.distinct import distinct_sql
 from headwater.runtime.compile.lifetimes.join import join_sql
 from headwater.runtime.compile.lifetimes.outer_join import outer_join_sql
 from headwater.runtime.compile.lifetimes.output import output_sql
+from headwater.runtime.compile.lifetimes.partition import Part, parts_of
 from headwater.runtime.compile.lifetimes.rows import (
     FROM,
     ID,
@@ -41,16 +42,20 @@ from headwater.runtime.compile.lifetimes.rows import (
     flat_name,
     value_id_sql,
 )
-from headwater.runtime.compile.lifetimes.scan import scan_sql, table_sql
+from headwater.runtime.compile.lifetimes.scan import changed_values_sql, scan_sql, table_sql
 from headwater.runtime.compile.lifetimes.semi_join import anti_join_sql, semi_join_sql
 from headwater.runtime.compile.lifetimes.union import union_sql
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T
-from headwater.runtime.compile.windows import FOREVER
+from headwater.runtime.compile.windows import FOREVER, with_views
 from headwater.runtime.spark.sql import expression_sql
 
 BANDED_SPAN, BANDED_ROWS, MAX_BANDS = 4, 20_000, 4_096
 """A step is cut into bands if it is at least that many times as long as the longest stay of a tuple in a
 window, and reads at least that many rows; into how many at most."""
+
+NARROWED_ROWS, NARROWED_SHARE = 2_000, 4
+"""A step looks for the parts that change if its windows hold at least this many rows, and this many times as
+many as are new; else finding them would take longer than it saves."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +118,24 @@ class Lifetimes:
         )
         return configured if grows else 1_000_000_000
 
-    def timeline(self, before: int | None, instants: Sequence[int], rows: int) -> Timeline:
-        """The timeline of a step that reads about so many rows."""
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of which only those are computed that change; none if all have to be."""
+        return () if self.query.output is Output.RSTREAM else parts_of(self.query.root)
+
+    def timeline(
+        self, before: int | None, instants: Sequence[int], rows: int, new_rows: int
+    ) -> Timeline:
+        """The timeline of a step that reads about so many rows, of which so many are new."""
+        narrow = before is not None and rows >= NARROWED_ROWS and rows >= NARROWED_SHARE * new_rows
+        if narrow and self.parts:
+            return Timeline(self.slides, before, instants[0], instants[-1], is_narrow=True)
         timeline = Timeline(self.slides, before, instants[0], instants[-1])
         stay, span = self._longest_stay, timeline.last - timeline.start + 1
         if stay is None or rows < BANDED_ROWS or span < BANDED_SPAN * stay:
             return timeline
         length = max(stay, -(-span // MAX_BANDS))
-        bands = Bands(length, -(-span // length))
-        return Timeline(self.slides, before, instants[0], instants[-1], bands)
+        return replace(timeline, bands=Bands(length, -(-span // length)))
 
     @cached_property
     def _longest_stay(self) -> int | None:
@@ -140,9 +154,12 @@ class Lifetimes:
 
     def result_sql(self, timeline: Timeline, number: int) -> str:
         """SQL of the rows emitted at the instants of a step, which are so many: `_tau`, c0, c1, .."""
-        text = _RelationWriter(self, timeline).relation_sql(self.query.root)
+        parts = self.parts if timeline.is_narrow else ()
+        text = _RelationWriter(self, timeline, parts).relation_sql(self.query.root)
         unique = is_spj(self.query.root)
-        return output_sql(timeline, self.query.output, self.query.columns, text, number, unique)
+        emitted = output_sql(timeline, self.query.output, self.query.columns, text, number, unique)
+        views = changed_values_sql(timeline, dict(self.scans), parts)
+        return with_views(views, emitted) if views else emitted
 
 
 def _is_empty_over_empty_windows(relation: Relation) -> bool:
@@ -168,8 +185,9 @@ def _is_empty_over_empty_windows(relation: Relation) -> bool:
 class _RelationWriter:
     """Writes relations with lifetimes: one rule for each kind of node."""
 
-    def __init__(self, plan: Lifetimes, timeline: Timeline) -> None:
+    def __init__(self, plan: Lifetimes, timeline: Timeline, parts: Sequence[Part]) -> None:
         self.timeline = timeline
+        self.parts = parts
         self._scans = iter(plan.scans)
         self._tables = iter(plan.tables)
 
@@ -177,7 +195,7 @@ class _RelationWriter:
         timeline = self.timeline
         match node:
             case Scan():
-                return scan_sql(timeline, node, next(self._scans)[0])
+                return scan_sql(timeline, node, next(self._scans)[0], self.parts)
             case TableScan():
                 return table_sql(timeline, node, next(self._tables)[0])
             case Select():

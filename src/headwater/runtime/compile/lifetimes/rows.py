@@ -43,6 +43,8 @@ class Timeline:
     first: int
     last: int
     bands: Bands | None = None
+    is_narrow: bool = False
+    """Whether only the parts of the query are computed that change."""
 
     @property
     def start(self) -> int:

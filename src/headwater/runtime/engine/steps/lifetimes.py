@@ -39,7 +39,9 @@ class LifetimeStep:
             tables = draft.read_tables(spark)
             last = draft.progress.last_instant
             rows = sum(window.rows for window in windows.values())
-            frame = lifetime_results(spark, self.plan, frames, tables, last, own.instants, rows)
+            frame = lifetime_results(
+                spark, self.plan, frames, tables, last, own.instants, rows, draft.progress.new_rows
+            )
             due.emit(frame, windows, own.instants)
         return True
 
