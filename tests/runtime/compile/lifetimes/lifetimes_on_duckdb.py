@@ -26,6 +26,7 @@ CREATE MACRO pmod(a, b) AS ((a % b) + b) % b;
 CREATE MACRO try_add(a, b) AS a + b;
 CREATE MACRO slice(a, first, n) AS a[first : first + n - 1];
 CREATE MACRO json_text(value) AS to_json(value)::VARCHAR;
+CREATE MACRO xxhash64(value) AS coalesce((hash(value) % 1000)::BIGINT, 42);
 CREATE MACRO get(a, i) AS a[i + 1];
 CREATE MACRO shiftright(a, n) AS a >> n;
 CREATE MACRO sequence(a, b) AS generate_series(a::BIGINT, b::BIGINT),

@@ -9,7 +9,7 @@ nothing can be emitted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from headwater.algebra.expressions import Call, Column, Expr, conjuncts
@@ -27,6 +27,7 @@ from headwater.algebra.nodes import (
     UnionAll,
     walk_relations,
 )
+from headwater.algebra.windows import Range
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ class Part:
     that scan, the only one, is a part."""
 
     columns: Mapping[str, Column | None]
+    spine: str | None = None
+    """The scan of which each result has one tuple, and is a matter of that tuple and of the other scans: then
+    of its tuples those alone matter that move, or are in the part of one of another scan that does."""
+
+    @property
+    def others(self) -> dict[str, Column]:
+        """The columns of the scans beside the spine."""
+        return {a: c for a, c in self.columns.items() if c is not None and a != self.spine}
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,30 @@ def parts_of(root: Relation) -> tuple[Part, ...]:
     """The parts of a query; none if every tuple may change any row, as in an aggregate
     without keys."""
     found = _partings(root, _Aliases())
-    return _finest(found).parts if found else ()
+    if not found:
+        return ()
+    parts = _finest(found).parts
+    spine = _spine(root)
+    scans = [node for node in walk_relations(root) if isinstance(node, Scan)]
+    at = next((f"v{i}" for i, scan in enumerate(scans) if scan is spine), None)
+    return tuple(replace(part, spine=at if at in part.columns else None) for part in parts)
+
+
+def _spine(node: Relation) -> Scan | None:
+    """The scan of which each row of a relation has one tuple, if its window is by time."""
+    match node:
+        case Scan():
+            return node if isinstance(node.window, Range) else None
+        case Select() | Project():
+            return _spine(node.input)
+        case Join():
+            return next((s for part in node.inputs if (s := _spine(part)) is not None), None)
+        case SemiJoin():
+            return _spine(node.left)
+        case OuterJoin() if not node.full:
+            return _spine(node.left)
+        case _:
+            return None
 
 
 def _finest(partings: Sequence[_Parting]) -> _Parting:

@@ -18,8 +18,9 @@ from headwater.runtime.compile.windows import (
 from headwater.runtime.spark.sql import quote_identifier
 from headwater.runtime.storage.columns import ARRIVAL, TIME
 
-CHANGED = "changed"
-"""The views of the values of which tuples enter or leave, one for each part, in the column `k`."""
+CHANGED, TOUCHED = "changed", "touched"
+"""The views of the values of which tuples enter or leave, one for each part, in the column `k`: of any scan,
+and of one beside the spine."""
 
 
 def scan_sql(timeline: Timeline, node: Scan, view: str, parts: Sequence[Part] = ()) -> str:
@@ -28,7 +29,7 @@ def scan_sql(timeline: Timeline, node: Scan, view: str, parts: Sequence[Part] = 
     those that change."""
     for number, part in enumerate(parts):
         if view in part.columns:
-            rows = _changed_rows_sql(timeline, node, view, part.columns[view], f"{CHANGED}{number}")
+            rows = _changed_rows_sql(timeline, node, view, part, number)
             break
     else:
         rows = _rows_sql(timeline, node, view, view)
@@ -48,15 +49,21 @@ def changed_values_sql(
     """SQL of the views of the values that change, by their names."""
     texts = {}
     for number, part in enumerate(parts):
-        moves = [
-            f"SELECT {_value_sql(column, flat_name(column))} AS k "
-            f"FROM {_moving_sql(timeline, scans[alias], alias, column)}"
-            for alias, column in part.columns.items()
-            if column is not None
-        ]
-        if moves:
-            texts[f"{CHANGED}{number}"] = " UNION ALL ".join(moves)
+        others = [_moving_values(timeline, scans, alias, c) for alias, c in part.others.items()]
+        if others:
+            texts[f"{TOUCHED}{number}"] = " UNION ALL ".join(others)
+            changed = f"SELECT k FROM {TOUCHED}{number}"
+            if part.spine is not None and (column := part.columns[part.spine]) is not None:
+                changed += f" UNION ALL {_moving_values(timeline, scans, part.spine, column)}"
+            texts[f"{CHANGED}{number}"] = changed
     return texts
+
+
+def _moving_values(
+    timeline: Timeline, scans: Mapping[str, Scan], alias: str, column: Column
+) -> str:
+    moving = _moving_sql(timeline, scans[alias], alias, column)
+    return f"SELECT {_value_sql(column, flat_name(column))} AS k FROM {moving}"
 
 
 def _rows_sql(timeline: Timeline, node: Scan, view: str, source: str) -> str:
@@ -75,19 +82,32 @@ def _rows_sql(timeline: Timeline, node: Scan, view: str, source: str) -> str:
     return f"(SELECT * FROM {rows} WHERE {FROM} < {TO} AND {FROM} <= {timeline.last}L)"
 
 
-def _changed_rows_sql(
-    timeline: Timeline, node: Scan, view: str, column: Column | None, changed: str
-) -> str:
+def _changed_rows_sql(timeline: Timeline, node: Scan, view: str, part: Part, number: int) -> str:
     """Those of the tuples that are in a part that changes."""
-    if column is None:
+    column = part.columns[view]
+    if column is None or (view == part.spine and not part.others):
         return _moving_sql(timeline, node, view, column)
-    found = "(SELECT /*+ BROADCAST(c) */ s.* FROM {} s LEFT SEMI JOIN {} c ON {} <=> c.k)"
+    if view == part.spine:
+        return _spine_rows_sql(timeline, node, view, column, f"{TOUCHED}{number}")
+    found = "(SELECT /*+ BROADCAST(c) */ s.* FROM {} s LEFT SEMI JOIN {} c ON {} = c.k)"
+    changed = f"{CHANGED}{number}"
     if _is_pushed_out_by_equals(node, column):
         name = quote_identifier(column.name)
         source = found.format(view, changed, _value_sql(column, f"s.{name}"))
         return _rows_sql(timeline, node, view, source)
     rows = _rows_sql(timeline, node, view, view)
     return found.format(rows, changed, _value_sql(column, f"s.{flat_name(column)}"))
+
+
+def _spine_rows_sql(timeline: Timeline, node: Scan, view: str, column: Column, touched: str) -> str:
+    """The tuples that move, and those that others which move may meet."""
+    rows = _rows_sql(timeline, node, view, view)
+    value = _value_sql(column, f"s.{flat_name(column)}")
+    return (
+        f"(SELECT /*+ BROADCAST(c) */ s.* FROM {rows} s "
+        f"LEFT JOIN (SELECT DISTINCT k FROM {touched}) c ON {value} = c.k "
+        f"WHERE s.{FROM} > {timeline.start}L OR s.{TO} < {FOREVER}L OR c.k IS NOT NULL)"
+    )
 
 
 def _moving_sql(timeline: Timeline, node: Scan, view: str, column: Column | None) -> str:
@@ -114,8 +134,11 @@ def _is_pushed_out_by_equals(node: Scan, column: Column) -> bool:
 
 
 def _value_sql(column: Column, text: str) -> str:
-    """The value of a column as all that it is compared with have it."""
-    return f"CAST({text} AS BIGINT)" if column.type.is_integer else text
+    """A number for the value of a column, equal for equal values: parts may be larger than they need be, and
+    numbers are compared faster."""
+    if column.type.is_integer:
+        return f"coalesce(CAST({text} AS BIGINT), 0L)"
+    return f"xxhash64({text})"
 
 
 def _columns(node: Scan | TableScan, view: str) -> list[str]:
