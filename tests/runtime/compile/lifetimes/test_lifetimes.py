@@ -55,6 +55,8 @@ RULES = {
         WHERE NOT EXISTS (SELECT * FROM Asks {2} a WHERE a.item = x.bidder)""",
     "exists": "SELECT b.item, b.note, b.bidder AS other FROM {from} WHERE {not} EXISTS (SELECT * FROM Asks {1} a WHERE {on})",
     "exists any": "SELECT b.item, b.note, b.bidder AS other FROM {from} WHERE {not} EXISTS (SELECT * FROM Asks {1} WHERE item > 1)",
+    "exists later": """SELECT b.item, b.note, b.bidder AS other FROM {from} WHERE {not} EXISTS
+        (SELECT * FROM Asks [RANGE UNBOUNDED] a WHERE {later})""",
     "in": "SELECT b.item, b.note, b.bidder AS other FROM {from} WHERE b.item {not} IN (SELECT item FROM Asks {1})",
     "outer join": "SELECT b.item, b.note, a.item AS other FROM {from} {side} JOIN Asks {1} a ON {on}",
     "outer join of a table": "SELECT b.item, b.note, i.item AS other FROM {from} {side} JOIN Items i ON b.item = i.item",
@@ -88,6 +90,15 @@ CONDITIONS = (
 )
 
 
+LATER = (
+    "a.at >= b.ts",
+    "a.at < b.ts",
+    "a.item > b.item",
+    "b.item >= a.item AND a.note = b.note",
+    "b.bidder < a.item AND b.note = a.note AND b.item > 1 AND a.note IS NOT NULL",
+)
+
+
 def random_query(rng: random.Random, rule: str) -> Query:
     windows = [rng.choice(WINDOWS) for _ in range(3)]
     if rng.random() < 0.5:  # else hardly two windows have the same slide
@@ -99,6 +110,7 @@ def random_query(rng: random.Random, rule: str) -> Query:
     choices = {
         "from": rng.choice(sources),
         "on": rng.choice(CONDITIONS),
+        "later": rng.choice(LATER),
         "not": rng.choice(["", "NOT"]),
         "side": rng.choice(["LEFT", "RIGHT", "FULL"]),
     }

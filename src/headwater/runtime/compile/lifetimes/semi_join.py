@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.algebra.expressions import Expr
 from headwater.algebra.nodes import Relation
+from headwater.runtime.compile.lifetimes.first_match import comparison_of, first_match_sql
 from headwater.runtime.compile.lifetimes.matches import (
     Match,
     branches,
@@ -34,15 +35,10 @@ def semi_join_sql(
     """Left rows while they have a match: their lifetimes intersected with the union of those of their
     matches, in pieces that neither overlap nor touch."""
     matches = branches(condition, left, right)
-    if len(matches) > 1:
-        return semi_join_sql_of(timeline, left, right, Match((), None, None, condition), texts)
-    return semi_join_sql_of(timeline, left, right, matches[0], texts)
-
-
-def semi_join_sql_of(
-    timeline: Timeline, left: Relation, right: Relation, match: Match, texts: tuple[str, str]
-) -> str:
-    keys, stretches, conditions = _stretches(timeline, left, right, match, texts)
+    match = matches[0] if len(matches) == 1 else Match((), None, None, condition)
+    if (comparison := comparison_of(match, left, right)) is not None:
+        return first_match_sql(timeline, left, match, comparison, False, texts)
+    keys, stretches, conditions = _stretches(timeline, match, texts)
     conditions.append(overlap_sql("l", "k"))
     return (
         f"(SELECT {_piece(timeline, left, f'k.{FROM}', f'k.{TO}')} "
@@ -68,7 +64,9 @@ def anti_join_sql(
 def _without(
     timeline: Timeline, left: Relation, right: Relation, match: Match, texts: tuple[str, str]
 ) -> str:
-    keys, stretches, conditions = _stretches(timeline, left, right, match, texts)
+    if (comparison := comparison_of(match, left, right)) is not None:
+        return first_match_sql(timeline, left, match, comparison, True, texts)
+    keys, stretches, conditions = _stretches(timeline, match, texts)
     begin, end = f"coalesce(k.{FROM}, {-FOREVER}L)", f"coalesce(k.{TO}, {FOREVER}L)"
     gaps = gaps_sql(keys, covered_sql(keys, stretches))
     # Overlap is no condition of the LEFT JOIN: a row without a gap has matches all the time, and must
@@ -87,7 +85,7 @@ def _piece(timeline: Timeline, left: Relation, begin: str, end: str) -> str:
 
 
 def _stretches(
-    timeline: Timeline, left: Relation, right: Relation, match: Match, texts: tuple[str, str]
+    timeline: Timeline, match: Match, texts: tuple[str, str]
 ) -> tuple[list[str], str, list[str]]:
     """The lifetimes of matches with their keys, the names of these, and the conditions by which a left
     row `l` finds those that are its own in `k`."""
