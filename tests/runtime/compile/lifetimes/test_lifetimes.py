@@ -77,6 +77,7 @@ ABOVE = (
     "SELECT DISTINCT item, other FROM ({0}) q",
     "SELECT COUNT(*) AS n, SUM(item) AS s FROM ({0}) q",
     "SELECT note, MAX(item) AS n, COUNT(DISTINCT other) AS s FROM ({0}) q GROUP BY note",
+    "SELECT note, MAX(item) AS n, MIN(other) AS s FROM ({0}) q GROUP BY note",
     "SELECT DISTINCT other FROM ({0}) q",
     "SELECT MIN(item) AS m FROM ({0}) q HAVING COUNT(*) <> 2",
 )

@@ -1,7 +1,7 @@
 """Any query as relations with lifetimes: one rule for each kind of node.
 
 `rows` says what a relation with lifetimes is. The rules are `scan`, `join`, `semi_join`, `outer_join`,
-`distinct`, `aggregate` and `union`, with `matches` and `first_match` for what two of them share; `output` says what
+`distinct`, `aggregate` and `union`, with `matches`, `first_match` and `endless` for what some of them share; `output` says what
 is emitted, `partition` which tuples have to be looked at for that, and `plan` puts a query together.
 """
 

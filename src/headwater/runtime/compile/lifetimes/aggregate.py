@@ -10,6 +10,7 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Aggregate
 from headwater.algebra.types import BOOLEAN
+from headwater.runtime.compile.lifetimes.endless import is_endless
 from headwater.runtime.compile.lifetimes.rows import FROM, ID, TO, Timeline, flat_name
 from headwater.runtime.compile.windows import FOREVER
 from headwater.runtime.spark.aggregates import PartialAggregate, aggregate_sql, partial_aggregate
@@ -22,7 +23,7 @@ def aggregate_sql_of(timeline: Timeline, node: Aggregate, text: str) -> str:
     """A row for each group, from each of its changes until the next: it changes where a row of it enters or
     leaves, and is there while it has rows (without keys: all the time)."""
     writer = _Groups(timeline, node, f"({_arguments(timeline, node, text)})")
-    rows = writer.by_running_sum() if writer.can_subtract else writer.by_join()
+    rows = writer.by_running_values() if follows_from_before(node) else writer.by_join()
     columns = [
         f"{name} AS {flat_name(column)}"
         for name, column in zip([*writer.keys, *writer.values], node.columns, strict=True)
@@ -32,10 +33,18 @@ def aggregate_sql_of(timeline: Timeline, node: Aggregate, text: str) -> str:
     return f"(SELECT {timeline.select([FROM, end, no_id, *columns])} FROM ({rows}))"
 
 
-def can_subtract(node: Aggregate) -> bool:
+def follows_from_before(node: Aggregate) -> bool:
     """Whether the value of a group follows, exactly, from the one before and what entered and left."""
     partials = [partial_aggregate(call, i) for i, call in enumerate(node.calls)]
-    return all(p is not None and p.can_subtract for p in partials)
+    usable = [partial for partial in partials if partial is not None]
+    if len(usable) < len(partials):
+        return False
+    if all(partial.can_subtract for partial in usable):
+        return True
+    # Where nothing leaves, nothing has to be subtracted. A merge that is no plain function would
+    # read all rows again for each change.
+    merges = [part.merge for partial in usable for part in partial.columns]
+    return is_endless(node.input) and all(merge.isidentifier() for merge in merges)
 
 
 def _arguments(timeline: Timeline, node: Aggregate, text: str) -> str:
@@ -57,10 +66,6 @@ class _Groups:
     node: Aggregate
     rows: str
 
-    @property
-    def can_subtract(self) -> bool:
-        return can_subtract(self.node)
-
     @cached_property
     def keys(self) -> list[str]:
         return [f"k{i}" for i in range(len(self.node.keys))]
@@ -81,6 +86,8 @@ class _Groups:
 
     def _events(self) -> str:
         """Each row twice: where it enters (`_w` 1), and where it leaves (-1), if it does."""
+        if is_endless(self.node.input):
+            return f"(SELECT *, {FROM} AS _t, 1 AS _w FROM {self.rows})"
         enters, leaves = f"struct({FROM} AS _t, 1 AS _w)", f"struct({TO} AS _t, -1 AS _w)"
         both = f"IF({TO} = {FOREVER}L, array({enters}), array({enters}, {leaves}))"
         rows = f"(SELECT *, explode({both}) AS _event FROM {self.rows})"
@@ -100,12 +107,12 @@ class _Groups:
 
     # ---- values
 
-    def by_running_sum(self) -> str:
-        """What entered minus what left, added up along time."""
+    def by_running_values(self) -> str:
+        """What entered, merged along time, and without what left."""
         partials = [partial_aggregate(call, i) for i, call in enumerate(self.node.calls)]
         usable = [p for p in partials if p is not None]
         parts = [part for p in usable for part in p.columns]
-        names = [COUNT, *(part.name for part in parts)]
+        merges = {COUNT: "sum", **{part.name: part.merge for part in parts}}
         builds = [f"count(*) AS {COUNT}", *(f"{part.build} AS {part.name}" for part in parts)]
         group = ", ".join([*self._group, "_t", "_w"])
         sums = f"SELECT {', '.join([group, *builds])} FROM {self._events()} GROUP BY {group}"
@@ -114,8 +121,8 @@ class _Groups:
             nothing = ", ".join([*head, *(f"NULL AS {part.name}" for part in parts)])
             sums += f" UNION ALL SELECT {nothing} FROM {self._always(['1 AS _one'])}"
         totals = ", ".join(
-            f"sum(IF(_w = 1, {name}, -{name})) OVER ({self._by} ORDER BY _t) AS {name}"
-            for name in names
+            f"{self._running_sql(name, merge)} OVER ({self._by} ORDER BY _t) AS {name}"
+            for name, merge in merges.items()
         )
         # Of two rows at one time, both have the same totals, and the first lasts no time.
         following = f"lead(_t) OVER ({self._by} ORDER BY _t, _w) AS _next"
@@ -123,6 +130,12 @@ class _Groups:
         running = f"SELECT {listed}, {totals}, {following} FROM ({sums})"
         conditions = ["(_next IS NULL OR _t < _next)", *([f"{COUNT} > 0"] if self.keys else [])]
         return f"{self._pieces(self._finished(usable))} FROM ({running}) WHERE {' AND '.join(conditions)}"
+
+    def _running_sql(self, name: str, merge: str) -> str:
+        """The aggregate that merges a part along time."""
+        if is_endless(self.node.input):
+            return f"{merge}({name})"
+        return f"sum(IF(_w = 1, {name}, -{name}))"
 
     def by_join(self) -> str:
         """For each change the aggregates over the rows that are there then."""

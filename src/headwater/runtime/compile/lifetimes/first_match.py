@@ -10,17 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.algebra.expressions import Call, Expr, columns_of
-from headwater.algebra.nodes import (
-    Join,
-    Project,
-    Relation,
-    Scan,
-    Select,
-    SemiJoin,
-    TableScan,
-    UnionAll,
-)
-from headwater.algebra.windows import Range
+from headwater.algebra.nodes import Relation
+from headwater.runtime.compile.lifetimes.endless import is_endless
 from headwater.runtime.compile.lifetimes.matches import Match
 from headwater.runtime.compile.lifetimes.rows import FROM, ID, TO, Timeline, flat_name, flat_names
 from headwater.runtime.spark.sql import expression_sql
@@ -40,7 +31,7 @@ class Comparison:
 def comparison_of(match: Match, left: Relation, right: Relation) -> Comparison | None:
     """What a match compares besides its keys, if that is all and the right only grows; else None."""
     rest = match.rest
-    if not (isinstance(rest, Call) and rest.name in MIRRORED and _never_ends(right)):
+    if not (isinstance(rest, Call) and rest.name in MIRRORED and is_endless(right)):
         return None
     a, b = rest.args
     own, theirs = set(left.columns), set(right.columns)
@@ -52,21 +43,6 @@ def comparison_of(match: Match, left: Relation, right: Relation) -> Comparison |
     if columns_of(b) <= own and columns_of(a) <= theirs:
         return Comparison(b, a, rest.name)
     return None
-
-
-def _never_ends(relation: Relation) -> bool:
-    """Whether every row of a relation stays."""
-    match relation:
-        case Scan():
-            return isinstance(relation.window, Range) and relation.window.size is None
-        case TableScan():
-            return True
-        case Select() | Project() | Join() | UnionAll():
-            return all(map(_never_ends, relation.inputs))
-        case SemiJoin():
-            return not relation.anti and all(map(_never_ends, relation.inputs))
-        case _:
-            return False
 
 
 def first_match_sql(

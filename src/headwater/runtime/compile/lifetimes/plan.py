@@ -27,7 +27,7 @@ from headwater.algebra.nodes import (
     walk_relations,
 )
 from headwater.algebra.windows import Range
-from headwater.runtime.compile.lifetimes.aggregate import aggregate_sql_of, can_subtract
+from headwater.runtime.compile.lifetimes.aggregate import aggregate_sql_of, follows_from_before
 from headwater.runtime.compile.lifetimes.distinct import distinct_sql
 from headwater.runtime.compile.lifetimes.join import join_sql
 from headwater.runtime.compile.lifetimes.outer_join import outer_join_sql
@@ -113,7 +113,7 @@ class Lifetimes:
         # What RSTREAM emits grows with the instants, and a group that has to be added up again with
         # the square of its changes.
         grows = self.query.output is Output.RSTREAM or any(
-            isinstance(node, Aggregate) and not can_subtract(node)
+            isinstance(node, Aggregate) and not follows_from_before(node)
             for node in walk_relations(self.query.root)
         )
         return configured if grows else 1_000_000_000
