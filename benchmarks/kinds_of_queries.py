@@ -220,7 +220,9 @@ def run(spark: SparkSession, chosen: argparse.Namespace) -> None:
                 + " ".join(f"{f'{cpu:.2f} ({clock:.2f})':>16}" for cpu, clock in found),
                 flush=True,
             )
-    growth = max(b / a for cost in costs.values() for a, b in itertools.pairwise(cost))
+    growth = max(
+        (b / a for cost in costs.values() for a, b in itertools.pairwise(cost)), default=1.0
+    )
     beside = max(
         b / a for cost in costs.values() for a, b in zip(costs.get(INNER, cost), cost, strict=True)
     )
