@@ -161,23 +161,23 @@ class SectionReader:
         if math.isinf(value):
             self.note(key, f"{key} is {value:g}, it must be finite")
         elif value > most:
-            self.note(key, f"{key} is {value:g}, it must be at most {most:g}")
+            self.note(key, f"{key} is {_shown(value)}, it must be at most {_shown(most)}")
         else:
             return value
         return least
 
     def positive(self, key: str, default: float | None = None) -> float:
         """A finite number above 0."""
-        before = len(self.mistakes.noted)
-        value = self.number(key, default)
-        if value > 0:
-            return value
-        if len(self.mistakes.noted) == before:
-            self.note(key, f"{key} is 0, it must be more than 0")
-        return 1.0
+        value = self.section.values.get(key, default)
+        if _is_number(value) and value <= 0:
+            self.note(key, f"{key} is {value:g}, it must be more than 0")
+            return 1.0
+        return self.number(key, default)
 
-    def whole_number(self, key: str, default: int | None = None, *, least: int = 0) -> int:
-        value = self.number(key, default, least=least)
+    def whole_number(
+        self, key: str, default: int | None = None, *, least: int = 0, most: float = math.inf
+    ) -> int:
+        value = self.number(key, default, least=least, most=most)
         if value != int(value):
             self.note(key, f"{key} takes a whole number, not {value:g}")
         return int(value)
@@ -254,9 +254,16 @@ def read_toml(path: Path) -> Section:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     return parse_toml(text, str(path))
+
+
+def _shown(value: float) -> str:
+    """A number without an exponent as long as it can be read so."""
+    return f"{value:,.0f}" if value >= 1e6 else f"{value:g}"
 
 
 def parse_toml(text: str, name: str) -> Section:
@@ -267,5 +274,7 @@ def parse_toml(text: str, name: str) -> Section:
         location = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(location[1]) if location else text.count("\n") + 1
         message = re.sub(r" \(at .*\)$", "", str(error))
+        if message == "Cannot overwrite a value":
+            message = "this key is there already"
         raise InputError(f"{name}:{line}: not TOML: {message}") from None
     return Section(name, text, "", 0, values)

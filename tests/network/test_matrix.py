@@ -20,6 +20,12 @@ def test_a_link_takes_half_a_round_trip(tmp_path: Path) -> None:
     assert shortest_routes(network).distance[0, 1] == 0.005
 
 
+def test_commas_separate_as_blanks_do(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("0 10\n20 0\n")
+    (tmp_path / "m.csv").write_text("0,10\n20, 0\n")
+    assert load_latencies(tmp_path / "m.csv") == load_latencies(tmp_path / "m")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -1,4 +1,4 @@
-"""Networks from measured latencies: a square of numbers, one line for each site.
+"""Networks from measured latencies: a square of numbers, one line for each site, with blanks or commas between them.
 
 Every two sites are linked. What was measured is a round trip in milliseconds; a link takes half of
 the mean of both directions.
@@ -39,7 +39,7 @@ def _read_square(path: Path) -> NDArray[np.float64]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
     rows = [
-        (line_number, line.split())
+        (line_number, line.replace(",", " ").split())
         for line_number, line in enumerate(lines, start=1)
         if line.strip()
     ]

@@ -85,8 +85,20 @@ def test_losses_are_those_of_the_definition(seed: int, policy: str) -> None:
     objects, rows = run_with_objects(SMALL, policy, seed)
     for row in rows:
         losses = node_losses(objects.world, np.array(row.parents)).loss
+        assert losses.max() < 1
         assert row.loss == pytest.approx(losses.sum() / row.nodes)
     assert [row.time for row in rows] == [0, 200, 400, 600, 800, 1000]
+
+
+def test_nobody_loses_more_than_all() -> None:
+    """The model of an overloaded queue knows no limit, but a share of time has one."""
+    assert SMALL.dissemination is not None
+    busy = replace(SMALL.dissemination, rate=(500.0, 900.0))
+    objects, rows = run_with_objects(replace(SMALL, dissemination=busy), "source")
+    assert rows[0].overloaded
+    losses = node_losses(objects.world, np.array(rows[0].parents)).loss
+    assert losses.max() > 1
+    assert rows[0].loss == pytest.approx(np.minimum(losses, 1).sum() / rows[0].nodes)
 
 
 def test_only_adaptive_trees_change_and_never_for_the_worse() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.errors import SimulationError
 from headwater.federation.distribution.kernel import NOWHERE
 from headwater.network import Link, Network, Site, TransitStubShape
 from headwater.sim.worlds.distribution import DistributionRow, run_policy
@@ -172,6 +173,14 @@ def test_a_dead_provider_hosts_nothing_and_may_host_again() -> None:
     assert (rows[0].hosts == 0).any() and (rows[-1].hosts == 0).any()
     # Queries of its users do not run meanwhile.
     assert dead[0].queries < rows[0].queries
+
+
+def test_a_federation_without_anybody_to_run_queries_is_refused_with_the_time() -> None:
+    names = draw_sites(SMALL, 1).names
+    able = ProviderSettings(names, capabilities=dict.fromkeys(names[1:], 0.0))
+    world = fail(Failure(150.0, FailureKind.dies, names[0]), world=replace(SMALL, providers=able))
+    with pytest.raises(SimulationError, match="at 150 seconds no provider is left that can run"):
+        run(world, "naive")
 
 
 def test_rates_that_change_change_costs() -> None:

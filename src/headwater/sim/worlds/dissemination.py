@@ -301,14 +301,16 @@ class FollowedTree:
         """What the tree is like now."""
         parents = self.tree.parents
         nodes = len(self.tree.order()) - 1
+        found = node_losses(self.tree.world, parents)
         return DisseminationRow(
             policy,
             time,
             kind,
             nodes,
-            self.tree.total / max(nodes, 1),
+            # The model of an overloaded queue knows no limit, but a share of time has one.
+            float(np.minimum(found.loss, 1.0).sum()) / max(nodes, 1),
             measured,
-            len(node_losses(self.tree.world, parents).overloaded),
+            len(found.overloaded),
             _depth(parents),
             int(self.tree.arrays.child_count.max()),
             moved,

@@ -77,6 +77,12 @@ SHAPES = {
 GENERATORS = ("transit-stub",)
 SOURCES = ("gml", "latencies", "sites", "generator")
 SHAPE_KEYS = ("shape", "domains", "transit", "stubs", "hosts", "density")
+MOST = 10_000_000
+"""Of queries, substreams or objects: beyond, the arrays of a run do not fit into memory."""
+
+MOST_HOSTS = 20_000
+"""The ways between all of them take eight bytes for each two."""
+
 SECTIONS = ("network", "providers", "streams", "queries", "distribution", "dissemination")
 
 
@@ -203,16 +209,23 @@ def _shape(section: SectionReader) -> TransitStubShape:
             if key in section:
                 section.note(key, f"{key} and shape cannot be used together")
         return SHAPES[section.choice("shape", tuple(SHAPES), "cosmos")]
-    return TransitStubShape(
+    shape = TransitStubShape(
         section.whole_number("domains", 1, least=1),
         section.whole_number("transit", 4, least=1),
         section.whole_number("stubs", 4, least=1),
         section.whole_number("hosts", 8, least=1),
         section.number("density", 0.4, most=1.0),
     )
+    hosts = shape.domains * shape.transit * shape.stubs * shape.hosts
+    if hosts > MOST_HOSTS:
+        section.note("generator", f"there would be {hosts:,} hosts, of at most {MOST_HOSTS:,}")
+    return shape
 
 
 # ---- providers, streams and queries
+
+
+NO_CAPABILITY = "no provider can run a query: at least one needs a capability above 0"
 
 
 def _providers(section: SectionReader, hosts: tuple[str, ...] | None) -> ProviderSettings:
@@ -226,8 +239,15 @@ def _providers(section: SectionReader, hosts: tuple[str, ...] | None) -> Provide
         elif hosts is not None and count > len(hosts):
             section.note("count", f"count is {count}, but the network has {len(hosts)} hosts")
     if not isinstance(section.section.values.get("capability"), dict):
-        return ProviderSettings(names, count, section.span("capability", (1.0, 1.0)))
-    return ProviderSettings(names, count, capabilities=_capabilities(section, names, hosts))
+        span = section.span("capability", (1.0, 1.0))
+        if span[1] == 0:
+            section.note("capability", NO_CAPABILITY)
+        return ProviderSettings(names, count, span)
+    given = _capabilities(section, names, hosts)
+    everybody = names or hosts or ()
+    if everybody and not any(given.get(name, 1.0) for name in everybody):
+        section.note("capability", NO_CAPABILITY)
+    return ProviderSettings(names, count, capabilities=given)
 
 
 def _capabilities(
@@ -256,7 +276,7 @@ def _streams(section: SectionReader, hosts: tuple[str, ...] | None) -> StreamSet
         if hosts is not None and origins > len(hosts):
             section.note("origins", f"origins is {origins}, but there are {len(hosts)} hosts")
     return StreamSettings(
-        section.whole_number("substreams", least=1),
+        section.whole_number("substreams", least=1, most=MOST),
         section.span("rate", (1.0, 10.0)),
         origins,
         section.whole_number("groups", 20, least=1),
@@ -276,7 +296,7 @@ def _queries(section: SectionReader, streams: StreamSettings | None) -> QuerySet
             "write substreams = [least, largest]",
         )
     return QuerySettings(
-        section.whole_number("count", least=1),
+        section.whole_number("count", least=1, most=MOST),
         (least, largest),
         section.number("result_share", 0.1),
         section.number("arrivals", 0.0),
@@ -290,7 +310,8 @@ def _queries(section: SectionReader, streams: StreamSettings | None) -> QuerySet
 def _policies(section: SectionReader, allowed: tuple[str, ...]) -> tuple[str, ...]:
     if not section.section.values.get("policies"):
         section.note(
-            "policies", f"[{section.section.header[1:-1]}] needs policies = a list of texts"
+            "policies",
+            f'{section.section.header} needs policies = a list, such as ["{allowed[0]}"]',
         )
         return ()
     return section.strings("policies", allowed, "policy")
@@ -345,12 +366,15 @@ def _dissemination(
         if "rate" in section and "ticks" not in section:
             section.note("rate", "rate and tolerance cannot be used together")
     period = section.positive("period", 200.0)
+    interest = section.number("interest", 1.0, most=1.0)
+    if section.section.values.get("interest") == 0:
+        section.note("interest", "interest is 0: nobody would want anything")
     return DisseminationSettings(
         _policies(section, TREE_POLICIES),
-        len(traces) or section.whole_number("objects", 1, least=1),
+        len(traces) or section.whole_number("objects", 1, least=1, most=MOST),
         section.span("rate", (0.5, 1.5)),
         traces,
-        section.number("interest", 1.0, most=1.0),
+        interest,
         tolerance,
         section.span("tp", (0.001, 0.009)),
         section.span("tc", (0.000125, 0.001875)),

@@ -72,7 +72,9 @@ class FailureReader:
         if self.streams is None:
             section.note("event", "event = rates needs [streams]")
         elif count > self.streams.substreams:
-            section.note("substreams", f"there are {self.streams.substreams} substreams")
+            section.note(
+                "substreams", f"substreams is {count}, but there are {self.streams.substreams}"
+            )
         return count
 
     def _providers(self, section: SectionReader) -> tuple[str | None, int]:
@@ -100,7 +102,7 @@ class FailureReader:
             name = failure.provider
             if failure.kind is FailureKind.returns:
                 if (name is not None and name not in dead) or failure.count > number:
-                    section.note("event", f"{name or failure.count} cannot return: not dead then")
+                    section.note("event", _cannot_return(failure, number))
                     continue
                 number -= failure.count
                 dead -= {name or ""}
@@ -112,3 +114,9 @@ class FailureReader:
                 dead |= {name} if name else set()
                 if 0 < self.number <= number:
                     section.note("event", "no provider would be left alive")
+
+
+def _cannot_return(failure: Failure, dead: int) -> str:
+    if failure.provider is not None:
+        return f"{failure.provider} cannot return: it is not dead at {failure.at:g} seconds"
+    return f"{failure.count} cannot return: at {failure.at:g} seconds {dead} are dead"

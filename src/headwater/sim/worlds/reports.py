@@ -151,6 +151,8 @@ def _provider_table(runs: Runs[DistributionRow], sites: DrawnSites) -> ReportTab
         for provider in kept
     )
     title = "Loads of providers at the end, by share"
+    if any(len(seeds) > 1 for seeds in runs.values()):
+        title += ", in the run of the first seed"
     if len(kept) < len(order):
         title += f" (the {len(kept)} most loaded of {len(order)})"
     return ReportTable(title, ("provider", "capability", *last), rows)

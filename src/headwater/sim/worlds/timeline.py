@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from headwater.errors import SimulationError
 from headwater.federation.distribution.delivery import DeliveryTrees
 from headwater.federation.distribution.model import (
     Indices,
@@ -80,6 +81,11 @@ class FederationState:
         homes = self.demand.queries.home - origins
         runs = self.is_alive[homes] & (self.demand.arrival <= time)
         running = np.flatnonzero(runs).astype(np.int32)
+        if not self.demand.places.capability[alive].any():
+            raise SimulationError(
+                f"at {time:g} seconds no provider is left that can run a query; "
+                "give others a capability above 0"
+            )
         places = living_places(self.demand, alive)
         places = replace(places, capability=places.capability / self.slowness[alive])
         queries = self._priced(self.demand.queries.select(running), substreams)
