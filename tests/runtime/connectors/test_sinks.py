@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -155,6 +156,40 @@ def test_a_failing_sink_is_reported_and_retried(spark: Any, tmp_path: Path) -> N
         tick_until(headwater, lambda: not pending_deliveries(headwater.catalog))
         assert found_in(tmp_path / "bad", one) == expected(one, {"Bids": data}, {})
         assert not read_delivery(headwater.catalog, headwater.query("q").row).failure
+
+
+def test_a_sink_that_goes_on_failing_ends_the_wait_until_idle(spark: Any, tmp_path: Path) -> None:
+    """After as many failures as `retries` allows; another run tries it again, once at least."""
+    one = parse_query(ONE, SOURCES)
+    (tmp_path / "bad").write_text("no folder")
+    with opened(tmp_path / "state", spark) as headwater:
+        headwater.engine.sinks.backoff = 0.01
+        declare(headwater)
+        headwater.execute(f"""
+            SET retries = 2;
+            CREATE QUERY q TO files(path => '{tmp_path / "bad"}') AS {ONE};
+            """)
+        headwater.push("bids", sample(4), timestamp_unit="us")
+
+        def failures() -> int:
+            """Failures in a row, after a run until idle."""
+            rounds = itertools.count()
+            headwater.engine.run(
+                until_idle=True, interval=0.02, stopping=lambda: next(rounds) > 1_000
+            )
+            assert next(rounds) < 1_000, "it ended by itself"
+            failure = read_delivery(headwater.catalog, headwater.query("q").row).failure
+            return int(failure.get("retries", 0))
+
+        assert failures() == 3
+        assert failures() == 4
+        assert pending_deliveries(headwater.catalog)
+        (tmp_path / "bad").unlink()
+        assert failures() == 0
+        assert not pending_deliveries(headwater.catalog)
+        headwater.execute("END STREAM bids")
+        assert failures() == 0
+        assert found_in(tmp_path / "bad", one) == expected(one, {"Bids": sample(4)}, {})
 
 
 def test_pausing_and_dropping(spark: Any, tmp_path: Path) -> None:

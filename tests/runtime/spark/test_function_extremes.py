@@ -160,6 +160,31 @@ def test_every_function_has_a_value_for_extremes(spark: Any) -> None:
         spark.catalog.dropTempView("extremes")
 
 
+@pytest.mark.spark
+def test_whether_a_chain_overflows_depends_on_its_order(spark: Any) -> None:
+    """Sums, differences and products of a column and two constants, which Spark must not gather."""
+    rng = random.Random(9)
+    rows = data(rng, 24)
+    bounds = {INT: (2**31 - 1, -(2**31)), BIGINT: (2**63 - 1, -(2**63))}
+    chains = []
+    for type_, name in ((INT, "i"), (BIGINT, "l")):
+        constants = [Literal(value, type_) for value in (*bounds[type_], -1, 2, 0)]
+        for one, other, c, d in product("+-*", "+-*", constants, constants):
+            column = Column("", name, type_)
+            chains.append(build_call(other, build_call(one, column, c), d))
+            chains.append(build_call(other, d, build_call(one, c, column)))
+    gathered = "+", build_call("+", COLUMNS[0], Literal(2**31 - 1, INT)), Literal(-(2**31) + 1, INT)
+    chains = [build_call(*gathered), *rng.sample(chains, 199)]
+    load(spark, rows)
+    try:
+        found = on_spark(spark, chains)
+    finally:
+        spark.catalog.dropTempView("extremes")
+    wanted = [expected(chain, rows) for chain in chains]
+    assert found == wanted
+    assert {value is None for values in wanted for value in values} == {True, False}
+
+
 # ---- patterns
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +37,7 @@ from headwater.errors import CatalogError, HeadwaterError, RuntimeFailure
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
 from headwater.runtime.durability import owner_only_opener
-from headwater.runtime.inspect.status import Observer
+from headwater.runtime.inspect.status import Observer, QueryView
 from headwater.runtime.leases import is_dead_process, lease_holders, process_name, run_periodically
 from headwater.runtime.metrics.sharing import describe_sharing
 from headwater.runtime.settings import SettingValue
@@ -375,11 +375,7 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
         options.echo(
             f"{pluralize(now.undelivered, 'row')} not delivered yet; {_resume_hint(options)}"
         )
-    for query in now.queries:
-        if query.sink_error:
-            typer.echo(
-                f"headwater: the sink of {query.row.spelled} failed: {query.sink_error}", err=True
-            )
+    has_failing_sink = report_failing_sinks(now.queries)
     failed = [view for view in now.units if view.row.error]
     for view in failed:
         typer.echo(
@@ -390,8 +386,18 @@ def _report_outcome(engine: Engine, observer: Observer, options: RunOptions, spe
     problems = engine.ingestion.problems()
     for problem in problems:
         typer.echo(f"headwater: {problem}", err=True)
-    if failed or problems:
+    if failed or problems or has_failing_sink:
         raise typer.Exit(EXIT_FAILED)
+
+
+def report_failing_sinks(queries: Iterable[QueryView]) -> bool:
+    """Say which sinks failed, and why; returns whether there is one."""
+    failing = [query for query in queries if query.sink_error]
+    for query in failing:
+        typer.echo(
+            f"headwater: the sink of {query.row.spelled} failed: {query.sink_error}", err=True
+        )
+    return bool(failing)
 
 
 def _resume_hint(options: RunOptions) -> str:

@@ -31,6 +31,7 @@ from headwater.cli.running.run import (
     handle_signals,
     hold_lease,
     log_to_files,
+    report_failing_sinks,
     summarize_outcomes,
 )
 from headwater.cli.statements import execute_source
@@ -41,6 +42,8 @@ from headwater.runtime.catalog import Catalog
 from headwater.runtime.catalog.deployment import current_deployment, deploy
 from headwater.runtime.durability import make_folder, owner_only_opener
 from headwater.runtime.inspect.status import Observer
+from headwater.runtime.results.sink_progress import has_deliveries_to_await
+from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.sites.controller import Controller
 from headwater.runtime.sites.local_site import LocalSite
 from headwater.runtime.sites.planner import ReplanResult, SitePlanner
@@ -86,9 +89,8 @@ def run_sites(options: UpOptions) -> None:
         if name not in names:
             fail(f"{options.sites} has no site {name}; {suggest(name, names)}")
     if options.source is not None and not states.state_exists(options.state, options.catalog):
-        check_script(
-            options.source.text
-        )  # raises on a mistake, so that no empty state is left behind
+        # Raises on a mistake, so that no empty state is left behind.
+        check_script(options.source.text)
     opened_state = open_state(
         options.state,
         catalog=options.catalog,
@@ -118,9 +120,9 @@ def run_sites(options: UpOptions) -> None:
             show_progress(Observer(headwater.catalog), options.quiet),
         ):
             _run_controller(controller, workers, options, stop)
-        _report_totals(headwater.catalog, options)
-        if refused:
-            raise typer.Exit(EXIT_WRONG)
+        has_failing_sink = _report_totals(headwater.catalog, options)
+        if refused or has_failing_sink:
+            raise typer.Exit(EXIT_WRONG if refused else EXIT_FAILED)
 
 
 def _execute_source(headwater: Headwater, source: CqlSource, options: UpOptions) -> bool:
@@ -212,6 +214,7 @@ def _run_controller(
 ) -> None:
     """Watch sites and place units until stopped, or until all is done."""
     exited: set[str] = set()
+    began = time.time()
     while not stop.wait(CHECK_SECONDS):
         try:
             change = controller.tick()
@@ -232,7 +235,7 @@ def _run_controller(
                 )
         if len(exited) == len(workers.names) and workers.names and not controller.alive:
             fail("all sites have exited", EXIT_FAILED)
-        if options.until_idle and _is_done(controller.catalog):
+        if options.until_idle and _is_done(controller.catalog, began):
             return
 
 
@@ -243,14 +246,17 @@ def _report_change(controller: Controller, change: ReplanResult, options: UpOpti
         typer.echo(f"headwater: unit {unit} is waiting: no site can get its input", err=True)
 
 
-def _is_done(catalog: Catalog) -> bool:
-    """Whether all streams have ended, all queries are finished, and sinks have every row."""
+def _is_done(catalog: Catalog, began: float) -> bool:
+    """Whether all streams have ended, all queries are finished, and sinks have every row that they
+    take."""
     streams, queries = catalog.streams(), catalog.queries()
     over = all(row.ended for row in streams) and all(row.state != "running" for row in queries)
-    return over and not Observer(catalog).overview().undelivered
+    retries = effective_settings(Settings(), catalog.options(), {}).retries
+    return over and not has_deliveries_to_await(catalog, retries, began)
 
 
-def _report_totals(catalog: Catalog, options: UpOptions) -> None:
+def _report_totals(catalog: Catalog, options: UpOptions) -> bool:
+    """Say what was done; returns whether a sink failed."""
     now = Observer(catalog).overview()
     rows, out = sum(view.rows for view in now.streams), sum(view.rows for view in now.queries)
     options.echo(
@@ -258,6 +264,7 @@ def _report_totals(catalog: Catalog, options: UpOptions) -> None:
         f"{pluralize(out, 'row')} from {pluralize(len(now.queries), 'query')} "
         f"in {pluralize(len(now.units), 'unit')}; headwater show sites lists the units of each site"
     )
+    return report_failing_sinks(now.queries)
 
 
 # ---- a site

@@ -63,10 +63,6 @@ class SinkSender:
             if is_mine(f"unit:{pending.query.unit_id}")
         ]
 
-    def has_undelivered(self) -> bool:
-        """Whether results of a query that is not paused are still to be sent."""
-        return bool(pending_deliveries(self.catalog))
-
     def deliver(self, name: str, lease: Lease) -> bool:
         """Send what is new of a query; a failure is reported and retried later."""
         query = self.catalog.query(name)
@@ -124,6 +120,7 @@ class SinkSender:
             self.catalog.record_event("sink failed", query.spelled, error=message)
         retries = int(progress.failure.get("retries", 0)) + 1
         wait = min(MAX_RETRY_WAIT, self.backoff * 2 ** min(retries - 1, 16))
+        now = self.clock()
         self.catalog.commit(
-            lease, cursors=progress.cursors_after_failure(message, retries, self.clock() + wait)
+            lease, cursors=progress.cursors_after_failure(message, retries, now, now + wait)
         )

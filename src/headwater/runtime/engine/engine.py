@@ -56,7 +56,7 @@ from headwater.runtime.metrics.cost_model import cost_statistics
 from headwater.runtime.metrics.sharing import SharingSummary, store_sharing
 from headwater.runtime.metrics.sharing_loads import summarize_sharing
 from headwater.runtime.metrics.step_meter import StepMeter
-from headwater.runtime.results.sink_progress import sink_owner
+from headwater.runtime.results.sink_progress import has_deliveries_to_await, sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
 from headwater.runtime.sites.local_site import LocalSite
 from headwater.runtime.sites.single_site import ProcessSite, SingleSite
@@ -148,7 +148,7 @@ class Engine:
         self.steps = 0  # that were committed since the engine was made
         self._base_settings = self.settings
         self._count_lock = Lock()
-        self._round_started_at = 0.0
+        self._round_started_at = self._run_began_at = 0.0
         self._busy_at = time.monotonic()
         self._patience = COLD_PATIENCE
 
@@ -192,6 +192,7 @@ class Engine:
             return self.stop_requested.is_set() or stopping()
 
         waits_for_more = patience > 0
+        self._run_began_at = self.clock()
         self._tidied_at = self._revisited_at = self._busy_at = time.monotonic()
         with self.leases.keep_alive(), self.local_site.send_heartbeats():
             while not is_stopping():
@@ -242,10 +243,10 @@ class Engine:
 
     def _may_get_work(self) -> bool:
         """Whether there may be more to do without any new input: a source is to bring more,
-        another process is working, or what failed is to be tried again."""
+        another process is working, a sink has to be sent rows, or what failed is to be tried again."""
         if (
             self.ingestion.expects_more()
-            or self.sinks.has_undelivered()
+            or has_deliveries_to_await(self.catalog, self.settings.retries, self._run_began_at)
             or self._others_are_working()
         ):
             return True

@@ -37,10 +37,15 @@ class Delivery:
         return cursors
 
     def cursors_after_failure(
-        self, message: str, retries: int, not_before: float
+        self, message: str, retries: int, failed_at: float, not_before: float
     ) -> dict[tuple[str, str], Any]:
-        """The cursors after a failure, with the time before which it is not to be retried."""
-        failure = {"error": message, "retries": retries, "not_before": not_before}
+        """The cursors after a failure, with its time and that before which it is not to be retried."""
+        failure = {
+            "error": message,
+            "retries": retries,
+            "failed_at": failed_at,
+            "not_before": not_before,
+        }
         return {(sink_owner(self.query.name), FAILURE): failure}
 
 
@@ -70,3 +75,12 @@ def pending_deliveries(catalog: Catalog) -> list[Delivery]:
     return [
         pending for pending in deliveries if pending.seq < ends[unit_log(pending.query.unit_id)].seq
     ]
+
+
+def has_deliveries_to_await(catalog: Catalog, retries: int, since: float) -> bool:
+    """Whether a sink has results to send and has not failed more often than `retries` in a row, the last
+    time since then: what failed in an earlier run is tried once more."""
+    return any(
+        pending.failure.get("retries", 0) <= retries or pending.failure.get("failed_at", 0) < since
+        for pending in pending_deliveries(catalog)
+    )

@@ -56,6 +56,11 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Expressions are total (see `sql`): without ANSI mode a failed cast is NULL and not an error.
     "spark.sql.ansi.enabled": "false",
+    # It adds up the constants of v + 2147483647 + 1 beforehand, and then all of it is NULL; or, with -1 in
+    # place of 1, never, though v + 2147483647 is.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator"
+    ),
     "spark.sql.caseSensitive": "true",
     # A text literal of a query may contain ${..}, which Spark would replace.
     "spark.sql.variable.substitute": "false",
