@@ -258,7 +258,7 @@ def test_rows_that_a_sink_has_not_got_are_counted(run: Run, filled: Made) -> Non
     with filled.open() as headwater:
         headwater.execute(f"{text} WHERE a > 1")
         row = headwater.query("sent").row
-        failed = read_delivery(headwater.catalog, row).cursors_after_failure("no room", 1, 0.0)
+        failed = read_delivery(headwater.catalog, row).cursors_after_failure("no room", 1, 0.0, 0.0)
         headwater.catalog.commit(None, cursors=failed)
     (shown,) = lines(run("show", "queries", "sent", "-f", "json", "--state", filled.path).out)
     assert (shown["rows"], shown["undelivered"], shown["error"]) == (2, 2, "no room")

@@ -136,7 +136,7 @@ def test_units_and_sinks_do_not_wait_for_a_day(
     assert engine.sinks.ready_queries() == ["q"]
     for ahead, ready in ((0.5, []), (MAX_RETRY_WAIT, []), (DAY, ["q"]), (-1, ["q"])):
         failed = read_delivery(headwater.catalog, query).cursors_after_failure(
-            "no disk", 1, clock.now + ahead
+            "no disk", 1, clock.now, clock.now + ahead
         )
         headwater.catalog.commit(None, cursors=failed)
         assert (sink_owner("q"), "failure") in failed
