@@ -162,7 +162,8 @@ def test_every_function_has_a_value_for_extremes(spark: Any) -> None:
 
 @pytest.mark.spark
 def test_whether_a_chain_overflows_depends_on_its_order(spark: Any) -> None:
-    """Sums, differences and products of a column and two constants, which Spark must not gather."""
+    """Sums, differences and products of a column and two constants, some alike but for the order: Spark
+    must neither gather the constants nor take one chain for another."""
     rng = random.Random(9)
     rows = data(rng, 24)
     bounds = {INT: (2**31 - 1, -(2**31)), BIGINT: (2**63 - 1, -(2**63))}

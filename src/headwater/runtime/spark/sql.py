@@ -98,6 +98,7 @@ def _literal(expr: Literal) -> str:
 def _arithmetic(expr: Call, args: list[str]) -> str:
     """Arithmetic on times as microseconds; integer overflow is NULL."""
     left, right = expr.args
+    args = [_unchained(expr.name, e, a) for e, a in zip(expr.args, args, strict=True)]
     if TIMESTAMP in (left.type, right.type) or (
         expr.type == INTERVAL and DATE in (left.type, right.type)
     ):
@@ -110,6 +111,18 @@ def _arithmetic(expr: Call, args: list[str]) -> str:
     if expr.type.is_integer or expr.type == INTERVAL:
         return f"{_TRY[expr.name]}({args[0]}, {args[1]})"
     return f"({args[0]} {expr.name} {args[1]})"
+
+
+def _unchained(operator: str, expr: Expr, text: str) -> str:
+    """An argument of a sum or product, so that Spark does not see that it is one itself.
+
+    Spark takes chains of either for the same expression in whatever order, and computes one of those in a
+    statement for all of them; but whether a chain overflows depends on its order.
+    """
+    is_chain = isinstance(expr, Call) and expr.name == operator and operator in "+*"
+    if not is_chain or not (expr.type.is_integer or expr.type == INTERVAL):
+        return text
+    return f"({text} | CAST(0 AS {spark_type(expr.type)}))"
 
 
 def _as_micros(expr: Expr, text: str) -> str:
