@@ -115,6 +115,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns_of(expr: Expr) -> set[Column]:
     """Every column an expression reads."""
+    if isinstance(expr, Column):  # as most are
+        return {expr}
     return {e for e in walk(expr) if isinstance(e, Column)}
 
 

@@ -91,13 +91,13 @@ def domain_share(domain: Domain, values: ColumnStatistics) -> float:
         return _covered_fraction(domain, values.low, values.high)
     # Ranges of a column of which nothing else is known count as DEFAULT_SELECTIVITY, single values as
     # no more than that and all but a few as no less: so a domain never counts less than one in it.
-    points = domain.values(MAX_POINTS)
+    points = domain.count_values(MAX_POINTS)
     if points is not None:
-        return min(DEFAULT_SELECTIVITY, (len(points) + domain.null) / max(1.0, values.distinct))
+        return min(DEFAULT_SELECTIVITY, (points + domain.null) / max(1.0, values.distinct))
     # Conditions such as `x <> 3`: the values left out are few although those that pass are not.
-    missing = domain.complement().values(MAX_POINTS)
+    missing = domain.complement().count_values(MAX_POINTS)
     if missing is not None:
-        return max(DEFAULT_SELECTIVITY, 1 - len(missing) / max(1.0, values.distinct))
+        return max(DEFAULT_SELECTIVITY, 1 - missing / max(1.0, values.distinct))
     return DEFAULT_SELECTIVITY
 
 

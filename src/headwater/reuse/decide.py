@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.reuse.load import SharingCosts, estimate_load
+from headwater.reuse.load import SharingCosts
 from headwater.reuse.operator import Containment, Operator
 from headwater.reuse.signature import SharingKind
 
@@ -42,14 +42,15 @@ class SharingChoice:
     revisit: bool = False
 
 
-def relaxing_load(before: Operator, after: Operator, own: Operator, costs: SharingCosts) -> float:
-    """What relaxing an operator for a query adds: a join that would grow by more than the query's own
-    pairs computes them in a lane of its own (`reuse.lanes`)."""
-    grown = estimate_load(after, costs) - estimate_load(before, costs)
-    if not has_lanes(after):
+def relaxing_load(before: float, after: float, own: float | None, costs: SharingCosts) -> float:
+    """What relaxing an operator for a query adds, by the loads of the operator before and after it. A join
+    that would grow by more than the query's `own` pairs computes them in a lane of its own
+    (`reuse.lanes`); None where it cannot have one."""
+    grown = after - before
+    if own is None:
         return grown
     saved = (1 - LANE_STEP_SHARE) * costs.steps_per_second * costs.step_seconds
-    return min(grown, estimate_load(own, costs) - saved)
+    return min(grown, own - saved)
 
 
 def has_lanes(operator: Operator) -> bool:

@@ -223,7 +223,7 @@ def _region_of(signatures: Sequence[QuerySignature]) -> _Region:
 
 def _shortened(domain: Domain) -> Domain:
     """A domain that holds this one and is not long as a condition."""
-    if domain.values(MAX_DOMAIN_VALUES) is not None:
+    if domain.count_values(MAX_DOMAIN_VALUES) is not None:
         return domain
     return domain.fill_gaps(MAX_PIECES)
 
@@ -258,10 +258,10 @@ def _domain_share(domain: Domain) -> float:
         return 1.0
     if domain.type == BOOLEAN:
         return MOST_SHARE
-    if domain.complement().values(FEW_VALUES) is not None:
+    if domain.complement().count_values(FEW_VALUES) is not None:
         return EXCLUSION_SHARE
     shares = [POINT_SHARE * domain.null]
     for at in range(0, len(domain.cuts[: 2 * MAX_PIECES]), 2):
-        points = Domain(domain.type, domain.cuts[at : at + 2]).values(FEW_VALUES)
-        shares.append(PIECE_SHARE if points is None else POINT_SHARE * len(points))
+        points = Domain(domain.type, domain.cuts[at : at + 2]).count_values(FEW_VALUES)
+        shares.append(PIECE_SHARE if points is None else POINT_SHARE * points)
     return min(MOST_SHARE, max(POINT_SHARE, sum(shares)))

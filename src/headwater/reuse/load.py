@@ -289,6 +289,8 @@ def _pair_selectivity(where: Box) -> float:
 
 
 def _refers_only_to(term: Expr, alias: str) -> bool:
+    if isinstance(term, Column):
+        return term.relation == alias
     return {column.relation for column in columns_of(term)} == {alias}
 
 

@@ -169,7 +169,7 @@ def cover_conditions(a: Box, b: Box) -> Box:
 
 def _is_small(domain: Domain) -> bool:
     # Two cuts make one piece.
-    return len(domain.cuts) <= 2 * MAX_PIECES or domain.values(MAX_VALUES) is not None
+    return len(domain.cuts) <= 2 * MAX_PIECES or domain.count_values(MAX_VALUES) is not None
 
 
 def _slides(sources: Sources) -> list[int | None]:

@@ -63,7 +63,7 @@ MAX_LISTED_VALUES = 64
 
 
 def has_few_values(bound: Bound) -> bool:
-    return bound.domain.values(MAX_LISTED_VALUES) is not None
+    return bound.domain.count_values(MAX_LISTED_VALUES) is not None
 
 
 def bound_condition(bound: Bound) -> Expr:
@@ -385,13 +385,23 @@ def _slides(sources: Iterable[object]) -> set[int]:
 
 def restrict_to_sources(where: Box, aliases: set[str]) -> Box:
     """What a condition says of some sources alone."""
-    exprs: list[Expr] = []
+    selected = select_conditions(where, aliases)
+    exprs = [
+        part for constraint in selected.constraints for part in constraint_conjuncts(constraint)
+    ]
+    return normalize(conjunction([*exprs, *selected.terms]))
+
+
+def select_conditions(where: Box, aliases: set[str]) -> Box:
+    """The conditions on some sources alone, as they are; not in normal form."""
+    constraints = []
     for constraint in where.constraints:
         terms = tuple(t for t in constraint.terms if _refers_only_to(t, aliases))
         if terms:
-            exprs += constraint_conjuncts(replace(constraint, terms=terms))
-    exprs += [term for term in where.terms if _refers_only_to(term, aliases)]
-    return normalize(conjunction(exprs))
+            constraints.append(replace(constraint, terms=terms))
+    return Box(
+        tuple(constraints), tuple(term for term in where.terms if _refers_only_to(term, aliases))
+    )
 
 
 def _refers_only_to(expr: Expr, aliases: set[str]) -> bool:

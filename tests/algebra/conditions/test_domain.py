@@ -365,3 +365,12 @@ def test_constants_of_other_types(type_: Type, constant: Literal, value: Value |
 def test_domains_of_different_types_do_not_meet() -> None:
     with pytest.raises(AlgebraError, match="INT does not meet one of BIGINT"):
         full_domain(INT).intersect(full_domain(BIGINT))
+
+
+@given(st.data(), TYPES, st.integers(0, 6))
+def test_the_number_of_values_is_that_of_the_values(
+    data: st.DataObject, type_: Type, limit: int
+) -> None:
+    domain = data.draw(domains_of(type_))
+    values = domain.values(limit)
+    assert domain.count_values(limit) == (None if values is None else len(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import pytest
@@ -17,7 +17,8 @@ from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
 from headwater.reproduce.streamreuse import strategies as simulated
 from headwater.reuse import QuerySignature, minimal_operator, relax, signature_of
-from headwater.reuse.load import SharingCosts
+from headwater.reuse.lanes import MAX_LANES
+from headwater.reuse.load import SharingCosts, operator_load
 from headwater.reuse.planning import single_site as at_site
 from headwater.reuse.planning.decision import (
     Costs,
@@ -390,3 +391,23 @@ def test_the_order_of_arrival_decides_little(seed: int) -> None:
             site.submit(f"q{number}", one)
         counts.append(len(site.graph))
     assert max(counts) <= 1.05 * min(counts) + 1
+
+
+def test_a_join_without_a_free_lane_is_priced_as_it_would_grow() -> None:
+    """Values of two columns: each has few pairs, but what covers both is of all rows."""
+    site = Site(rates=dict.fromkeys(RATES, 10_000.0))
+    site.submit("two", f"{TWO} AND b.price = 1")
+    text = f"{TWO} AND a.cost = 1"
+    free, full = site.setting(text), replace(site.setting(text), lanes=lambda _: MAX_LANES)
+    assert plan_at_site(free).choice.name == "two"
+    apart = plan_at_site(full).choice
+    assert apart.name is None and apart.added_load > plan_at_site(free).choice.added_load
+    (joined,) = (other.load for other in apart.alternatives if other.plan == "relax unit two")
+    before, after = (
+        operator_load(operator, full.costs.effective).cpu
+        for operator in (
+            site.graph["two"].operator,
+            relax(site.graph["two"].operator, full.parts.signature),
+        )
+    )
+    assert joined == pytest.approx(after - before)

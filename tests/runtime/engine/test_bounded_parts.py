@@ -1,5 +1,5 @@
 """Joins that read the rows of another one within their bounds: what is read grows with the queries that
-come, while data flows, and everybody has the rows that it would have alone."""
+come and is narrowed when they leave, while data flows, and everybody has the rows that it would have alone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from headwater.runtime.catalog import partial_join_name
 from headwater.runtime.compile.unit_plans import UnitPlanner
 
 SECOND = 1_000_000
+NARROWING = 1
+"""A seed in which what a unit reads is narrowed."""
 STREAMS = """
 CREATE STREAM bids (item INT, price INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
 CREATE STREAM asks (item INT, cost INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
@@ -57,9 +59,9 @@ def sample(rng: random.Random) -> dict[str, list[Any]]:
     }
 
 
-def lives(spark: Any, folder: Path, seed: int, size: int) -> int:
+def lives(spark: Any, folder: Path, seed: int, size: int, leaving: float = 0.25) -> tuple[int, int]:
     """Queries come, and some leave, while the streams flow; returns how often what a unit reads was
-    exchanged."""
+    exchanged, and how often narrowed."""
     rng = random.Random(seed)
     data, queries, exchanged = sample(rng), dict[str, Query](), set[str]()
     with opened(folder / "state", spark) as headwater:
@@ -70,7 +72,7 @@ def lives(spark: Any, folder: Path, seed: int, size: int) -> int:
             queries[name] = drawn(rng, number)
             headwater.execute(f"CREATE QUERY {name} {started(rng)} AS {text(queries[name])}")
             exchanged |= hidden_keys(headwater)
-            if len(queries) > 3 and rng.random() < 0.25:
+            if len(queries) > 3 and rng.random() < leaving:
                 left = rng.choice(sorted(queries))
                 headwater.execute(f"DROP QUERY {left}")
                 del queries[left]
@@ -95,7 +97,8 @@ def lives(spark: Any, folder: Path, seed: int, size: int) -> int:
             assert row.state == "finished"
             due = expected(query, data, {}, start=row.start_at)
             assert told(headwater, name, query) == due, f"{name}: {query}"
-    return len(exchanged)
+        narrowed = headwater.catalog.events(kind="reading narrowed", limit=100)
+    return len(exchanged), len(narrowed)
 
 
 def text(query: Query) -> str:
@@ -116,7 +119,14 @@ def hidden_keys(headwater: Headwater) -> set[str]:
 
 @pytest.mark.spark
 def test_what_is_read_grows_with_the_queries(spark: Any, tmp_path: Path) -> None:
-    assert lives(spark, tmp_path, seed=1, size=10) > 2
+    exchanged, _ = lives(spark, tmp_path, seed=1, size=10)
+    assert exchanged > 2
+
+
+@pytest.mark.spark
+def test_what_is_read_is_narrowed_when_queries_leave(spark: Any, tmp_path: Path) -> None:
+    _, narrowed = lives(spark, tmp_path, seed=NARROWING, size=12, leaving=0.6)
+    assert narrowed
 
 
 @pytest.mark.spark
@@ -126,6 +136,13 @@ def test_what_is_read_grows_with_the_queries_in_the_long_run(
     spark: Any, tmp_path: Path, seed: int
 ) -> None:
     lives(spark, tmp_path, seed, size=14)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30, 60))
+def test_what_is_read_is_narrowed_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
+    lives(spark, tmp_path, seed, size=20, leaving=0.6)
 
 
 def test_a_part_keeps_the_bounds_of_its_query(tmp_path: Path) -> None:

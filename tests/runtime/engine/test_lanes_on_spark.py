@@ -14,6 +14,7 @@ from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
 from headwater.runtime.api import Headwater
 from headwater.runtime.compile import SharedJoin, frames, shared_join
+from headwater.runtime.metrics.cost_model import LANES
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
@@ -127,6 +128,8 @@ def test_lanes_of_a_join_that_reads_another(spark: Any, tmp_path: Path) -> None:
             for name, rows in streams.items():
                 headwater.push(name, rows[part], timestamp_unit="us")
             settle(headwater)
+        counted = headwater.catalog.statistic(headwater.query("long").row.unit_id, LANES)
+        assert counted is not None and counted.value == lanes(headwater)
         for name in streams:
             headwater.execute(f"END STREAM {name}")
         settle(headwater)

@@ -135,6 +135,24 @@ class Domain:
                 low = _next(low)
         return tuple(literals)
 
+    def count_values(self, limit: int) -> int | None:
+        """How many values it has, NULL aside; None if there are more than `limit`."""
+        if len(self.cuts) > 2 * limit:  # each range has one value at least
+            return None
+        number = 0
+        for low, high in self._pairs():
+            if high is None or low == BOTTOM:
+                return None
+            if isinstance(low, str):
+                if high != _next(low):
+                    return None
+                number += 1
+            else:
+                number += high - low
+            if number > limit:
+                return None
+        return number
+
     def contains(self, value: Constant | None) -> bool:
         """Whether a value, which may be of another numeric type, is in it."""
         if value is None:
@@ -161,6 +179,8 @@ class Domain:
             return False
         if self.cuts == other.cuts:
             return True
+        if len(self.cuts) == 2:  # one range: the usual case
+            return _covers_range(other.cuts, *self.cuts)
         return all(_covers_range(other.cuts, low, high) for low, high in self._open_pairs())
 
     # ---- operations

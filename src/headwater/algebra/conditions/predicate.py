@@ -18,6 +18,7 @@ from headwater.algebra.conditions.box import (
     ANYTHING,
     NOTHING,
     Box,
+    BoxIndex,
     Constraint,
     constraint_conjuncts,
     substitute_heads,
@@ -205,19 +206,28 @@ def implies(a: Box, b: Box) -> bool:
     if b.empty:
         return False
     # One conjunct after the other first: cases multiply the work by the branches of an OR.
-    if all(_implies_constraint(a, c) for c in b.constraints) and all(
-        _implies_term(a, t) for t in b.terms
-    ):
+    if _implies_all(a, b):
         return True
-    return _implies_by_cases(a, b)
+    return bool(a.terms) and _implies_by_cases(a, b)
 
 
-def _implies_constraint(box: Box, constraint: Constraint) -> bool:
+def _implies_all(a: Box, b: Box) -> bool:
+    """Whether a box implies each conjunct of another by itself."""
+    index = a.index
+    # Loops, as a new query is compared with the conditions of thousands of operators.
+    for constraint in b.constraints:
+        if not _implies_constraint(index, constraint):
+            return False
+    return all(_implies_term(a, term) for term in b.terms)
+
+
+def _implies_constraint(index: BoxIndex, constraint: Constraint) -> bool:
     """Whether a box implies a constraint."""
-    index = box.index
-    head = index.head(constraint.terms[0])
-    if any(index.head(term) != head for term in constraint.terms[1:]):
-        return False
+    first, *others = constraint.terms
+    head = index.head(first)
+    for term in others:
+        if index.head(term) != head:
+            return False
     return index.domain(head) <= constraint.domain
 
 

@@ -21,6 +21,7 @@ from headwater.algebra.windows import Range
 from headwater.cost.model import NodeEstimate, window_seconds
 from headwater.reuse.decide import Alternative, SharingChoice, has_lanes, relaxing_load
 from headwater.reuse.describe import describe_changes
+from headwater.reuse.lanes import MAX_LANES
 from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load
 from headwater.reuse.operator import (
     Operator,
@@ -44,7 +45,7 @@ from headwater.reuse.signature import (
     leaves_of,
     partial_join_aliases,
     partial_join_query,
-    restrict_to_sources,
+    select_conditions,
     signature_of,
     source_name,
 )
@@ -134,6 +135,24 @@ def covering_part(sources: Sources, wider: Operator, queries: Iterable[Query]) -
     return query_part(sources, Query(Output.ISTREAM, RelationBuilder().build(block)))
 
 
+def narrowed_query(query: Query, narrower: Operator) -> Query | None:
+    """The query with the rows of a narrower operator, in the same columns; None if its columns would
+    be others, as conditions make some equal."""
+    alias = {source_name(source): source.alias for source in narrower.sources}
+    sources = [n for n in walk_relations(query.root) if isinstance(n, Scan | TableScan)]
+    names = {source.alias: source_name(source) for source in sources}
+    assert isinstance(query.root, Project)
+    columns = [item.expr for item in query.root.items if isinstance(item.expr, Column)]
+    items = tuple(replace(c, relation=alias[names[c.relation]]) for c in columns)
+    block = Block(narrower.sources, narrower.where, (), None, items, False)
+    narrowed = Query(query.output, RelationBuilder().build(block))
+    before, after = canonicalize(query), canonicalize(narrowed)
+    assert isinstance(before.body, Block) and isinstance(after.body, Block)
+    named = [tuple(map(source_name, leaves_of(body))) for body in (before.body, after.body)]
+    same = before.columns == after.columns and before.body.items == after.body.items
+    return narrowed if same and named[0] == named[1] else None
+
+
 Candidates = Callable[[Sources, QuerySignature], Iterable[Node]]
 """The nodes that may serve a part of a query, those first that do so as they are."""
 
@@ -143,16 +162,19 @@ class SiteSetting:
     """A query, what runs at the site, and what both cost there.
 
     `readable` says of some sources whether anything that runs may have their join, so that others
-    need not be looked up.
+    need not be looked up; `lanes` is in how many lanes a node is computed now.
     """
 
     parts: QueryParts
     candidates: Candidates
     costs: SharingCosts
     readable: Callable[[Sources], bool] = lambda _: False
+    lanes: Callable[[Node], int] = lambda _: 1
     lifetime: float = DAY_SECONDS
     places: OnePlace = field(default_factory=OnePlace)
     max_reads: int = 1
+    _part_loads: dict[Sources, OperatorLoad] = field(init=False, default_factory=dict)
+    _restricted_loads: dict[Sources, OperatorLoad] = field(init=False, default_factory=dict)
 
     @property
     def whole(self) -> Sources:
@@ -188,9 +210,13 @@ class SiteSetting:
         return minimal_operator(self.parts.signature)
 
     @cached_property
+    def _own_load(self) -> OperatorLoad:
+        return self._load(self._own)
+
+    @cached_property
     def _reading(self) -> dict[Sources, float]:
         """The work of reading each source."""
-        nodes = [node for node in self._load(self._own).nodes if _is_reading(node)]
+        nodes = [node for node in self._own_load.nodes if _is_reading(node)]
         work = dict.fromkeys(self.single_sources, 0.0)
         for number, scan in enumerate(self._own.scans):
             # Each is read and filtered, in the order of the operator.
@@ -207,8 +233,8 @@ class SiteSetting:
     def join_price(self, sources: Sources) -> float:
         """The work of joining, and of the steps if it is the whole, which needs a job of its own."""
         if sources == self.whole:
-            return self._load(self._own).cpu - sum(self._reading.values())
-        return self._made(self._restricted(sources))
+            return self._own_load.cpu - sum(self._reading.values())
+        return _making(self._restricted_load(sources))
 
     def result_costs(self) -> Costs:
         return (0.0,)
@@ -216,21 +242,21 @@ class SiteSetting:
     @property
     def standalone_load(self) -> float:
         """The work of the query in a unit of its own, whatever the order of its joins."""
-        return self._load(self._own).cpu
+        return self._own_load.cpu
 
     def _load(self, operator: Operator) -> OperatorLoad:
         return operator_load(operator, self._priced.effective)
 
-    def _made(self, operator: Operator) -> float:
-        """The work of making rows of what was read, without steps."""
-        return sum(node.cpu for node in self._load(operator).nodes if not _is_reading(node))
-
-    def _restricted(self, sources: Sources) -> Operator:
-        """The query's own join of some sources."""
-        aliases = self.parts.aliases[sources]
-        chosen = tuple(s for s in self._own.sources if s.alias in aliases)
-        where = restrict_to_sources(self._own.where, set(aliases))
-        return replace(self._own, sources=chosen, where=where, columns=frozenset())
+    def _restricted_load(self, sources: Sources) -> OperatorLoad:
+        """The load of the query's own join of some sources, with the conditions as they are: what would
+        follow from them for these sources alone makes little difference to a price."""
+        if sources not in self._restricted_loads:
+            aliases = set(self.parts.aliases[sources])
+            chosen = tuple(s for s in self._own.sources if s.alias in aliases)
+            where = select_conditions(self._own.where, aliases)
+            part = replace(self._own, sources=chosen, where=where, columns=frozenset())
+            self._restricted_loads[sources] = self._load(part)
+        return self._restricted_loads[sources]
 
     # ---- what runs
 
@@ -265,7 +291,7 @@ class SiteSetting:
         model = self._priced.effective
         others = len(self.whole) - len(sources)
         steps = model.steps_per_second.value
-        rate = self._load(self._restricted(sources)).result.rate
+        rate = self._restricted_load(sources).result.rate
         spared = (model.step_seconds(len(self.whole)) - model.step_seconds(others + 1)) * steps
         held = rate * window_reach(self.parts.part_signature(sources)) / 1e6
         return model.costs["read"].per_tuple * (rate + held * others * steps) - spared
@@ -278,12 +304,26 @@ class SiteSetting:
         """What it adds to a node that it serves the query as well."""
         if wider is node.operator:
             return 0.0
-        own = minimal_operator(self.parts.part_signature(sources))
-        more = relaxing_load(node.operator, wider, own, self._priced)
+        before, after = self._load(node.operator).cpu, self._load(wider).cpu
+        own = self._part_load(sources).cpu if self._has_lane_for(node, wider) else None
+        more = relaxing_load(before, after, own, self._priced)
         if sources != self.whole:
             # What the part's reader has not seen is computed for it once.
             more += self.join_price(sources) * self._window_seconds(sources) / self.lifetime
         return more
+
+    def _part_load(self, sources: Sources) -> OperatorLoad:
+        """The load of the query's own part of some sources, in a unit of its own."""
+        if sources == self.whole:
+            return self._own_load
+        if sources not in self._part_loads:
+            own = minimal_operator(self.parts.part_signature(sources))
+            self._part_loads[sources] = self._load(own)
+        return self._part_loads[sources]
+
+    def _has_lane_for(self, node: Node, wider: Operator) -> bool:
+        """Whether a node can compute the query's pairs apart from those that it computes now."""
+        return has_lanes(wider) and self.lanes(node) < MAX_LANES
 
     def _window_seconds(self, sources: Sources) -> float:
         windows = [s.window for s in self._own.scans if self.parts.labels[s.alias] in sources]
@@ -295,17 +335,23 @@ class SiteSetting:
         if not self.is_careful:
             return True
         for node, wider in reuse.changes.items():
-            if has_lanes(wider):
+            if self._has_lane_for(node, wider):
                 continue  # it joins at most the pairs of each
-            own = minimal_operator(self.parts.part_signature(node.sources))
-            alone = self._pairs(node.operator) + self._pairs(own)
-            if self._pairs(wider) > MAX_CAREFUL_GROWTH * alone:
+            own = _pairs(self._part_load(node.sources))
+            alone = _pairs(self._load(node.operator)) + own
+            if _pairs(self._load(wider)) > MAX_CAREFUL_GROWTH * alone:
                 return False
         return True
 
-    def _pairs(self, operator: Operator) -> float:
-        """The rows that it joins in a second: reading more of a stream multiplies nothing."""
-        return sum(node.rate for node in self._load(operator).nodes if node.kind == "join")
+
+def _making(load: OperatorLoad) -> float:
+    """The work of making rows of what was read, without steps."""
+    return sum(node.cpu for node in load.nodes if not _is_reading(node))
+
+
+def _pairs(load: OperatorLoad) -> float:
+    """The rows that an operator joins in a second: reading more of a stream multiplies nothing."""
+    return sum(node.rate for node in load.nodes if node.kind == "join")
 
 
 def _is_reading(node: NodeEstimate) -> bool:

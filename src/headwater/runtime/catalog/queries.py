@@ -22,6 +22,7 @@ from headwater.runtime.catalog.log import create_log, drop_log, move_cursors
 from headwater.runtime.catalog.records import (
     HIDDEN_PREFIX,
     Cursors,
+    NarrowedPartialJoin,
     NewPartialJoin,
     NewQuery,
     NewUnit,
@@ -41,6 +42,9 @@ _Q, _U, _M = schema.queries, schema.units, schema.members
 
 NO_DEFINITION = ""
 """The definition of a unit that has lost queries: its operator has to be derived again."""
+
+NARROWED = " narrowed"
+"""The end of the digest of a hidden query whose rows were once more than it asks for now."""
 
 MAX_NAMED_QUERIES = 1_000
 """With more names than this, all queries are read instead."""
@@ -231,10 +235,17 @@ class Queries(CatalogBase):
         """One unit, dropped or not, or None."""
         return self._select_row(UnitRow, _UNIT, unit_id=unit_id)
 
-    def define_unit(self, unit_id: str, version: int, definition: str) -> bool:
+    def define_unit(
+        self,
+        unit_id: str,
+        version: int,
+        definition: str,
+        narrowed: NarrowedPartialJoin | None = None,
+    ) -> bool:
         """Set the definition of a unit that has none, unless its queries changed since `version`.
 
-        Returns whether the unit has this definition now.
+        With it is narrowed what the unit reads of another, which then has a new version, as has the
+        unit. Returns whether the unit has this definition now.
         """
         same = sa.and_(_U.c.id == unit_id, _U.c.version == version, _U.c.state != "dropped")
         change = (
@@ -244,6 +255,8 @@ class Queries(CatalogBase):
         )
         with self._database.write(quiet=True) as transaction:
             if transaction.connection.execute(change).rowcount == 1:
+                if narrowed is not None:
+                    _narrow_partial_join(transaction, unit_id, narrowed)
                 return True
             current = sa.select(_U.c.definition).where(same)
             return transaction.connection.scalar(current) == definition
@@ -543,6 +556,37 @@ def replace_partial_join(
         connection.execute(sa.delete(_M).where(_M.c.query == name))
     connection.execute(sa.delete(_Q).where(_Q.c.name == name))
     accept_partial_join(transaction, partial_join)
+
+
+def _narrow_partial_join(
+    transaction: Transaction, reader: str, narrowed: NarrowedPartialJoin
+) -> None:
+    """Let a hidden query ask for less from now on, under the same result key: rows that were emitted for
+    it before are more than it needs, and its reader applies its own conditions to all.
+
+    Nothing is changed if the query has changed, if its reader waits for another, or if other queries
+    have their rows under that key. No query may join it as an equal one: its digest is none.
+    """
+    connection, seen = transaction.connection, narrowed.query
+    of_unit = sa.select(_Q).join(_M, _M.c.query == _Q.c.name).where(_M.c.unit_id == seen.unit_id)
+    same_rows = select_rows(connection, QueryRow, of_unit.where(_Q.c.result_key == seen.result_key))
+    waiting = sa.select(_Q.c.name).where(
+        _Q.c.name == replaced_partial_join_name(reader), _Q.c.state != "dropped"
+    )
+    if same_rows != [seen] or connection.scalar(waiting) is not None:
+        return
+    digest = seen.digest.removesuffix(NARROWED) + NARROWED
+    change = sa.update(_Q).where(_Q.c.name == seen.name)
+    connection.execute(change.values(definition=narrowed.definition, digest=digest))
+    # A query that relied on the wider rows is not accepted any more.
+    bump_unit_version(transaction, reader)
+    bump_unit_version(transaction, seen.unit_id, definition=NO_DEFINITION)
+    detail = {
+        "reads": seen.unit_id,
+        "changes": list(narrowed.changes),
+        "reason": "queries have left that needed more of it",
+    }
+    add_event(transaction, "reading narrowed", reader, detail)
 
 
 def _result_key(transaction: Transaction, query: NewQuery, unit_id: str, version: int) -> str:

@@ -247,6 +247,16 @@ class NewPartialJoin:
 
 
 @dataclass(frozen=True)
+class NarrowedPartialJoin:
+    """What a unit needs of the partial join that it reads, after queries have left: the hidden query as
+    it was, and its new definition, which has the same columns. `changes` says how it was narrowed."""
+
+    query: QueryRow
+    definition: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class HandOver:
     """A change of what a unit reads that was asked for and is still to be made: from streams to the
     rows of another unit, to which it has subscribed, or back to streams."""

@@ -19,6 +19,7 @@ from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Project, Scan, TableScan, walk_relations
+from headwater.algebra.windows import Range
 from headwater.cql import CreateQuery, parse, unparse
 from headwater.reuse import (
     Containment,
@@ -31,12 +32,18 @@ from headwater.reuse import (
     relax,
     signature_of,
 )
-from headwater.reuse.definition import operator_definition, operator_from_definition
+from headwater.reuse.definition import (
+    operator_definition,
+    operator_from_definition,
+    operator_signature,
+)
+from headwater.reuse.describe import describe_changes
 from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.operator import serving_operator
+from headwater.reuse.planning.single_site import narrowed_query
 from headwater.reuse.signature import source_name
-from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
+from headwater.runtime.catalog import Catalog, NarrowedPartialJoin, QueryRow, UnitRow
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile import Plan, SharedJoin, SharedPanes, compile_query
 from headwater.runtime.compile.plan import PartialJoin
@@ -112,19 +119,49 @@ class UnitPlanner:
         """A unit with its definition: the operator that it runs, as text.
 
         It is the least that serves the unit's queries. A new query relaxes it; when a query leaves, it is
-        emptied, and the first process that needs it writes it again from the queries that are left.
-        Another process may change the unit meanwhile: then the unit is returned as it is after that.
+        emptied, and the first process that needs it writes it again from the queries that are left; with
+        it, what the unit reads of another unit is narrowed. Another process may change the unit
+        meanwhile: then the unit is returned as it is after that.
         """
         while not unit.definition and unit.state != "dropped":
             queries = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
             text = self._least_definition(queries) if queries else unit.definition
+            narrowed = self._narrowed_reading(catalog, unit, text) if text else None
             # Refused if the version has changed: then the text is not that of its queries.
-            if text and catalog.define_unit(unit.id, unit.version, text):
+            is_defined = bool(text) and catalog.define_unit(unit.id, unit.version, text, narrowed)
+            if is_defined and narrowed is None:
                 return replace(unit, definition=text)
             current = catalog.unit(unit.id)
             assert current is not None
             unit = current
         return unit
+
+    def _narrowed_reading(
+        self, catalog: Catalog, unit: UnitRow, definition: str
+    ) -> NarrowedPartialJoin | None:
+        """What a unit with that definition needs of the rows of another, if it reads more than that."""
+        if not any(name.startswith("unit:") for name in unit.inputs):
+            return None
+        hidden, awaited = catalog.partial_joins(unit.id)
+        operator = operator_from_definition(self.definitions.query(definition))
+        if hidden is None or awaited is not None or operator is None:
+            return None
+        read = minimal_operator(self.signature(hidden))
+        part = self.part_served(hidden, operator_signature(operator))
+        if part is None:
+            return None
+        needed = minimal_operator(part)
+        slides_alike = [_slide(s) for s in read.scans] == [_slide(s) for s in needed.scans]
+        # Rows of other instants are not among those that were emitted before.
+        sources = needed.sources if slides_alike else read.sources
+        narrower = replace(read, where=needed.where, sources=sources)
+        (statement,) = parse(hidden.definition, self.definitions.namespace)
+        assert isinstance(statement, CreateQuery)
+        query = None if narrower == read else narrowed_query(statement.query, narrower)
+        if query is None:
+            return None
+        text = unparse(CreateQuery(hidden.name, query))
+        return NarrowedPartialJoin(hidden, text, tuple(describe_changes(read, narrower)))
 
     def operator(self, unit: UnitRow) -> Operator | None:
         """What a unit that has its definition runs; None if its queries are all equal.
@@ -192,6 +229,10 @@ class UnitPlanner:
             tuple(at[name] for name in columns),
             {alias[s.alias]: s.time for s in sources if isinstance(s, Scan)},
         )
+
+
+def _slide(scan: Scan) -> int | None:
+    return scan.window.slide if isinstance(scan.window, Range) else None
 
 
 def _parse_canonical(query: QueryRow, names: Namespace) -> CanonicalQuery:

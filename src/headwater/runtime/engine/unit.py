@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
+from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.operator import looks_back
 from headwater.runtime.catalog import NewSegment, QueryRow, UnitRow, stream_log, unit_log
 from headwater.runtime.compile.join_order import JoinTree
@@ -51,6 +52,12 @@ class Unit:
         if self.plan.partial_join is not None:
             logs[PARTIAL_JOIN] = unit_log(self.plan.partial_join.unit_id)
         return tuple((alias, logs[alias]) for alias in self.plan.feeds)
+
+    @property
+    def lanes(self) -> int:
+        """In how many joins its steps are computed."""
+        subscribers = self.plan.subscribers
+        return len(subscribers.lanes) if isinstance(subscribers, JoinSubscribers) else 1
 
     @property
     def reads_other_unit(self) -> bool:

@@ -14,8 +14,9 @@ from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
 from headwater.runtime.leases import ProcessLeases
 from headwater.runtime.lifecycle import finish_queries
+from headwater.runtime.metrics.cost_model import LANES
 from headwater.runtime.metrics.step_meter import NO_MEASUREMENTS, StepMeasurements, StepMeter
-from headwater.runtime.results.subscribers import emits_for
+from headwater.runtime.results.subscribers import SUBSCRIBERS, emits_for
 from headwater.runtime.storage import segment_files
 
 
@@ -45,6 +46,9 @@ class UnitSteps:
         model = CostModel(costs=stepper.costs)
         expected = model.step_seconds(len(unit.plan.feeds), unit.plan.keeps_panes)
         measured = self.meter.record_step(unit.row.id, step.report, per_row, expected)
+        if (unit.row.id, SUBSCRIBERS) in step.cursors:  # its queries have changed
+            lanes = {(unit.row.id, LANES): float(unit.lanes)}
+            measured = replace(measured, statistics={**measured.statistics, **lanes})
         began = time.monotonic()
         self._commit(lease, step, stepper, measured, _guarded_version(unit))
         seconds = {**step.report.seconds, "commit": time.monotonic() - began}

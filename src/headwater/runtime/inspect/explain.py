@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse, tree
-from headwater.reuse import QuerySignature, SharingKind, signature_of
+from headwater.reuse import QuerySignature, SharingKind, minimal_operator, signature_of
 from headwater.reuse.describe import (
     count_noun,
     describe_bounds,
@@ -17,6 +17,7 @@ from headwater.reuse.describe import (
     describe_shape,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.operator import Operator
 from headwater.runtime.catalog import (
     Catalog,
     Json,
@@ -28,10 +29,12 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
+from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.inspect.loads import LoadView, describe_load, format_load
 from headwater.runtime.inspect.views import JsonRecord, to_plain
 from headwater.runtime.lifecycle import input_streams, plannable_queries, upstream_units
+from headwater.runtime.results.subscribers import SUBSCRIBERS, has_rows_of, served_keys
 
 if TYPE_CHECKING:
     from headwater.runtime.inspect.sites import UnitLocation
@@ -51,13 +54,14 @@ RELATIONS = {
     "contained": "the operator emitted its rows already, and more",
     "overlapping": "the operator was relaxed for it",
     "moved": "moved to a unit of its own from one that failed",
-    None: "shares with equal queries only",
+    "exact": "shares with equal queries only",
+    None: "why is no longer recorded",
 }
 
 
 @dataclass(frozen=True)
 class UnitSummary:
-    """A unit, some of the queries that it serves, and how many it serves besides those."""
+    """A unit, some of the queries that it computes, and how many it computes besides those."""
 
     unit: str
     queries: tuple[str, ...]
@@ -66,14 +70,17 @@ class UnitSummary:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """The operator of a unit as it is now, line by line, the lanes in which it is computed, its shapes,
-    and what one query keeps of its rows; None where that is not known or there is nothing to say."""
+    """The operator that the next step of a unit computes, line by line, the lanes in which it is
+    computed, its shapes, and what one query keeps of its rows; None where that is not known or there is
+    nothing to say. `waits_for` is the unit of which more rows are awaited before all queries are served.
+    """
 
     operator: tuple[str, ...] | None = None
     lanes: tuple[str, ...] | None = None
     shapes: tuple[str, ...] | None = None
     part: str | None = None
     load: LoadView | None = None
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,8 @@ class Placement:
     the load that it added, and the load that it would have had in a unit of its own; `alternatives` are the
     next best plans with what they would have added, and `revisit` says that the rate of a stream was not
     known, so that the decision was careful and should be made again. `reads` are the
-    units whose rows its unit reads, `read_by` those that read the rows of its unit. `rewired` says why
+    units whose rows its unit reads, `read_by` those that read the rows of its unit. `waits_for` is the unit
+    that is to emit more rows before the unit can serve all its queries. `rewired` says why
     the unit reads something else than at first. `tables` has the version of each table that the last
     step read. `load` is that of the whole unit as it is now.
     """
@@ -109,6 +117,7 @@ class Placement:
     load: LoadView | None
     reads: tuple[UnitSummary, ...]
     read_by: tuple[UnitSummary, ...]
+    waits_for: str | None
     rewired: str | None
     tables: Mapping[str, int]
     location: UnitLocation | None
@@ -125,24 +134,25 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
     (statement,) = parse(query.definition, definitions.namespace)
     assert isinstance(statement, CreateQuery)
     canonical = canonicalize(statement.query)
-    others, number = catalog.other_queries(query, MAX_NAMED)
     note = _assignment_note(catalog, query)
+    signature = signature_of(canonical)
     unit = catalog.unit(query.unit_id)
     if unit is not None and unit.state == "dropped":
         unit = None
+    sharing = () if unit is None else _other_queries(catalog, unit, query.name)
     shown = (
         OperatorView()
         if unit is None
-        else _describe_operator(catalog, definitions, unit, signature_of(canonical), number + 1)
+        else _describe_operator(catalog, definitions, unit, query, signature)
     )
     return Placement(
         query=query.spelled,
         state=query.state,
         unit=query.unit_id,
-        shared_with=tuple(others),
-        others=number,
+        shared_with=sharing[:MAX_NAMED],
+        others=len(sharing),
         tree=tuple(tree(canonical.query)),
-        relation=note.get("relation"),
+        relation="exact" if signature.kind is SharingKind.EXACT else note.get("relation"),
         relaxed=tuple(note.get("relaxed", ())),
         added=note.get("added"),
         alone=note.get("alone"),
@@ -155,6 +165,7 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         load=shown.load,
         reads=() if unit is None else _summarize(catalog, upstream_units(catalog, unit)),
         read_by=() if unit is None else _summarize(catalog, _reading_units(catalog, unit)),
+        waits_for=shown.waits_for,
         rewired=None if unit is None else _rewiring_reason(catalog, unit),
         tables=_table_versions(catalog, query),
         location=_location(catalog, definitions, query),
@@ -183,34 +194,81 @@ def _assignment_note(catalog: Catalog, query: QueryRow) -> Mapping[str, Json]:
     return {}
 
 
+def _other_queries(catalog: Catalog, unit: UnitRow, excluding: str = "") -> tuple[str, ...]:
+    """The queries of users that a unit computes, but for one: those that may still get rows."""
+    planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
+    return tuple(q.spelled for q in planned if not q.is_hidden and q.name != excluding)
+
+
 def _describe_operator(
     catalog: Catalog,
     definitions: Definitions,
     unit: UnitRow,
+    query: QueryRow,
     signature: QuerySignature,
-    queries: int,
 ) -> OperatorView:
-    """The operator of a unit, and what the query of that signature keeps of its rows."""
-    unit_planner = UnitPlanner(definitions)
-    unit = unit_planner.ensure_definition(catalog, unit)
-    operator = unit_planner.operator(unit)
-    if operator is None:
+    """The operator of a unit, and what a query with that signature keeps of its rows, if it has any."""
+    planner = UnitPlanner(definitions)
+    unit = planner.ensure_definition(catalog, unit)
+    queries = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
+    if not queries or signature.kind is SharingKind.EXACT:
         return OperatorView()
+    _, awaited = catalog.partial_joins(unit.id)
+    if awaited is not None:
+        unit, queries = _while_waiting(catalog, unit, queries, awaited)
+    if len(queries) > MAX_SHAPED_QUERIES:
+        operator, plan = planner.operator(unit), None
+    else:
+        plan = _next_plan(catalog, planner, unit, queries)
+        operator = _operator_of(plan, planner, queries)
+    assert operator is not None
     lines = tuple(describe_operator(operator))
-    load = describe_load(catalog, unit_planner, unit, operator)
+    load = describe_load(catalog, planner, unit, operator)
+    waits_for = None if awaited is None or unit.definition else awaited.unit_id
     if signature.kind is not SharingKind.JOIN:
         return OperatorView(lines, load=load)
     lanes = shapes = None
-    if queries <= MAX_SHAPED_QUERIES:
-        planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
-        # Equal queries have one result key, and count as one query of a shape.
-        signatures = {row.result_key: unit_planner.signature(row) for row in planned}
-        subscribers = JoinSubscribers(operator, tuple(signatures.values()))
+    if plan is not None:
+        subscribers = plan.subscribers or JoinSubscribers(operator, planner.signatures(queries[:1]))
+        assert isinstance(subscribers, JoinSubscribers)
         lanes = tuple(describe_lanes(subscribers.lanes, operator))
         shapes = tuple(describe_shape(shape, operator.sources) for shape in subscribers.shapes)
-    bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
-    part = describe_bounds(bounds, operator.sources)
-    return OperatorView(lines, lanes, shapes, part, load)
+    part = None
+    if query.name in {served.name for served in queries}:
+        bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
+        part = describe_bounds(bounds, operator.sources)
+    return OperatorView(lines, lanes, shapes, part, load, waits_for)
+
+
+def _while_waiting(
+    catalog: Catalog, unit: UnitRow, queries: tuple[QueryRow, ...], awaited: QueryRow
+) -> tuple[UnitRow, tuple[QueryRow, ...]]:
+    """A unit that waits for more rows of another, with the queries that it serves until then; without a
+    definition, as it computes only what these need."""
+    served = served_keys(catalog, unit)
+    still_served = tuple(query for query in queries if query.result_key in served)
+    if not still_served or has_rows_of(catalog, unit, awaited):
+        return unit, queries
+    return replace(unit, definition=""), still_served
+
+
+def _next_plan(
+    catalog: Catalog, planner: UnitPlanner, unit: UnitRow, queries: Sequence[QueryRow]
+) -> Plan:
+    """The plan by which the next step of a unit is made."""
+    once_shared = catalog.cursor(unit.id, SUBSCRIBERS) is not None
+    partial_query = None
+    if any(name.startswith("unit:") for name in unit.inputs):
+        read, awaited = catalog.partial_joins(unit.id)
+        partial_query = awaited if awaited is not None and unit.definition else read
+    return planner.plan(unit, queries, once_shared, None, partial_query)
+
+
+def _operator_of(plan: Plan, planner: UnitPlanner, queries: Sequence[QueryRow]) -> Operator:
+    """What a plan computes; one that does not distinguish queries has the rows of one of them."""
+    if plan.subscribers is not None:
+        return plan.subscribers.operator
+    return minimal_operator(planner.signature(queries[0]))
 
 
 def _reading_units(catalog: Catalog, unit: UnitRow) -> list[UnitRow]:
@@ -237,8 +295,8 @@ def _table_versions(catalog: Catalog, query: QueryRow) -> dict[str, int]:
 
 
 def _summarize(catalog: Catalog, units: Iterable[UnitRow]) -> tuple[UnitSummary, ...]:
-    served = ((unit.id, *catalog.served_queries(unit.id, MAX_NAMED)) for unit in units)
-    return tuple(UnitSummary(id, tuple(names), n - len(names)) for id, names, n in served)
+    served = ((unit.id, _other_queries(catalog, unit)) for unit in units)
+    return tuple(UnitSummary(id, names[:MAX_NAMED], len(names[MAX_NAMED:])) for id, names in served)
 
 
 # ---- for people
@@ -259,6 +317,11 @@ def format_placement(placement: Placement) -> list[str]:
     text += _with_title(
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]
     )
+    if placement.waits_for is not None:
+        line = (
+            f"for more rows of unit {placement.waits_for}; until then only for some of its queries"
+        )
+        text += _with_title("waits", [line])
     text += _with_title("read by", map(_format_unit, placement.read_by))
     text += _with_title("rewired", () if placement.rewired is None else [placement.rewired])
     text += _with_title("shapes", placement.shapes or ())

@@ -34,6 +34,9 @@ what factor steps take longer than their costs say."""
 
 SCALE = "scale"
 
+LANES = "lanes"
+"""The statistic of a unit that says in how many joins it is computed, of which it can have few."""
+
 MAX_CONDITIONS = 64
 """How many measured conditions of a stream are considered, the newest first."""
 

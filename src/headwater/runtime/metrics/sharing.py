@@ -52,13 +52,19 @@ _NUMBERS = ("queries", "units", "cores", "cores_alone", "bytes", "bytes_alone")
 
 
 def read_sharing(catalog: Catalog) -> SharingSummary | None:
-    """The summary that was kept last; None if nothing has run."""
+    """The summary that was kept last, without queries that have left since; None if nothing has run."""
     profile = catalog.profile(SHARING)
     if profile is None:
         return None
     stored = profile.value
-    costly = tuple(CostlyQuery(**query) for query in stored["costly"])
+    kept = (CostlyQuery(**query) for query in stored["costly"])
+    costly = tuple(query for query in kept if _is_there(catalog, query))
     return SharingSummary(**{name: stored[name] for name in _NUMBERS}, costly=costly)
+
+
+def _is_there(catalog: Catalog, costly: CostlyQuery) -> bool:
+    row = catalog.query(costly.query)
+    return row is not None and row.state != "dropped" and row.unit_id == costly.unit
 
 
 def describe_sharing(summary: SharingSummary) -> list[str]:

@@ -6,6 +6,7 @@ how large they are. So a model that is wrong by some factor on all of them is no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from headwater.reuse.operator import Operator, minimal_operator, serving_operato
 from headwater.reuse.signature import QuerySignature, SharingKind
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
 from headwater.runtime.compile.unit_plans import UnitPlanner
-from headwater.runtime.lifecycle import input_streams
+from headwater.runtime.lifecycle import input_streams, plannable_queries
 from headwater.runtime.metrics.cost_model import measured_load, read_cost_model
 from headwater.runtime.metrics.sharing import CostlyQuery, SharingSummary
 
@@ -46,12 +47,12 @@ def summarize_sharing(catalog: Catalog, planner: UnitPlanner) -> SharingSummary:
     """What the units that run share, as it was measured last."""
     total = SharingSummary()
     for unit in catalog.units():
-        queries = [q for q in catalog.subscribers(unit.id) if not q.is_hidden]
         values = {name: s.value for name, s in catalog.statistics(unit.id).items()}
         load = measured_load(values)
-        if unit.state == "dropped" or not queries or load is None:
+        if load is None:
             continue
-        one = _summarize_unit(catalog, planner, unit, queries, load.value)
+        planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
+        one = _summarize_unit(catalog, planner, unit, planned, load.value)
         total = SharingSummary(
             total.queries + one.queries,
             total.units + 1,
@@ -68,9 +69,11 @@ def _summarize_unit(
     catalog: Catalog,
     planner: UnitPlanner,
     unit: UnitRow,
-    queries: Sequence[QueryRow],
+    planned: Sequence[QueryRow],
     cores: float,
 ) -> SharingSummary:
+    # A unit that only others read serves no query of a user, but takes what it takes.
+    queries = [query for query in planned if not query.is_hidden]
     unit = planner.ensure_definition(catalog, unit)
     operator = planner.operator(unit)
     if operator is None:
@@ -81,10 +84,10 @@ def _summarize_unit(
     model = unit_model(catalog, planner, unit)
     together = operator_load(operator, model)
     scale = cores / together.cpu
-    chosen = queries[:: -(-len(queries) // MAX_PRICED)]
+    chosen = queries[:: max(1, -(-len(queries) // MAX_PRICED))]
     signatures = planner.signatures(chosen)
     alone = [operator_load(minimal_operator(s), model) for s in signatures]
-    weight = len(queries) / len(chosen)
+    weight = len(queries) / max(1, len(chosen))
     return SharingSummary(
         len(queries),
         1,
@@ -92,7 +95,7 @@ def _summarize_unit(
         weight * scale * sum(load.cpu for load in alone),
         together.bytes_moved,
         weight * sum(load.bytes_moved for load in alone),
-        tuple(_costly(unit, queries, signatures, operator, together, alone, model, scale))
+        tuple(_costly(unit, queries, planner.signatures(planned), operator, together, model, scale))
         if len(queries) <= MAX_COMPARED
         else (),
     )
@@ -101,24 +104,26 @@ def _summarize_unit(
 def _costly(
     unit: UnitRow,
     queries: Sequence[QueryRow],
-    signatures: Sequence[QuerySignature],
+    served: Sequence[QuerySignature],
     operator: Operator,
     together: OperatorLoad,
-    alone: Sequence[OperatorLoad],
     model: CostModel,
     scale: float,
 ) -> list[CostlyQuery]:
-    """The queries without which their unit would cost less, by more than they would cost alone."""
+    """The queries without which their unit would cost less, by more than they would cost alone; `served`
+    are the signatures of all that it serves, other units included."""
     costly: list[CostlyQuery] = []
-    if len({s.digest for s in signatures}) < 2 or operator.kind is SharingKind.EXACT:
+    if len({s.digest for s in served}) < 2 or operator.kind is SharingKind.EXACT:
         return costly
-    for query, signature, load in zip(queries, signatures, alone, strict=True):
-        others = [s for s in signatures if s.digest != signature.digest]
-        equal = len(signatures) - len(others)
+    by_key = {signature.digest: signature for signature in served}
+    equal = Counter(signature.digest for signature in served)
+    for query in queries:
+        others = [s for s in served if s.digest != query.result_key]
         without = operator_load(serving_operator(others), model).cpu
-        added = (together.cpu - without) / equal
-        if added > load.cpu * (1 + MIN_EXCESS):
-            costly.append(CostlyQuery(query.spelled, unit.id, added * scale, load.cpu * scale))
+        added = (together.cpu - without) / equal[query.result_key]
+        alone = operator_load(minimal_operator(by_key[query.result_key]), model).cpu
+        if added > alone * (1 + MIN_EXCESS):
+            costly.append(CostlyQuery(query.spelled, unit.id, added * scale, alone * scale))
     return costly
 
 

@@ -50,7 +50,7 @@ REST_SECONDS = 600.0
 """A unit that was changed is left alone for this long."""
 
 MIN_SAVING = 0.2
-"""A change has to save this part of what the rows of the unit cost."""
+"""A change has to save this part of what the unit costs."""
 
 PAYBACK_SECONDS = 600.0
 """In this time a change has to save what it costs to make: rows of the past that are joined again."""
@@ -189,11 +189,12 @@ def _unshare(
 
 
 def _reading_saves(operator: Operator, part: QuerySignature, costs: SharingCosts) -> float:
-    """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams.
-
-    That a step has fewer terms is left out: a change has to pay by the rows that are known to come.
-    """
+    """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams: by
+    reading and joining fewer tuples, and by steps that have fewer terms."""
     model = costs.effective
+    sources, others = len(operator.sources), len(operator.sources) - len(part.scans)
+    steps = model.steps_per_second.value
+    spared = (model.step_seconds(sources) - model.step_seconds(others + 1)) * steps
     nodes = operator_load(operator, model).nodes
     kept = {node.label.lower(): node.rate for node in nodes if node.kind == "filter"}
     names = {scan.stream.lower() for scan in part.scans}
@@ -212,14 +213,16 @@ def _reading_saves(operator: Operator, part: QuerySignature, costs: SharingCosts
     )
     tuples = sum(kept[name] for name in names)
     arriving = model.costs["join"].per_tuple + model.costs["read"].per_tuple
-    return now - then + arriving * (tuples - made)
+    return now - then + arriving * (tuples - made) + spared
 
 
 def _pays(
     operator: Operator, part: QuerySignature | None, saving: float, costs: SharingCosts
 ) -> bool:
-    """Whether a saving is worth a change: of the unit itself, and of joining the past of a part again."""
-    if saving <= MIN_SAVING * _row_load(operator, costs):
+    """Whether a saving is worth a change: of the unit itself, and of joining the past of a part again.
+    Nothing is while no rows are known to come."""
+    load = estimate_load(operator, costs)
+    if not _row_load(operator, costs) or saving <= MIN_SAVING * load:
         return False
     if part is None:
         return True

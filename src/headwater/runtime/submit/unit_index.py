@@ -52,7 +52,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
-from headwater.runtime.metrics.cost_model import read_cost_model
+from headwater.runtime.metrics.cost_model import LANES, read_cost_model
 from headwater.runtime.results.subscribers import SUBSCRIBERS
 
 MAX_LOOKED_AT = 16
@@ -219,7 +219,9 @@ class UnitIndex:
 
         seconds = DAY_SECONDS if lifetime is None else max(1.0, lifetime / 1e6)
         costs = self.prices(signature)
-        return plan_at_site(SiteSetting(parts, candidates, costs, readable, seconds))
+        return plan_at_site(
+            SiteSetting(parts, candidates, costs, readable, self._count_lanes, seconds)
+        )
 
     def _joinable(
         self, signature: QuerySignature, start: int | None, sharing: str
@@ -242,6 +244,10 @@ class UnitIndex:
                 node.name, part, since
             ):
                 yield node
+
+    def _count_lanes(self, node: Node) -> int:
+        """In how many lanes a unit is computed, as it was when its queries changed last."""
+        return int(self.catalog.statistic_by_owner([node.name], LANES).get(node.name, 1))
 
     def _rate(self, stream: str) -> float:
         """The measured rate of a stream; 0 if there is none."""
