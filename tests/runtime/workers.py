@@ -240,7 +240,14 @@ def work(order: Order) -> None:
             from headwater.runtime.submit.revisit import Revisit
 
             engines.REVISIT_SECONDS = 0.0
-            revisit = Revisit(headwater.catalog, headwater.definitions, every_change, 1, 0.0)
+            revisit = Revisit(
+                headwater.catalog,
+                headwater.definitions,
+                headwater.engine.move_queries,
+                every_change,
+                1,
+                0.0,
+            )
             engine.revisit = revisit.look
         engine.run(order.until_idle, interval=0.05)
         engine.release()

@@ -91,10 +91,15 @@ class Headwater:
                 self.state,
                 spark,
                 clock=self._clock,
-                revisit=Revisit(self.catalog, self.definitions, clock=self._clock).look,
+                revisit=Revisit(
+                    self.catalog, self.definitions, self._move_queries, clock=self._clock
+                ).look,
                 restart_spark=restart,
             )
         return self._engine
+
+    def _move_queries(self, unit_id: str, names: Sequence[str], why: Mapping[str, Any]) -> bool:
+        return self.engine.move_queries(unit_id, names, why)
 
     def _start_spark(self) -> SparkSession:
         from headwater.runtime.spark.cluster import check_cluster

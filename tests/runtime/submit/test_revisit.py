@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,14 @@ from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
 from headwater.cost.model import CostModel
 from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.cql import parse_query
+from headwater.network.sites import read_deployment
 from headwater.reuse import Operator, minimal_operator, relax, signature_of
 from headwater.reuse.load import SharingCosts
 from headwater.runtime.catalog import Catalog, partial_join_name, stream_log, unit_log
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.catalog.deployment import deploy
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.metrics.sharing import CostlyQuery, SharingSummary, store_sharing
 from headwater.runtime.submit import scripts
 from headwater.runtime.submit.hand_overs import matching_part
 from headwater.runtime.submit.revisit import Change, Revisit, RunningJoin, propose_changes
@@ -98,6 +102,17 @@ def test_units_that_read_or_are_read_are_left_alone() -> None:
     assert propose_changes([WIDE, replace(NARROW, reads="x")], BUSY) == []
 
 
+def test_a_part_that_pays_by_fewer_steps_alone() -> None:
+    """Few rows come, so that joining them once saves next to nothing; steps with fewer terms do."""
+    few = dict.fromkeys(STREAMS, 1.0)
+    (change,) = propose_changes([WIDE, OTHER], SharingCosts(rates=few))
+    assert (change.kind, set(change.units)) == ("split", {"wide", "other"})
+    assert propose_changes([WIDE, OTHER], costs(1.0)) == []
+    (change,) = propose_changes([WIDE, NARROW], SharingCosts(rates=few))
+    assert change.kind == "rewire"
+    assert propose_changes([WIDE], SharingCosts(rates=few)) == []
+
+
 # ---- a world in which nothing else changes
 
 
@@ -174,6 +189,11 @@ class Looking:
 Looker = Callable[[], Looking]
 
 
+def unmoved(unit: str, queries: Sequence[str], why: Mapping[str, Any]) -> bool:
+    """For tests in which no query is to be moved."""
+    pytest.fail(f"{queries} of {unit}: {why}")
+
+
 @pytest.fixture
 def looking(tmp_path: Path) -> Iterator[Looking]:
     with Catalog.open(tmp_path) as catalog:
@@ -189,7 +209,7 @@ def looking(tmp_path: Path) -> Iterator[Looking]:
             "WHERE b.item = a.item;"
         )
         scripts.execute(catalog, definitions, declared + queries)
-        yield Looking(catalog, definitions, Revisit(catalog, definitions))
+        yield Looking(catalog, definitions, Revisit(catalog, definitions, unmoved))
 
 
 def set_rates(catalog: Catalog, rate: float) -> None:
@@ -255,7 +275,7 @@ def test_units_of_a_still_world_are_looked_at_once(looking: Looking) -> None:
         seen.append(len(running))
         return []
 
-    revisit = Revisit(looking.catalog, looking.definitions, propose)
+    revisit = Revisit(looking.catalog, looking.definitions, unmoved, propose)
     for _ in range(3):
         revisit.look()
     assert seen == [2]
@@ -264,3 +284,114 @@ def test_units_of_a_still_world_are_looked_at_once(looking: Looking) -> None:
     scripts.execute(looking.catalog, looking.definitions, "DROP QUERY narrow")
     revisit.look()
     assert seen == [2, 2, 1]
+
+
+# ---- queries that cost more shared than alone
+
+
+SINGLE = "SELECT item, SUM(v) AS s FROM bids [RANGE 1 MIN SLIDE 1 MIN] GROUP BY item"
+
+
+@dataclass
+class Moves:
+    """The moves that were asked for; `possible` says whether they can be made."""
+
+    made: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    possible: bool = True
+
+    def move(self, unit: str, queries: Sequence[str], why: Mapping[str, Any]) -> bool:
+        assert set(why) == {"reason", "saves"} and why["saves"] > 0
+        self.made += [(unit, tuple(queries))] * self.possible
+        return self.possible
+
+
+@dataclass
+class Paying:
+    """A unit of groups whose queries are said to cost something, and who looks at it."""
+
+    looking: Looking
+    moves: Moves
+    unit: str
+
+    def say(self, **costs: tuple[float, float]) -> None:
+        """What each query costs, in its unit and alone, as it was measured last."""
+        costly = tuple(CostlyQuery(name, self.unit, *both) for name, both in costs.items())
+        store_sharing(self.looking.catalog, SharingSummary(costly=costly))
+
+
+@pytest.fixture
+def paying(looking: Looking) -> Paying:
+    three = (SINGLE, SINGLE, SINGLE.replace("item,", "v,").replace("BY item", "BY v"))
+    for number, text in enumerate(three):
+        scripts.execute(
+            looking.catalog, looking.definitions, f"CREATE QUERY single{number} AS {text};"
+        )
+    units = {looking.unit_of(f"single{number}") for number in range(3)}
+    moves = Moves()
+    looking.revisit = Revisit(
+        looking.catalog, looking.definitions, moves.move, lambda running, costs: []
+    )
+    (unit,) = units
+    return Paying(looking, moves, unit)
+
+
+def test_a_query_that_pays_for_sharing_is_moved_by_the_second_look(paying: Paying) -> None:
+    paying.say(single2=(0.3, 0.1))
+    assert paying.looking.revisit.look() == [] and not paying.moves.made
+    (change,) = paying.looking.revisit.look()
+    assert paying.moves.made == [(paying.unit, ("single2",))]
+    assert change.saving == pytest.approx(0.2) and "0.3 cores" in change.reason
+
+
+def test_equal_queries_are_moved_together(paying: Paying) -> None:
+    """They have the same rows; of several that pay, first the one that pays most."""
+    paying.say(single0=(0.3, 0.1), single1=(0.3, 0.1), single2=(0.2, 0.1))
+    paying.looking.revisit.look()
+    paying.looking.revisit.look()
+    assert paying.moves.made == [(paying.unit, ("single0", "single1"))]
+
+
+def test_who_pays_little_more_stays(paying: Paying) -> None:
+    paying.say(single2=(0.12, 0.1))
+    assert [paying.looking.revisit.look() for _ in range(4)] == [[]] * 4
+    assert not paying.moves.made
+
+
+def test_who_pays_for_a_moment_stays(paying: Paying) -> None:
+    for _ in range(3):
+        paying.say(single2=(0.3, 0.1))
+        assert paying.looking.revisit.look() == []
+        paying.say()
+        assert paying.looking.revisit.look() == []
+
+
+def test_a_unit_that_has_lost_a_query_rests(paying: Paying) -> None:
+    catalog = paying.looking.catalog
+    catalog.record_event("query moved", "another", **{"from": paying.unit, "unit": "x"})
+    paying.say(single2=(0.3, 0.1))
+    assert [paying.looking.revisit.look() for _ in range(4)] == [[]] * 4
+    paying.looking.revisit.rest_seconds = 0.0
+    assert len(paying.looking.revisit.look()) == 1
+
+
+def test_who_cannot_be_moved_now_is_moved_later(paying: Paying) -> None:
+    paying.moves.possible = False
+    paying.say(single2=(0.3, 0.1))
+    assert [paying.looking.revisit.look() for _ in range(3)] == [[]] * 3
+    paying.moves.possible = True
+    assert len(paying.looking.revisit.look()) == 1
+
+
+def test_a_query_that_has_left_is_not_moved(paying: Paying) -> None:
+    paying.say(single2=(0.3, 0.1))
+    paying.looking.revisit.look()
+    scripts.execute(paying.looking.catalog, paying.looking.definitions, "DROP QUERY single2")
+    assert paying.looking.revisit.look() == [] and not paying.moves.made
+
+
+def test_queries_of_several_sites_stay(paying: Paying, tmp_path: Path) -> None:
+    path = tmp_path / "sites.toml"
+    path.write_text('[[site]]\nname = "here"\ncpu = 1\n')
+    deploy(paying.looking.catalog, read_deployment(path))
+    paying.say(single2=(0.3, 0.1))
+    assert [paying.looking.revisit.look() for _ in range(3)] == [[]] * 3

@@ -20,6 +20,7 @@ from headwater.runtime.catalog.leases import check_lease
 from headwater.runtime.catalog.log import Logs, check_unit_version
 from headwater.runtime.catalog.queries import NO_DEFINITION, bump_unit_version, create_unit
 from headwater.runtime.catalog.records import (
+    Json,
     Lease,
     NewSegment,
     NewUnit,
@@ -65,11 +66,13 @@ class QueryMoves(Logs):
         new: NewUnit,
         names: Sequence[str],
         paths: Mapping[int, str],
+        why: Mapping[str, Json] | None = None,
     ) -> None:
         """Move queries of a unit to a new one with the same inputs.
 
         `paths` has a copy of the file of each of `segments_of_unit` that has one, owned by the new
-        unit. The definitions of both units are cleared, to be derived again from their queries.
+        unit. The definitions of both units are cleared, to be derived again from their queries. `why` is
+        added to the events.
         Raises LeaseLost, and CommitConflict if the queries or segments of the unit have changed.
         """
         with self._database.write() as transaction:
@@ -91,7 +94,12 @@ class QueryMoves(Logs):
             )
             bump_unit_version(transaction, unit.id, definition=NO_DEFINITION)
             for name in names:
-                add_event(transaction, "query moved", name, {"from": unit.id, "unit": new.id})
+                add_event(
+                    transaction,
+                    "query moved",
+                    name,
+                    {"from": unit.id, "unit": new.id, **(why or {})},
+                )
 
     def _with_path(self, segment: Segment, path: str) -> Segment:
         """The segment with another file, its path as stored."""

@@ -29,6 +29,7 @@ from headwater.errors import (
 )
 from headwater.runtime.catalog import (
     Catalog,
+    Json,
     UnitRow,
     ingest_owner,
     is_in_future,
@@ -42,6 +43,7 @@ from headwater.runtime.connectors.sender import SinkSender
 from headwater.runtime.engine.failures import MAX_RETRY_SECONDS, UnitFailures
 from headwater.runtime.engine.hand_over import UnitRewiring
 from headwater.runtime.engine.housekeeping import Housekeeping
+from headwater.runtime.engine.isolation import move_queries
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
 from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
@@ -428,6 +430,22 @@ class Engine:
     def step(self, unit: Unit) -> bool:
         """Let a unit read what is new, and commit; returns whether there was anything."""
         return self.unit_steps.step(unit)
+
+    def move_queries(self, unit_id: str, names: Sequence[str], why: Mapping[str, Json]) -> bool:
+        """Move queries to a unit of their own, which goes on where theirs is; returns whether that was
+        possible. Not to be called during a round."""
+        lease = self.leases.acquire(unit_log(unit_id))
+        row = self.catalog.unit(unit_id)
+        if lease is None or row is None or row.state == "dropped":
+            return False
+        try:
+            move_queries(self.catalog, self.stepper.store, lease, row, names, why)
+        except CommitConflict as error:
+            log.info("unit %s: %s", unit_id, error)
+            return False
+        self._at_point("unit: moved")
+        self.units.discard(unit_id)
+        return True
 
     # ---- housekeeping
 

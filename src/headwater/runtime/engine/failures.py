@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from headwater.errors import CatalogUnavailable, LeaseLost, SparkEnded
 from headwater.runtime.catalog import Catalog, UnitRow, unit_log
-from headwater.runtime.engine.isolation import CulpritFinder
+from headwater.runtime.engine.isolation import CulpritFinder, move_queries
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.leases import ProcessLeases
@@ -106,13 +106,7 @@ class UnitFailures:
             return False
         self.units.discard(row.id)
         row, queries = self.units.with_queries(row)
-        finder = CulpritFinder(
-            self.catalog,
-            self.stepper().store,
-            self.stepper,
-            self.units.plan,
-            self.describe_trial_error,
-        )
+        finder = CulpritFinder(self.stepper, self.units.plan, self.describe_trial_error)
         culprits = finder.find_culprits(row, queries, why)
         if culprits is None:
             return None
@@ -122,7 +116,7 @@ class UnitFailures:
             return False
         for group in groups:
             names = [query.name for query in queries if query.digest in group]
-            new = finder.move_queries(lease, row, names)
+            new = move_queries(self.catalog, self.stepper().store, lease, row, names)
             self.stepper().at_point("unit: moved")
             row = replace(row, version=row.version + 1)
             if culprits:

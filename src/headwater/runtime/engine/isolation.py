@@ -1,4 +1,5 @@
-"""Which queries of a unit make its steps fail: found by trial steps with some of them alone.
+"""Which queries of a unit make its steps fail, found by trial steps with some of them alone; and moving queries
+to a unit of their own.
 
 A trial step reads what the next step of the unit would read, and writes files that are removed again.
 Its commit is simulated, so that the step after it can be tried as well: a unit whose queries have
@@ -7,7 +8,7 @@ changed first rebuilds what it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from headwater.errors import CatalogUnavailable, CommitConflict, LeaseLost
 from headwater.runtime.catalog import (
     Catalog,
+    Json,
     Lease,
     NewSegment,
     NewUnit,
@@ -155,10 +157,8 @@ def try_step(stepper: Stepper, unit: Unit) -> None:
 
 @dataclass(frozen=True)
 class CulpritFinder:
-    """Finds the queries that make a unit fail, and moves queries to units of their own."""
+    """Finds the queries that make a unit fail."""
 
-    catalog: Catalog
-    store: Path
     stepper: Callable[[], Stepper]
     plan_unit: Callable[[UnitRow, Sequence[QueryRow]], Unit]
     """A unit with some of its queries alone."""
@@ -192,19 +192,27 @@ class CulpritFinder:
             return None
         return bisect_culprits(digests, fails)
 
-    def move_queries(self, lease: Lease, unit: UnitRow, names: Sequence[str]) -> str:
-        """Move queries to a new unit that has the progress of theirs; returns its id."""
-        new = NewUnit(unit.digest, "", unit.inputs, unit.version + 1)
-        paths = {
-            s.id: segment_files.link_file(
-                s, self.store / "log" / _LOG_FOLDERS[s.log.partition(":")[0]] / new.id
-            )
-            for s in self.catalog.segments_of_unit(unit.id)
-            if s.path
-        }
-        make_durable(paths.values())  # before the commit that names them
-        self.catalog.move_queries(lease, unit, new, names, paths)
-        return new.id
+
+def move_queries(
+    catalog: Catalog,
+    store: Path,
+    lease: Lease,
+    unit: UnitRow,
+    names: Sequence[str],
+    why: Mapping[str, Json] | None = None,
+) -> str:
+    """Move queries to a new unit that has the progress of theirs; returns its id."""
+    new = NewUnit(unit.digest, "", unit.inputs, unit.version + 1)
+    paths = {
+        s.id: segment_files.link_file(
+            s, store / "log" / _LOG_FOLDERS[s.log.partition(":")[0]] / new.id
+        )
+        for s in catalog.segments_of_unit(unit.id)
+        if s.path
+    }
+    make_durable(paths.values())  # before the commit that names them
+    catalog.move_queries(lease, unit, new, names, paths, why)
+    return new.id
 
 
 _LOG_FOLDERS = {"unit": "units", "panes": "panes", "members": "members"}

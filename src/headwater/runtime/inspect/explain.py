@@ -54,6 +54,7 @@ RELATIONS = {
     "contained": "the operator emitted its rows already, and more",
     "overlapping": "the operator was relaxed for it",
     "moved": "moved to a unit of its own from one that failed",
+    "moved apart": "moved to a unit of its own, as that costs less",
     "exact": "shares with equal queries only",
     None: "why is no longer recorded",
 }
@@ -190,7 +191,7 @@ def _assignment_note(catalog: Catalog, query: QueryRow) -> Mapping[str, Json]:
             return dict(event.detail)
     for event in catalog.events(kind="query moved", subject=query.name, limit=1):
         if event.detail["unit"] == query.unit_id:
-            return {"relation": "moved"}
+            return {"relation": "moved apart" if "saves" in event.detail else "moved"}
     return {}
 
 

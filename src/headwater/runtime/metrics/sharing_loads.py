@@ -12,13 +12,15 @@ from dataclasses import replace
 
 from headwater.cost.model import CostModel
 from headwater.cost.provenance import measured
-from headwater.reuse.load import OperatorLoad, operator_load
+from headwater.reuse.decide import has_lanes, relaxing_load
+from headwater.reuse.lanes import MAX_LANES
+from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load
 from headwater.reuse.operator import Operator, minimal_operator, serving_operator
 from headwater.reuse.signature import QuerySignature, SharingKind
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import input_streams, plannable_queries
-from headwater.runtime.metrics.cost_model import measured_load, read_cost_model
+from headwater.runtime.metrics.cost_model import LANES, measured_load, read_cost_model
 from headwater.runtime.metrics.sharing import CostlyQuery, SharingSummary
 
 MAX_PRICED = 200
@@ -52,7 +54,8 @@ def summarize_sharing(catalog: Catalog, planner: UnitPlanner) -> SharingSummary:
         if load is None:
             continue
         planned = plannable_queries(catalog.subscribers(unit.id), input_streams(catalog, unit))
-        one = _summarize_unit(catalog, planner, unit, planned, load.value)
+        lanes = values.get(LANES, 1.0)
+        one = _summarize_unit(catalog, planner, unit, planned, load.value, lanes)
         total = SharingSummary(
             total.queries + one.queries,
             total.units + 1,
@@ -71,6 +74,7 @@ def _summarize_unit(
     unit: UnitRow,
     planned: Sequence[QueryRow],
     cores: float,
+    lanes: float,
 ) -> SharingSummary:
     # A unit that only others read serves no query of a user, but takes what it takes.
     queries = [query for query in planned if not query.is_hidden]
@@ -95,7 +99,18 @@ def _summarize_unit(
         weight * scale * sum(load.cpu for load in alone),
         together.bytes_moved,
         weight * sum(load.bytes_moved for load in alone),
-        tuple(_costly(unit, queries, planner.signatures(planned), operator, together, model, scale))
+        tuple(
+            _costly(
+                unit,
+                queries,
+                planner.signatures(planned),
+                operator,
+                together,
+                model,
+                scale,
+                lanes,
+            )
+        )
         if len(queries) <= MAX_COMPARED
         else (),
     )
@@ -109,19 +124,24 @@ def _costly(
     together: OperatorLoad,
     model: CostModel,
     scale: float,
+    lanes: float,
 ) -> list[CostlyQuery]:
     """The queries without which their unit would cost less, by more than they would cost alone; `served`
-    are the signatures of all that it serves, other units included."""
+    are the signatures of all that it serves, other units included. One in a lane of its own costs no more
+    than alone, whatever the operator is."""
     costly: list[CostlyQuery] = []
     if len({s.digest for s in served}) < 2 or operator.kind is SharingKind.EXACT:
         return costly
+    has_lane = has_lanes(operator) and lanes < MAX_LANES
+    costs = SharingCosts.of(model)
     by_key = {signature.digest: signature for signature in served}
     equal = Counter(signature.digest for signature in served)
     for query in queries:
         others = [s for s in served if s.digest != query.result_key]
         without = operator_load(serving_operator(others), model).cpu
-        added = (together.cpu - without) / equal[query.result_key]
         alone = operator_load(minimal_operator(by_key[query.result_key]), model).cpu
+        own = alone if has_lane else None
+        added = relaxing_load(without, together.cpu, own, costs) / equal[query.result_key]
         if added > alone * (1 + MIN_EXCESS):
             costly.append(CostlyQuery(query.spelled, unit.id, added * scale, alone * scale))
     return costly

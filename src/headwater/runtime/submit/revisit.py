@@ -1,4 +1,4 @@
-"""Looks again at what running units read, and asks for the changes that pay.
+"""Looks again at what running units read, and whom they serve, and asks for the changes that pay.
 
 Which changes pay is decided by `propose_changes` from plain data, and asked for by `Revisit`, which
 sees to it that nothing is done on a whim: a change has to be proposed by several looks in a row, and a
@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headwater.algebra.nodes import Query
 from headwater.algebra.windows import Range
@@ -29,7 +29,9 @@ from headwater.reuse.load import SharingCosts, estimate_load, operator_load
 from headwater.reuse.operator import window_reach
 from headwater.runtime.catalog import Catalog, UnitRow, requesting_unit
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.metrics.cost_model import read_cost_model
+from headwater.runtime.metrics.sharing import CostlyQuery, read_sharing
 from headwater.runtime.settings import Settings, effective_settings
 from headwater.runtime.submit.hand_overs import (
     HandOverRefused,
@@ -39,7 +41,7 @@ from headwater.runtime.submit.hand_overs import (
     request_split,
     request_unshare,
 )
-from headwater.runtime.submit.unit_index import unit_index
+from headwater.runtime.submit.unit_index import reads_partial_join, unit_index
 
 log = logging.getLogger("headwater")
 
@@ -82,15 +84,20 @@ class Change:
     """What some units should read, what that saves in cores, and why.
 
     `rewire`: the rows of `source`. `split`: those of a new unit that joins `part`. `unshare`: streams.
+    `move`: what they read, without `queries`, which get a unit of their own.
     """
 
-    kind: Literal["rewire", "split", "unshare"]
+    kind: Literal["rewire", "split", "unshare", "move"]
     units: tuple[str, ...]
     saving: float
     reason: str
     source: str | None = None
     part: Query | None = None
+    queries: tuple[str, ...] = ()
 
+
+Moving = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
+"""Moves queries of a unit to one of their own, with what events say of it; returns whether it could."""
 
 Proposing = Callable[[Sequence[RunningJoin], SharingCosts], list[Change]]
 
@@ -245,6 +252,7 @@ class Revisit:
 
     catalog: Catalog
     definitions: Definitions
+    move: Moving
     propose: Proposing = propose_changes
     looks: int = LOOKS
     rest_seconds: float = REST_SECONDS
@@ -261,16 +269,45 @@ class Revisit:
         """Look once; returns the changes that were asked for."""
         if effective_settings(Settings(), self.catalog.options(), {}).sharing != "all":
             return []
-        costs = self._costs()
-        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates))
+        costs, costly = self._costs(), self._costly_queries()
+        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates), bool(costly))
         if seen == self._settled:
             return []
-        units = self._candidates()
-        proposed = {_key(change): change for change in self.propose(units, costs)}
+        changes = [*self._moves(costly), *self.propose(self._candidates(), costs)]
+        proposed = {_key(change): change for change in changes}
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
         self._settled = None if proposed or self._has_more else seen
         due = [proposed[key] for key, times in self._proposed.items() if times >= self.looks]
         return [change for change in due if not self._rests(change) and self._ask(change)]
+
+    def _costly_queries(self) -> Sequence[CostlyQuery]:
+        """The queries that were found to cost more in their unit than alone; those of several sites stay
+        where they are, as a unit more has to be admitted."""
+        summary = None if current_deployment(self.catalog) else read_sharing(self.catalog)
+        return () if summary is None else summary.costly
+
+    def _moves(self, costly: Sequence[CostlyQuery]) -> list[Change]:
+        """To units of their own: of each unit the query that pays most for sharing, if that is enough, and
+        those that are equal to it."""
+        pending = {asked.unit_id for asked in self.catalog.hand_overs()}
+        changes: dict[str, Change] = {}
+        for query in sorted(costly, key=lambda query: (query.alone - query.shared, query.query)):
+            unit, row = self.catalog.unit(query.unit), self.catalog.query(query.query)
+            saving = query.shared - query.alone
+            if unit is None or row is None or unit.state != "running" or unit.id in changes:
+                continue
+            if (
+                unit.id in pending
+                or reads_partial_join(unit)
+                or saving <= MIN_SAVING * query.shared
+            ):
+                continue
+            served = [other for other in self.catalog.subscribers(unit.id) if not other.is_hidden]
+            names = tuple(other.name for other in served if other.result_key == row.result_key)
+            if len(names) < len(served):
+                reason = f"it costs {query.shared:.2g} cores in unit {unit.id}, and {query.alone:.2g} alone"
+                changes[unit.id] = Change("move", (unit.id,), saving, reason, queries=names)
+        return list(changes.values())
 
     def _candidates(self) -> list[RunningJoin]:
         """The units that join and run; of many, those whose operators are known by now."""
@@ -317,19 +354,25 @@ class Revisit:
     def _rests(self, change: Change) -> bool:
         """Whether one of the units was changed a short while ago, whoever has done it."""
         since = self.clock() - self.rest_seconds
+        moved = self.catalog.events(kind="query moved", limit=MAX_UNITS)
         return any(
             event.at > since
             for unit in change.units
             for kind in ("unit rewired", "rewiring withdrawn", "unsharing withdrawn")
             for event in self.catalog.events(kind=kind, subject=unit, limit=1)
-        )
+        ) or any(event.at > since and event.detail["from"] in change.units for event in moved)
 
     def _ask(self, change: Change) -> bool:
         """Ask for a change; returns whether it was possible. What was refused is not proposed again
         until units change."""
         detail = {"saves": change.saving}
         try:
-            self._request(change, detail)
+            if change.kind == "move":
+                (unit,) = change.units
+                if not self.move(unit, change.queries, {"reason": change.reason, **detail}):
+                    return False
+            else:
+                self._request(change, detail)
         except CommitConflict as error:
             log.info("%s of %s later: %s", change.kind, ", ".join(change.units), error)
             return False
@@ -358,7 +401,7 @@ class Revisit:
 
 
 def _key(change: Change) -> tuple[object, ...]:
-    return change.kind, change.units, change.source
+    return change.kind, change.units, change.source, change.queries
 
 
 def _rounded(rates: Mapping[str, float]) -> dict[str, int]:

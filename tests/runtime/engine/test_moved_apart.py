@@ -1,0 +1,95 @@
+"""A query that costs more shared than alone gets a unit of its own while tuples flow: nobody loses or doubles a
+row, and a reader of its results goes on where it was."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_helpers import Stop, expected, opened, settle, stop_at, told
+
+from headwater.cql import CreateQuery, parse
+from headwater.runtime.api import Headwater
+from headwater.runtime.metrics.sharing import CostlyQuery, SharingSummary, store_sharing
+from headwater.runtime.results import reader
+from headwater.runtime.submit.revisit import Revisit
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+STREAMS = "".join(
+    f"CREATE STREAM {name} (item INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+    for name in ("bids", "asks")
+)
+QUERIES = """
+CREATE QUERY items AS SELECT item, SUM(v) AS s FROM bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item;
+CREATE QUERY values AS SELECT v, COUNT(*) AS n FROM bids [RANGE 6 SEC SLIDE 2 SEC] GROUP BY v;
+CREATE QUERY short AS SELECT b.v FROM bids [RANGE 1 SEC] b, asks [RANGE 1 SEC] a
+  WHERE b.item = a.item AND b.v > 1;
+CREATE QUERY long AS SELECT b.v, a.v AS w FROM bids [RANGE 5 SEC] b, asks [RANGE 5 SEC] a
+  WHERE b.item = a.item;
+"""
+MOVED = {"values": "items", "long": "short"}
+"""Queries that are moved, each with one that shares its unit."""
+
+
+def say_costly(headwater: Headwater, *names: str) -> None:
+    """As if it had been measured."""
+    units = {name: headwater.query(name).row.unit_id for name in names}
+    costly = tuple(CostlyQuery(name, unit, 0.5, 0.1) for name, unit in units.items())
+    store_sharing(headwater.catalog, SharingSummary(costly=costly))
+
+
+def test_queries_that_pay_for_sharing(spark: Any, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    pushed: dict[str, list[Any]] = {"bids": [], "asks": []}
+    clock = 0
+    with opened(tmp_path, spark) as headwater:
+        headwater.execute(STREAMS + QUERIES)
+        catalog, engine = headwater.catalog, headwater.engine
+
+        def push() -> None:
+            nonlocal clock
+            for name, rows in pushed.items():
+                clock += 1
+                more = [(rng.randrange(3), rng.randrange(4), clock * SECOND) for _ in range(4)]
+                headwater.push(name, more, timestamp_unit="us")
+                rows += more
+
+        push()
+        settle(headwater)
+        push()
+        engine.tick()
+        units = {name: headwater.query(name).row.unit_id for name in MOVED}
+        for name, other in MOVED.items():
+            assert units[name] == headwater.query(other).row.unit_id
+        before = {name: reader.read(catalog, headwater.query(name).row) for name in MOVED}
+        say_costly(headwater, *MOVED)
+        revisit = Revisit(catalog, headwater.definitions, engine.move_queries)
+        assert revisit.look() == []
+        engine.at_point = stop_at("unit: moved", 2)
+        with pytest.raises(Stop):  # as if the process ended after the second move
+            revisit.look()
+    with opened(tmp_path, spark) as headwater:
+        catalog = headwater.catalog
+        for name, other in MOVED.items():
+            moved = headwater.query(name)
+            assert headwater.query(other).row.unit_id == units[name] != moved.row.unit_id
+            assert "moved to a unit of its own, as that costs less" in moved.explain()
+            (event,) = catalog.events(kind="query moved", subject=name)
+            assert event.detail["from"] == units[name] and "0.5 cores" in event.detail["reason"]
+        push()
+        settle(headwater)
+        headwater.execute("".join(f"END STREAM {name};" for name in pushed))
+        settle(headwater)
+        for statement in parse(STREAMS + QUERIES):
+            if isinstance(statement, CreateQuery):
+                wanted = expected(statement.query, pushed, {})
+                assert wanted and told(headwater, statement.name, statement.query) == wanted
+        for name, (first, position) in before.items():
+            row = headwater.query(name).row
+            after, _ = reader.read(catalog, row, position)
+            assert after.num_rows
+            assert first.num_rows + after.num_rows == reader.read(catalog, row)[0].num_rows
