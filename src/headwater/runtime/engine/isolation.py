@@ -1,9 +1,8 @@
-"""Which queries of a unit make its steps fail, found by trial steps with some of them alone; and moving queries
-to a unit of their own.
+"""Which queries of a unit make its steps fail.
 
-A trial step reads what the next step of the unit would read, and writes files that are removed again.
-Its commit is simulated, so that the step after it can be tried as well: a unit whose queries have
-changed first rebuilds what it keeps.
+They are found by trial steps with some of them alone, and moved to units of their own. A trial step reads what
+the next step of the unit would read, and writes files that are removed again. Its commit is simulated, so
+that the step after it can be tried as well: a unit whose queries have changed first rebuilds what it keeps.
 """
 
 from __future__ import annotations
