@@ -6,7 +6,7 @@ stream meets its condition; what that costs is said by `headwater.cost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import prod
@@ -181,6 +181,22 @@ def equijoin(
     missing = len(streams) - 1 - len(columns)
     columns += [[None]] * max(0, missing)
     return join_name(names), columns
+
+
+def pair_share(
+    where: Box, streams: Mapping[str, str], one: Set[str], other: Set[str], model: CostModel
+) -> Estimate:
+    """The share of pairs that meet the equalities between two sets of sources, given by their aliases;
+    `streams` has the names of those that are streams. Without an equality, as between any columns."""
+    names, columns = [], []
+    for terms in _equal_columns(where):
+        ends = [next((t for t in terms if t.relation in side), None) for side in (one, other)]
+        tied = [term for term in ends if term is not None]
+        if len(tied) == 2:
+            known = [(streams.get(t.relation, ""), t.name) for t in tied]
+            names.append(" = ".join(sorted(f"{stream}.{name}" for stream, name in known)))
+            columns.append([model.stream(stream).columns.get(n.lower()) for stream, n in known])
+    return join_share(model, join_name(names), columns or [[None]])
 
 
 def _equal_columns(where: Box) -> Iterator[list[Column]]:

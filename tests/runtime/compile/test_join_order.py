@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from headwater.algebra.canonical import Block, canonicalize
 from headwater.algebra.catalog import Namespace
+from headwater.cost.model import CostModel
 from headwater.cost.operators import CostTable, OperatorCost
+from headwater.cost.provenance import Estimate
 from headwater.cql import parse, parse_query
 from headwater.cql.statements import CreateStream
 from headwater.errors import HeadwaterError
-from headwater.runtime.compile.join_order import JoinOrdering, order_term, written_join_tree
+from headwater.runtime.compile.join_order import JoinOrdering, Term, order_term, written_join_tree
 from headwater.runtime.settings import JOIN_ORDER_MODES, parse_setting
 
 QUERY = """CREATE QUERY q AS SELECT a.x, b.x AS y, c.x AS z
@@ -114,7 +116,7 @@ def test_no_order_is_cheaper(
         known[f"join s{a} to s{b}"] = share * kept[a]
     costs = CostTable({**CostTable().costs, "join": cost})
     found = order_term(
-        block, f"s{first}", rows, known, ordering=JoinOrdering("throughput", costs)
+        block, f"s{first}", rows, known, ordering=JoinOrdering("throughput", CostModel(costs=costs))
     ).order
     links = [
         frozenset(("s" + str("abcde".index(x[0])), "s" + str("abcde".index(y[0]))))
@@ -162,6 +164,27 @@ def test_a_dearer_step_may_lead_to_a_cheaper_way() -> None:
     }
     assert orders["greedy"] == ("s0", "s1", "s2", "s3")
     assert orders["throughput"] == ("s0", "s2", "s3", "s1")
+
+
+def test_what_this_unit_has_not_measured_is_asked_of_the_cost_model() -> None:
+    """What other units have measured of a join, and what conditions on one stream are assumed to keep."""
+    text = f"SELECT a.x FROM a {WINDOW}, b {WINDOW}, c {WINDOW} WHERE a.k = b.k AND a.m = c.m"
+    rows = dict.fromkeys(("s0", "s1", "s2"), 1000)
+
+    def ordered(shares: dict[str, float], more: str = "", **known: float) -> Term:
+        joins = {name: Estimate(share) for name, share in shares.items()}
+        unit = {name.replace("_", " "): share for name, share in known.items()}
+        ordering = JoinOrdering(model=CostModel(joins=joins))
+        return order_term(block_of(text + more), "s0", rows, unit, ordering=ordering)
+
+    few_b, few_c = {"a.k = b.k": 1e-5, "a.m = c.m": 0.1}, {"a.k = b.k": 0.1, "a.m = c.m": 1e-5}
+    assert ordered(few_b).order == ("s0", "s1", "s2")
+    assert ordered(few_c).order == ("s0", "s2", "s1")
+    assert ordered(few_c).expected == pytest.approx((1e-5, 0.1))
+    # What the unit itself has measured comes first.
+    assert ordered(few_c, join_s1_to_s0=1e-7).order == ("s0", "s1", "s2")
+    assert ordered({}).order == ("s0", "s1", "s2")
+    assert ordered({}, " AND c.x = 1").order == ("s0", "s2", "s1")
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,17 @@ from pytest import approx
 from typer.testing import CliRunner
 
 from headwater.cli.commands import app
+from headwater.cost.model import CostModel
 from headwater.errors import HeadwaterError
+from headwater.reuse.load import operator_load
 from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import stream_log
+from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.engine.round import Round
-from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
+from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, StepPredictions, Turns
 from headwater.runtime.inspect.status import Observer
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
+from headwater.runtime.metrics.sharing_loads import unit_model
 from headwater.runtime.metrics.step_estimates import (
     StepEstimate,
     average_estimate,
@@ -199,7 +204,7 @@ def test_steps_that_get_shorter_with_rows_and_steps_without_rows() -> None:
 
 
 def test_the_unknown_are_as_the_others_on_average() -> None:
-    assert average_estimate([]) == StepEstimate()
+    assert average_estimate([]) == StepEstimate(CostModel().step_seconds(1))
     assert average_estimate([StepEstimate(1, 2, 3), StepEstimate(3, 4, 5)]) == StepEstimate(2, 3, 4)
 
 
@@ -418,6 +423,30 @@ def test_units_show_how_long_they_wait(opened: Headwater) -> None:
     assert one.slowdown == approx(one.wait / 0.5)
     assert one.mean_slowdown == approx(2 / 0.5, rel=0.05)
     assert meter.estimate(unit(opened, "one")) == StepEstimate(0.5, 0.0, 1.5)
+
+
+def test_a_unit_that_has_not_stepped_is_as_the_cost_model_says(opened: Headwater) -> None:
+    planner = UnitPlanner(opened.definitions)
+    predictions = StepPredictions(opened.catalog, planner)
+    row = opened.catalog.unit(unit(opened, "one"))
+    assert row is not None
+    operator = planner.operator(row)
+    assert operator is not None
+    log = stream_log(operator.scans[0].stream)
+    opened.catalog.set_statistics({(log, "rows_rate"): 50.0, (log, "batches"): 9.0})
+    model = unit_model(opened.catalog, planner, row)
+    load = operator_load(operator, model)
+    predicted = predictions.predict(row.id)
+    assert predicted is not None
+    assert predicted.fixed == model.step_seconds(1)
+    # What a second brings takes what the load of a second is, but for the steps of that second.
+    rows = 50 * len(operator.scans)
+    assert predicted.per_row * rows == approx(load.cpu - load.steps)
+    assert predicted.selectivity * rows == approx(load.result.rate)
+    assert predictions.predict("no such unit") is None
+    shown = opened.query("one").placement().load
+    assert shown is not None and shown.step.known == "default"
+    assert (shown.step.fixed, shown.step.per_row) == (predicted.fixed, predicted.per_row)
 
 
 def cli(*args: str, code: int = 0) -> str:

@@ -32,7 +32,6 @@ from headwater.runtime.catalog import Segment
 from headwater.runtime.compile.delta_join import BAND, band_column
 from headwater.runtime.compile.evaluation_times import DueInstants, last_instant_until
 from headwater.runtime.compile.join_order import (
-    UNMEASURED_SELECTIVITY,
     JoinOrdering,
     Term,
     order_term,
@@ -292,7 +291,7 @@ def _term_readings(
         term = order_term(lane.block, alias, rows, selectivities, lane.prejoined, ordering)
         span = _span_seconds(inputs[alias].new)
         term = replace(term, span=span, prefix=prefix, is_whole=prefix != UNITED)
-        bands = _choose_bands(lane, term, inputs[alias].new, selectivities)
+        bands = _choose_bands(lane, term, inputs[alias].new)
         yield _TermReading(term, alias, chosen, bands)
 
 
@@ -316,7 +315,6 @@ def _choose_bands(
     lane: DeltaLane,
     term: Term,
     delta: Sequence[Segment],
-    selectivities: Mapping[str, float],
 ) -> dict[str, TimeBand]:
     """The sources that are joined by bands of time besides their conditions.
 
@@ -328,16 +326,14 @@ def _choose_bands(
         return {}
     span = max(s.largest_time or 0 for s in delta) - min(s.least_time or 0 for s in delta)
     bands = {}
-    for alias, name in zip(term.order[1:], term.join_names(), strict=True):
+    for alias, share in zip(term.order[1:], term.expected, strict=True):
         if alias == PARTIAL_JOIN or alias not in term.rows:
             continue
         before, after = lane.reach(alias)
         if before is None or span < BANDED_SPAN * (before + after + 1):
             continue
         band = TimeBand(before, after)
-        met = (
-            term.rows[alias] * selectivities.get(name, UNMEASURED_SELECTIVITY) * span / band.length
-        )
+        met = term.rows[alias] * share * span / band.length
         if met >= BANDED_MET:
             bands[alias] = band
     return bands

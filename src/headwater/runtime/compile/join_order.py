@@ -1,9 +1,9 @@
 """In which order a term of a delta join joins its sources: `SET OPTIMISE` chooses how.
 
 The delta is first. `throughput` chooses of all orders the one that costs least, by what operators
-cost (`headwater calibrate`) and by the rows that joins were measured to leave. `greedy` joins next
-what leaves the fewest rows; `written` follows the join tree that the query was written with. All
-compute the same rows.
+cost (`headwater calibrate`) and by the rows that joins were measured to leave; what was not measured in the
+unit is asked of the cost model. `greedy` joins next what leaves the fewest rows; `written` follows the join
+tree that the query was written with. All compute the same rows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from headwater.algebra.canonical import Block
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Call, columns_of, conjuncts
 from headwater.algebra.nodes import Query, Relation, Scan, TableScan
-from headwater.cost.operators import CostTable
+from headwater.cost.model import CostModel
 from headwater.cost.rates import DEFAULT_DISTINCT
+from headwater.reuse.load import pair_share, source_share
 from headwater.runtime.catalog import Json
 from headwater.runtime.compile.plan import PARTIAL_JOIN
-
-UNMEASURED_SELECTIVITY = 1 / DEFAULT_DISTINCT
-"""The selectivity of a join that was not measured yet, as the cost model assumes it."""
 
 TABLE_ROWS = round(DEFAULT_DISTINCT)
 """The rows that a table counts as, so that joining one that was not measured yet leaves as many rows."""
@@ -39,10 +37,10 @@ JoinTree = str | tuple["JoinTree", ...]
 
 @dataclass(frozen=True)
 class JoinOrdering:
-    """How orders are chosen, what operators cost, and how the query nests its joins."""
+    """How orders are chosen, what is known of costs, and how the query nests its joins."""
 
     mode: str = "throughput"
-    costs: CostTable = field(default_factory=CostTable)
+    model: CostModel = field(default_factory=CostModel)
     written_joins: JoinTree = ()
 
 
@@ -56,6 +54,8 @@ class Term:
     prejoined: frozenset[str] = frozenset()
     prefix: str = ""
     """What the names of measured joins begin with, where several lanes have the same."""
+    expected: tuple[float, ...] = ()
+    """What each join is expected to leave, for a row that is joined and a row that is read."""
     span: float | None = None
     """The seconds between the first and the last tuple of the delta; None if that is not known."""
     is_whole: bool = True
@@ -86,11 +86,13 @@ def order_term(
         *(alias for alias in own if alias not in prejoined),
     ]
     joins = _JoinEstimates(
+        block,
+        prejoined,
         _condition_sources(block, prejoined),
         _equijoin_sources(block, prejoined),
         rows,
         measured,
-        ordering.costs,
+        ordering.model,
     )
     left = frozenset(aliases) - {first}
     if ordering.mode == "written":
@@ -100,18 +102,23 @@ def order_term(
         order = joins.cheapest_order(first, left)
     else:
         order = joins.greedy_order(first, aliases)
-    return Term(block, order, rows, prejoined)
+    expected = tuple(joins.selectivity(a, order[: n + 1]) for n, a in enumerate(order[1:]))
+    return Term(block, order, rows, prejoined, expected=expected)
 
 
 @dataclass(frozen=True)
 class _JoinEstimates:
     """What joining a source to others is expected to leave, and to cost."""
 
+    block: Block
+    prejoined: frozenset[str]
     condition_sources: Sequence[frozenset[str]]
     equijoin_sources: Sequence[frozenset[str]]
     rows: Mapping[str, int]
     selectivities: Mapping[str, float]
-    costs: CostTable
+    model: CostModel
+    _pairs: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
+    _filters: dict[str, float] = field(default_factory=dict)
 
     def connected(self, left: Iterable[str], order: Set[str]) -> list[str]:
         """Those that a condition ties to what is joined, or all if there is none."""
@@ -136,9 +143,7 @@ class _JoinEstimates:
 
     def cheapest_order(self, first: str, left: frozenset[str]) -> tuple[str, ...]:
         """The order of least cost: the best one of each set of sources, from smaller sets."""
-        first_rows = self.rows.get(first, TABLE_ROWS) * self.selectivities.get(
-            _filter_name(first), 1.0
-        )
+        first_rows = self.rows.get(first, TABLE_ROWS) * self._filter_selectivity(first)
         best: dict[frozenset[str], tuple[float, float, tuple[str, ...]]] = {
             frozenset((first,)): (0.0, first_rows, (first,))
         }
@@ -163,11 +168,11 @@ class _JoinEstimates:
 
     def join_cost(self, alias: str, joined: Set[str], before: float, after: float) -> float:
         """Of joining a source, but for reading it, which every order has to."""
-        join = self.costs["join"]
+        join = self.model.costs["join"]
         cost = join.per_tuple * before + join.per_result * after
         if any(alias in pair and pair & joined for pair in self.equijoin_sources):
             return cost
-        return cost + self.costs["select"].per_tuple * before * self._filtered_rows(alias)
+        return cost + self.model.costs["select"].per_tuple * before * self._filtered_rows(alias)
 
     def selectivity(self, alias: str, before: Sequence[str]) -> float:
         """Rows left for a row that is joined and a row that is read: as it was measured, or as it
@@ -175,28 +180,49 @@ class _JoinEstimates:
         name = _join_name(alias, before, self.condition_sources)
         if name in self.selectivities:
             return self.selectivities[name]
-        pairs = [
-            self._pair_selectivity(alias, other)
-            for other in sorted(_connected_to(alias, before, self.condition_sources))
-        ]
-        measured = [pair for pair in pairs if pair is not None]
-        return (
-            self._filter_selectivity(alias) * prod(measured) if measured else UNMEASURED_SELECTIVITY
-        )
+        tied = sorted(_connected_to(alias, before, self.condition_sources))
+        pairs = [self._pair_selectivity(alias, other) for other in tied or before]
+        # What was measured of some pairs says more than what is assumed of the others.
+        measured = [share for share, is_measured in pairs if is_measured]
+        chosen = measured or [min(share for share, _ in pairs)]
+        return self._filter_selectivity(alias) * prod(chosen)
 
-    def _pair_selectivity(self, alias: str, other: str) -> float | None:
-        """The share of pairs that meet, of rows that each source by itself keeps."""
+    def _pair_selectivity(self, alias: str, other: str) -> tuple[float, bool]:
+        """The share of pairs that meet, of rows that each source by itself keeps; and whether it was
+        measured in this unit."""
+        if (alias, other) not in self._pairs:
+            self._pairs[alias, other] = self._find_pair_selectivity(alias, other)
+        return self._pairs[alias, other]
+
+    def _find_pair_selectivity(self, alias: str, other: str) -> tuple[float, bool]:
         for a, b in ((alias, other), (other, alias)):
             measured = self.selectivities.get(_join_name(a, (b,), self.condition_sources))
             if measured is not None:
                 # What was measured includes the filter on the source that was read; the pair alone
                 # is without it.
-                return measured / max(self._filter_selectivity(a), 1e-12)
-        return None
+                return measured / max(self._filter_selectivity(a), 1e-12), True
+        one, rest = (self.prejoined if a == PARTIAL_JOIN else {a} for a in (alias, other))
+        return pair_share(self.block.where, self._streams, one, rest, self.model).value, False
+
+    @property
+    def _streams(self) -> dict[str, str]:
+        return {s.alias: s.stream.lower() for s in self.block.sources if isinstance(s, Scan)}
 
     def _filter_selectivity(self, alias: str) -> float:
-        """Of the rows of a source, those that the conditions on it alone keep."""
-        return self.selectivities.get(_filter_name(alias), 1.0)
+        """Of the rows of a source, those that the conditions on it alone keep; a table's are assumed to be
+        kept, and what was joined before is filtered already."""
+        if alias not in self._filters:
+            self._filters[alias] = self._find_filter_selectivity(alias)
+        return self._filters[alias]
+
+    def _find_filter_selectivity(self, alias: str) -> float:
+        measured = self.selectivities.get(_filter_name(alias))
+        scan = next(
+            (s for s in self.block.sources if isinstance(s, Scan) and s.alias == alias), None
+        )
+        if measured is not None or scan is None:
+            return 1.0 if measured is None else measured
+        return source_share(self.block.where, scan, self.model).value
 
     def _filtered_rows(self, alias: str) -> float:
         return self.rows.get(alias, TABLE_ROWS) * self._filter_selectivity(alias)

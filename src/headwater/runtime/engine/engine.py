@@ -46,7 +46,7 @@ from headwater.runtime.engine.housekeeping import Housekeeping
 from headwater.runtime.engine.isolation import move_queries
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.round import PATIENCE_SECONDS, Round
-from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, Turns
+from headwater.runtime.engine.scheduler import SCHEDULE, Scheduler, StepPredictions, Turns
 from headwater.runtime.engine.spark_restart import SparkRecovery
 from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
@@ -57,6 +57,7 @@ from headwater.runtime.lifecycle import input_streams, settle_ends
 from headwater.runtime.metrics.cost_model import cost_statistics
 from headwater.runtime.metrics.sharing import SharingSummary, store_sharing
 from headwater.runtime.metrics.sharing_loads import summarize_sharing
+from headwater.runtime.metrics.step_estimates import StepEstimate
 from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.sink_progress import has_deliveries_to_await, sink_owner
 from headwater.runtime.settings import Settings, SettingValue, effective_settings
@@ -107,6 +108,7 @@ class Engine:
         self.meter = StepMeter(catalog)
         self.scheduler = Scheduler(catalog)
         self.units = RunningUnits(catalog, definitions, UnitPlanner(definitions))
+        self.predictions = StepPredictions(catalog, self.units.planner)
         self.leases = ProcessLeases(catalog, self.holder, self.settings.lease_seconds)
         self.stepper = Stepper(
             catalog,
@@ -313,7 +315,7 @@ class Engine:
             find_policy(self.settings.scheduler),
             self.settings.max_wait_seconds,
             rows,
-            self.meter.estimate,
+            self._estimate_step,
         )
 
         def step(unit: str) -> bool:
@@ -336,6 +338,10 @@ class Engine:
         if self.scheduler.last_choice is not None and self.scheduler.last_choice is not before:
             self.catalog.set_profile(SCHEDULE, self.scheduler.last_choice.as_data())
         return worked
+
+    def _estimate_step(self, unit_id: str) -> StepEstimate | None:
+        """The estimate of a unit's next step: as measured, or else as predicted."""
+        return self.meter.estimate(unit_id) or self.predictions.predict(unit_id)
 
     # ---- streams and sinks
 
@@ -494,6 +500,7 @@ class Engine:
         self.units.forget_all_but(units)
         self.meter.forget_all_but(units)
         self.scheduler.forget_all_but(units)
+        self.predictions.forget_all_but(units)
         self.units.planner.forget_all_but({row.digest for row in self.catalog.queries()})
         self.leases.release_where(lambda name: name.startswith("unit:") and name[5:] not in units)
 

@@ -5,7 +5,7 @@ fixed part and one for each row, fitted to the last steps; the rows it will emit
 per row in. To the policies a batch is a tuple with that cost and that many results, whose ideal time is
 that of a step with a single row. The queries of a shared unit all step with it and
 add nothing to its cost, so the priority-defining tree holds all of them, and counts a row once for each
-query that it is emitted to. A unit that was never measured counts as the average of the others.
+query that it is emitted to. A unit that was never measured counts as the cost model predicts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 from headwater.runtime.catalog import Catalog, UnitRow, unit_log
+from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
-from headwater.runtime.metrics.step_estimates import StepEstimate, average_estimate
+from headwater.runtime.metrics.sharing_loads import unit_model
+from headwater.runtime.metrics.step_estimates import StepEstimate, average_estimate, predict_step
 from headwater.schedule import Candidate, Choice, Policy, choose
 
 SCHEDULE = "schedule"
@@ -64,6 +66,31 @@ class Scheduler:
     def forget_all_but(self, units: Set[str]) -> None:
         """Keep nothing in memory of other units."""
         self._served_at = {unit: at for unit, at in self._served_at.items() if unit in units}
+
+
+@dataclass
+class StepPredictions:
+    """What the cost model says of the steps of units, for those that have not stepped yet."""
+
+    catalog: Catalog
+    planner: UnitPlanner
+    _known: dict[tuple[str, int], StepEstimate] = field(default_factory=dict)
+
+    def predict(self, unit_id: str) -> StepEstimate | None:
+        """The estimate of a unit; None while its definition is not known."""
+        unit = self.catalog.unit(unit_id)
+        if unit is None or not unit.definition:
+            return None
+        key = (unit.id, unit.version)
+        if key not in self._known:
+            model = unit_model(self.catalog, self.planner, unit)
+            operator = self.planner.operator(unit)
+            self._known[key] = predict_step(operator, len(unit.inputs), model)
+        return self._known[key]
+
+    def forget_all_but(self, units: Set[str]) -> None:
+        """Keep nothing in memory of other units."""
+        self._known = {key: value for key, value in self._known.items() if key[0] in units}
 
 
 @dataclass

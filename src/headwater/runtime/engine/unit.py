@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from headwater.algebra.catalog import Stream
 from headwater.algebra.nodes import Scan
+from headwater.cost.model import CostModel
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.operator import looks_back
 from headwater.runtime.catalog import NewSegment, QueryRow, UnitRow, stream_log, unit_log
@@ -33,6 +34,8 @@ class Unit:
     panes_schema: StructType | None = None
     written_joins: JoinTree | None = None
     """The joins of its first query as written; None until they are needed."""
+    cost_model: CostModel | None = None
+    """What is known of its costs; None until that is needed."""
     growth: float = 1.0
     """Rows out per row in, of its last step."""
     has_current_subscribers: bool = False

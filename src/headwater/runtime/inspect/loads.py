@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
+from headwater.cost.model import CostModel
 from headwater.cost.provenance import Provenance, describe_known
-from headwater.reuse.load import operator_load
+from headwater.reuse.load import operator_load, pair_share
 from headwater.reuse.operator import Operator
+from headwater.reuse.signature import is_connected
 from headwater.runtime.catalog import Catalog, UnitRow
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.metrics.cost_model import measured_load
 from headwater.runtime.metrics.sharing_loads import unit_model
+from headwater.runtime.metrics.step_estimates import estimate_step, predict_step
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,30 @@ class NodeView:
 
 
 @dataclass(frozen=True)
+class PairView:
+    """Two sources of a join, the share of their pairs that meet, by which orders of joins are compared,
+    and how that is known."""
+
+    sources: str
+    share: float
+    known: str
+
+
+@dataclass(frozen=True)
+class StepView:
+    """The next step as the scheduler sees it: seconds however little it reads, seconds a row, rows out
+    for each row in; and how that is known."""
+
+    fixed: float
+    per_row: float
+    selectivity: float
+    known: str
+
+
+@dataclass(frozen=True)
 class LoadView:
     """The nodes of a unit, and its load in cores: predicted, of that for steps however little they
-    read, and measured while it ran (None if it was not)."""
+    read, and measured while it ran (None if it was not). `pairs` are given for joins of more than two."""
 
     nodes: tuple[NodeView, ...]
     predicted: float
@@ -40,6 +65,8 @@ class LoadView:
     costs_known: str
     steps_known: str
     measured: float | None
+    pairs: tuple[PairView, ...]
+    step: StepView
 
 
 def describe_load(
@@ -69,7 +96,29 @@ def describe_load(
         str(model.costs_known),
         str(model.costs_known if model.steps_known is None else model.steps_known),
         None if found is None else found.value,
+        tuple(_pairs(operator, model)),
+        _step(operator, model, values),
     )
+
+
+def _pairs(operator: Operator, model: CostModel) -> Iterator[PairView]:
+    streams = {scan.alias: scan.stream for scan in operator.scans}
+    if len(operator.sources) < 3:
+        return
+    known = {alias: stream.lower() for alias, stream in streams.items()}
+    for one, other in combinations(streams, 2):
+        share = pair_share(operator.where, known, {one}, {other}, model)
+        if is_connected(operator.where.constraints, (one, other)):
+            label = f"{streams[one]} and {streams[other]}"
+            yield PairView(label, share.value, str(share.provenance))
+
+
+def _step(operator: Operator, model: CostModel, values: Mapping[str, float]) -> StepView:
+    measured = estimate_step(values)
+    step = measured or predict_step(operator, len(operator.sources), model)
+    steps_known = model.costs_known if model.steps_known is None else model.steps_known
+    known = steps_known if measured is None else Provenance.MEASURED
+    return StepView(step.fixed, step.per_row, step.selectivity, str(known))
 
 
 def format_load(load: LoadView) -> list[str]:
@@ -79,6 +128,14 @@ def format_load(load: LoadView) -> list[str]:
         for node in load.nodes
         if node.kind != "emit" and (node.kind != "filter" or "selectivity" in node.known)
     ]
+    text += [
+        f"{pair.sources}: {pair.share:.2g} of pairs meet ({pair.known})" for pair in load.pairs
+    ]
+    step = load.step
+    text.append(
+        f"a step {step.fixed:.3g} s and {1_000 * step.per_row:.2g} ms a row, "
+        f"{step.selectivity:.2g} rows out for each ({step.known})"
+    )
     found = "" if load.measured is None else f"; measured {load.measured:.4f}"
     return [
         *text,

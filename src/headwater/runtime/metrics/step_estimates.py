@@ -1,10 +1,16 @@
-"""Estimates of the next step of a unit, fitted to its measured steps."""
+"""Estimates of the next step of a unit, fitted to its measured steps.
+
+Before it has stepped, they follow from the cost model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headwater.cost.model import CostModel
+from headwater.reuse import Operator, SharingKind
+from headwater.reuse.load import operator_load
 from headwater.schedule import WorkEstimate
 
 MIN_ESTIMATE = 1e-3
@@ -15,7 +21,7 @@ MIN_ESTIMATE = 1e-3
 class StepEstimate:
     """The seconds of a step, fixed and per row, and the rows it emits for each input row."""
 
-    fixed: float = 1.0
+    fixed: float
     per_row: float = 0.0
     selectivity: float = 1.0
 
@@ -47,11 +53,23 @@ def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
     return StepEstimate(seconds - slope * rows, slope, rows_per_row * values.get("told_to", 1.0))
 
 
+def predict_step(operator: Operator | None, inputs: int, model: CostModel) -> StepEstimate:
+    """The estimate for a unit that has not stepped, of what its operator (None: unknown) reads and emits."""
+    if operator is None:
+        return StepEstimate(model.step_seconds(inputs))
+    load = operator_load(operator, model)
+    fixed = model.step_seconds(len(operator.sources), operator.kind is SharingKind.GROUP)
+    rows = sum(node.rate for node in load.nodes if node.kind == "scan")
+    if not rows:
+        return StepEstimate(fixed)
+    return StepEstimate(fixed, (load.cpu - load.steps) / rows, load.result.rate / rows)
+
+
 def average_estimate(measured: Iterable[StepEstimate]) -> StepEstimate:
-    """The estimate for a unit that was never measured: the mean of the others."""
+    """The estimate for a unit of which nothing is known: the mean of the others."""
     estimates = list(measured)
     if not estimates:
-        return StepEstimate()
+        return StepEstimate(CostModel().step_seconds(1))
     return StepEstimate(
         sum(estimate.fixed for estimate in estimates) / len(estimates),
         sum(estimate.per_row for estimate in estimates) / len(estimates),

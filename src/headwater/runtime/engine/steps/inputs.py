@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.cost.model import CostModel
 from headwater.cost.operators import CostTable
 from headwater.cql import CreateQuery, parse
 from headwater.runtime.catalog import (
@@ -38,6 +39,7 @@ from headwater.runtime.compile.windows import window_start
 from headwater.runtime.connectors.files import read_table, table_fingerprint
 from headwater.runtime.connectors.open_sources import check_source_paths
 from headwater.runtime.engine.unit import Unit
+from headwater.runtime.metrics.cost_model import read_cost_model
 from headwater.runtime.metrics.step_meter import StepMeter
 from headwater.runtime.results.subscribers import subscriber_of
 from headwater.runtime.settings import Settings
@@ -216,14 +218,21 @@ class StepContext:
     def join_ordering(self, unit: Unit) -> JoinOrdering:
         """How the joins of a unit are ordered."""
         if self.settings.optimise != "written":
-            return JoinOrdering(self.settings.optimise, self.costs)
+            return JoinOrdering(self.settings.optimise, self.cost_model(unit))
         if unit.written_joins is None:
             queries = unit.queries or tuple(self.catalog.subscribers(unit.row.id))
             text = min(queries, key=lambda query: query.accepted_at).definition
             (statement,) = parse(text, self.definitions.namespace)
             assert isinstance(statement, CreateQuery)
             unit.written_joins = written_join_tree(statement.query)
-        return JoinOrdering(self.settings.optimise, self.costs, unit.written_joins)
+        return JoinOrdering(self.settings.optimise, self.cost_model(unit), unit.written_joins)
+
+    def cost_model(self, unit: Unit) -> CostModel:
+        """What is known of the costs of a unit; it is read again when one of its steps is measured."""
+        if unit.cost_model is None or self.meter.is_sample_due(unit.row.id):
+            streams = [scan.stream for _, scan in unit.plan.scans]
+            unit.cost_model = read_cost_model(self.catalog, streams, self.definitions.namespace)
+        return unit.cost_model
 
 
 def count_rows(segments: Mapping[str, Sequence[Segment]]) -> int:
