@@ -4,11 +4,15 @@ row, and a reader of its results goes on where it was."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_helpers import Stop, expected, opened, settle, stop_at, told
+from histories import CLIENT, from_files
+from join_histories import JoinHistory
 
 from headwater.cql import CreateQuery, parse
 from headwater.runtime.api import Headwater
@@ -93,3 +97,47 @@ def test_queries_that_pay_for_sharing(spark: Any, tmp_path: Path) -> None:
             after, _ = reader.read(catalog, row, position)
             assert after.num_rows
             assert first.num_rows + after.num_rows == reader.read(catalog, row)[0].num_rows
+
+
+# ---- at any moment
+
+
+@dataclass
+class MovingHistory(JoinHistory):
+    """A history in which queries are moved to units of their own, whatever their units read."""
+
+    moves: int = 0
+
+    def _actions(self) -> list[tuple[int, Callable[[Headwater], None]]]:
+        return [*super()._actions(), (6, self._move)]
+
+    def _move(self, headwater: Headwater) -> None:
+        live = [row for row in headwater.catalog.queries() if row.state == "running"]
+        if not live:
+            return
+        query = self.rng.choice(live)
+        subscribers = headwater.catalog.subscribers(query.unit_id)
+        names = [row.name for row in subscribers if row.result_key == query.result_key]
+        if len(names) < len(subscribers) and not any(name.startswith("$") for name in names):
+            self.said.append(f"move {names}")
+            why = {"reason": "forced", "saves": 0.0}
+            self.moves += headwater.engine.move_queries(query.unit_id, names, why)
+
+
+def check_moves(spark: Any, folder: Path, seed: int, actions: int) -> int:
+    rng = random.Random(seed)
+    inlet = from_files(folder) if rng.random() < 0.5 else CLIENT
+    lateness, keep = rng.choice([0, 2, 3600]), rng.choice([3600, 8, 20]) * SECOND
+    history = MovingHistory(rng, spark, folder, actions, inlet, lateness, False, keep)
+    history.run()
+    return history.moves
+
+
+def test_random_moves(spark: Any, tmp_path: Path) -> None:
+    assert check_moves(spark, tmp_path, 1, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3300, 3340))
+def test_random_moves_in_the_long_run(spark: Any, tmp_path: Path, seed: int) -> None:
+    check_moves(spark, tmp_path, seed, 80)

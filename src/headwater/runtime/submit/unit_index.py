@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.catalog import Stream
@@ -217,11 +218,13 @@ class UnitIndex:
         def readable(sources: Sources) -> bool:
             return may_read and self.lattice.has_sources(leaves[label] for label in sources)
 
+        @cache
+        def lanes(node: Node) -> int:
+            return self._count_lanes(node)
+
         seconds = DAY_SECONDS if lifetime is None else max(1.0, lifetime / 1e6)
         costs = self.prices(signature)
-        return plan_at_site(
-            SiteSetting(parts, candidates, costs, readable, self._count_lanes, seconds)
-        )
+        return plan_at_site(SiteSetting(parts, candidates, costs, readable, lanes, seconds))
 
     def _joinable(
         self, signature: QuerySignature, start: int | None, sharing: str
