@@ -149,7 +149,7 @@ def _check_operator(
         assert [lane.operator for lane in unit.plan.lanes] == [lane.operator for lane in lanes]
         assert placement.lanes == tuple(describe_lanes(lanes, operator))
         if placement.lanes:
-            assert placement.lanes[0].endswith(f"{count_noun(len(lanes), 'lane', 'lanes')}:")
+            assert f"computed in {count_noun(len(lanes), 'lane', 'lanes')}" in placement.lanes[0]
         assert placement.shapes is not None
         assert len(placement.shapes) == len(unit.plan.subscribers.shapes)
     else:

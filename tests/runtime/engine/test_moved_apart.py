@@ -29,13 +29,13 @@ STREAMS = "".join(
 )
 QUERIES = """
 CREATE QUERY items AS SELECT item, SUM(v) AS s FROM bids [RANGE 4 SEC SLIDE 2 SEC] GROUP BY item;
-CREATE QUERY values AS SELECT v, COUNT(*) AS n FROM bids [RANGE 6 SEC SLIDE 2 SEC] GROUP BY v;
+CREATE QUERY amounts AS SELECT v, COUNT(*) AS n FROM bids [RANGE 6 SEC SLIDE 2 SEC] GROUP BY v;
 CREATE QUERY short AS SELECT b.v FROM bids [RANGE 1 SEC] b, asks [RANGE 1 SEC] a
   WHERE b.item = a.item AND b.v > 1;
 CREATE QUERY long AS SELECT b.v, a.v AS w FROM bids [RANGE 5 SEC] b, asks [RANGE 5 SEC] a
   WHERE b.item = a.item;
 """
-MOVED = {"values": "items", "long": "short"}
+MOVED = {"amounts": "items", "long": "short"}
 """Queries that are moved, each with one that shares its unit."""
 
 
