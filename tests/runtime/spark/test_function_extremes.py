@@ -166,24 +166,42 @@ def test_whether_a_chain_overflows_depends_on_its_order(spark: Any) -> None:
     must neither gather the constants nor take one chain for another."""
     rng = random.Random(9)
     rows = data(rng, 24)
-    bounds = {INT: (2**31 - 1, -(2**31)), BIGINT: (2**63 - 1, -(2**63))}
+    values: dict[str, tuple[Any, ...]] = {
+        "i": (2**31 - 1, -(2**31), -1, 2, 0),
+        "l": (2**63 - 1, -(2**63), -1, 2, 0),
+        "x": (1e16, -1e16, 0.1, 1e308, -1e308),
+        "p": (
+            Decimal("9" * 32),
+            Decimal("-" + "9" * 32),
+            Decimal("0.000001"),
+            Decimal(2),
+            Decimal(0),
+        ),
+    }
     chains = []
-    for type_, name in ((INT, "i"), (BIGINT, "l")):
-        constants = [Literal(value, type_) for value in (*bounds[type_], -1, 2, 0)]
+    for name, some in values.items():
+        type_ = TYPES[name]
+        constants = [Literal(value, type_) for value in some]
         for one, other, c, d in product("+-*", "+-*", constants, constants):
             column = Column("", name, type_)
             chains.append(build_call(other, build_call(one, column, c), d))
             chains.append(build_call(other, d, build_call(one, c, column)))
     gathered = "+", build_call("+", COLUMNS[0], Literal(2**31 - 1, INT)), Literal(-(2**31) + 1, INT)
-    chains = [build_call(*gathered), *rng.sample(chains, 199)]
+    chains = [build_call(*gathered), *rng.sample(chains, 299)]
     load(spark, rows)
     try:
         found = on_spark(spark, chains)
     finally:
         spark.catalog.dropTempView("extremes")
     wanted = [expected(chain, rows) for chain in chains]
-    assert found == wanted
-    assert {value is None for values in wanted for value in values} == {True, False}
+    differ = [
+        f"{chain} of {row}: Spark {one!r}, reference {other!r}"
+        for chain, *columns in zip(chains, found, wanted, strict=True)
+        for row, one, other in zip(rows, *columns, strict=True)
+        if not near(one, other)
+    ]
+    assert not differ, "\n".join(differ[:40])
+    assert {value is None for column in wanted for value in column} == {True, False}
 
 
 # ---- patterns

@@ -117,12 +117,13 @@ def _unchained(operator: str, expr: Expr, text: str) -> str:
     """An argument of a sum or product, so that Spark does not see that it is one itself.
 
     Spark takes chains of either for the same expression in whatever order, and computes one of those in a
-    statement for all of them; but whether a chain overflows depends on its order.
+    statement for all of them; but whether a chain overflows, and how it is rounded, depends on its order.
     """
-    is_chain = isinstance(expr, Call) and expr.name == operator and operator in "+*"
-    if not is_chain or not (expr.type.is_integer or expr.type == INTERVAL):
+    if not (isinstance(expr, Call) and expr.name == operator and operator in "+*"):
         return text
-    return f"({text} | CAST(0 AS {spark_type(expr.type)}))"
+    if expr.type.is_integer or expr.type == INTERVAL:
+        return f"({text} | CAST(0 AS {spark_type(expr.type)}))"
+    return f"greatest({text}, CAST(NULL AS {spark_type(expr.type)}))"
 
 
 def _as_micros(expr: Expr, text: str) -> str:
