@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headwater.algebra.canonical import canonicalize
+from headwater.algebra.canonical import CanonicalQuery, canonicalize
 from headwater.cql import CreateQuery, parse, tree
 from headwater.reuse import QuerySignature, SharingKind, minimal_operator, signature_of
 from headwater.reuse.describe import (
@@ -29,6 +29,8 @@ from headwater.runtime.catalog import (
 )
 from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
+from headwater.runtime.compile import Lifetimes, compile_query
+from headwater.runtime.compile.lifetimes.describe import describe_steps
 from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.inspect.loads import LoadView, describe_load, format_load
@@ -96,7 +98,8 @@ class Placement:
     units whose rows its unit reads, `read_by` those that read the rows of its unit. `waits_for` is the unit
     that is to emit more rows before the unit can serve all its queries. `rewired` says why
     the unit reads something else than at first. `tables` has the version of each table that the last
-    step read. `load` is that of the whole unit as it is now.
+    step read. `load` is that of the whole unit as it is now. `steps` says what a step reads and computes again,
+    of a query that is computed by the lifetimes of its rows.
     """
 
     query: str
@@ -121,6 +124,7 @@ class Placement:
     waits_for: str | None
     rewired: str | None
     tables: Mapping[str, int]
+    steps: tuple[str, ...]
     location: UnitLocation | None
 
     def as_json(self) -> JsonRecord:
@@ -169,8 +173,14 @@ def describe_placement(catalog: Catalog, query: QueryRow) -> Placement:
         waits_for=shown.waits_for,
         rewired=None if unit is None else _rewiring_reason(catalog, unit),
         tables=_table_versions(catalog, query),
+        steps=_describe_steps(canonical),
         location=_location(catalog, definitions, query),
     )
+
+
+def _describe_steps(canonical: CanonicalQuery) -> tuple[str, ...]:
+    plan = compile_query(canonical)
+    return tuple(describe_steps(plan)) if isinstance(plan, Lifetimes) else ()
 
 
 def _location(catalog: Catalog, definitions: Definitions, query: QueryRow) -> UnitLocation | None:
@@ -314,6 +324,7 @@ def format_placement(placement: Placement) -> list[str]:
     text += _with_title("operator", placement.operator or ())
     text += _with_title("", placement.lanes or ())
     text += _with_title("load", format_load(placement.load) if placement.load else ())
+    text += _with_title("steps", placement.steps)
     text += _with_title("tables", [f"{name}, version {n}" for name, n in placement.tables.items()])
     text += _with_title(
         "reads", [f"the rows of {_format_unit(other)}" for other in placement.reads]

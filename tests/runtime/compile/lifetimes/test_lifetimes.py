@@ -32,6 +32,7 @@ from headwater.cql import parse_query, unparse
 from headwater.reference.evaluator import _Inputs
 from headwater.runtime.compile import Lifetimes, compile_query
 from headwater.runtime.compile.lifetimes import output, plan
+from headwater.runtime.compile.lifetimes.describe import describe_steps
 from headwater.runtime.settings import Settings
 from strategies import ASKS, BIDS, SOURCES
 
@@ -188,6 +189,35 @@ def test_parts(text: str, columns: list[str | None]) -> None:
     query = canonicalize(parse_query(text.format(b="b.price"), SOURCES)).query
     shown = [c and c.name for part in Lifetimes(query).parts for c in part.columns.values()]
     assert shown == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "SELECT item FROM Bids [NOW] b WHERE NOT EXISTS (SELECT * FROM Asks [NOW] a WHERE a.item = b.item)",
+            ["a step reads the tuples with the Bids.item = Asks.item of one that enters or leaves a window"],
+        ),
+        (
+            "SELECT item FROM Bids [NOW] UNION ALL SELECT item FROM Asks [NOW]",
+            ["a step reads the tuples that enter or leave a window"] * 2,
+        ),
+        (
+            "RSTREAM(SELECT item FROM Bids [NOW] UNION ALL SELECT item FROM Asks [NOW])",
+            ["a step reads the tuples of its windows: RSTREAM emits all of them"],
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT note, MAX(item) AS m FROM Bids [NOW] GROUP BY note) q",
+            [
+                "a step reads the tuples of its windows: no equality ties all that it reads",
+                "a group is added up again whenever it changes: max",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_incremental_is_named(text: str, lines: list[str]) -> None:
+    plan_of = compile_query(canonicalize(parse_query(text, SOURCES)))
+    assert isinstance(plan_of, Lifetimes) and describe_steps(plan_of) == lines
 
 
 def test_a_step_is_cut_into_bands_only_if_it_is_long_and_reads_much() -> None:
