@@ -116,7 +116,10 @@ class Lifetimes:
             isinstance(node, Aggregate) and not follows_from_before(node)
             for node in walk_relations(self.query.root)
         )
-        return configured if grows else 1_000_000_000
+        if grows:
+            return configured
+        # The instants of one slide are a range, of none those of the tuples; else they are a list.
+        return 50_000 if len(self.slides) > 1 else 1_000_000_000
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from headwater.runtime.compile.frames import lifetime_results
 from headwater.runtime.compile.plan import LifetimePlan
 from headwater.runtime.engine.steps.due_instants import DueStep
+from headwater.runtime.engine.steps.inputs import INTERPRETED_ROWS
 from headwater.runtime.engine.steps.step import StepDraft
+
+MAX_COPIED_INSTANTS = 2_000
+"""A step over at most this many instants may run without generated code."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,9 @@ class LifetimeStep:
         due.advance()
         (own,) = due.by_slides.values()
         if own.instants:
-            spark = draft.context.session(due.rows)
+            # Without generated code Spark copies the array of instants into every row of a result.
+            is_long = len(own.instants) > MAX_COPIED_INSTANTS
+            spark = draft.context.session(INTERPRETED_ROWS + 1 if is_long else due.rows)
             windows = due.read_windows(own.instants, spark)
             frames = {alias: window.frame for alias, window in windows.items()}
             tables = draft.read_tables(spark)
