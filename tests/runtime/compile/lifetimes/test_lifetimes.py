@@ -85,6 +85,7 @@ ABOVE = (
 CONDITIONS = (
     "b.item = a.item",
     "b.note = a.note",
+    "b.note <=> a.note",
     "b.item = a.item AND b.note = a.note",
     "b.item = a.item AND b.bidder < a.item",
     "b.bidder >= a.item",

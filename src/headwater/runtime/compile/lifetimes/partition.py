@@ -235,7 +235,7 @@ def _equal_columns(conditions: Iterable[Expr]) -> list[set[Column]]:
     """The classes of columns that conditions make equal."""
     classes: list[set[Column]] = []
     for condition in conditions:
-        if not (isinstance(condition, Call) and condition.name == "="):
+        if not (isinstance(condition, Call) and condition.name in ("=", "<=>")):
             continue
         a, b = condition.args
         if not (isinstance(a, Column) and isinstance(b, Column) and _comparable(a, b)):
