@@ -3,7 +3,7 @@
 All times are elapsed and, behind them, CPU time of Java and Python: on a busy machine only these compare.
 Windows have no slide unless a kind says so: results may change at every event time. `--windows` fills a
 window, and reports the median time of steps that add a fixed delta; without it, `--events` tuples come in
-`--batches` steps. Each kind has a state of its own; a query that takes longer than `--limit` seconds is left.
+`--batches` steps. Each kind has a state of its own; a query that takes more than `--limit` seconds of CPU time is left.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def spent(spark: SparkSession) -> Spent:
 def events_spent(
     spark: SparkSession, name: str, events: int, batches: int, rate: float, limit: float
 ) -> tuple[Spent, int] | None:
-    """The seconds for all events, and the number of rows emitted; None beyond the limit."""
+    """The seconds for all events, and the number of rows emitted; None beyond the limit of CPU time."""
     span = events / rate
     with tempfile.TemporaryDirectory() as folder, state(spark, Path(folder)) as opened:
         stream = open_query(opened, name, max(span / 10, 1))
@@ -169,7 +169,7 @@ def events_spent(
             start = START_SECOND + span * n / batches
             insert(opened, stream, generated(stream, n, each, 100, start, start + span / batches))
             while opened.engine.tick():
-                if (spent(spark) - begun).elapsed > limit:
+                if (spent(spark) - begun).cpu > limit:
                     return None
         check_units(opened)
         return spent(spark) - begun, opened.query("q").arrow().num_rows
@@ -178,7 +178,7 @@ def events_spent(
 def step_spent(
     spark: SparkSession, name: str, window: int, delta: int, steps: int, limit: float
 ) -> Spent | None:
-    """The median of steps that add a delta to a window of so many rows; None beyond the limit."""
+    """The median of steps that add a delta to a window of so many rows; None beyond the limit of CPU time."""
     rate = 1_000.0
     span = window / rate
     with tempfile.TemporaryDirectory() as folder, state(spark, Path(folder)) as opened:
@@ -191,7 +191,7 @@ def step_spent(
             insert(opened, stream, rows)
             settled(opened)
             opened.engine.tidy()
-            if (spent(spark) - begun).elapsed > limit:
+            if (spent(spark) - begun).cpu > limit:
                 return None
         taken = []
         end = START_SECOND + span * (parts + 4) / parts

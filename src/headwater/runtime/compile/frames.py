@@ -454,24 +454,38 @@ def read_partial_join(
 # ---- results at instants
 
 
+@dataclass(frozen=True)
+class Totals:
+    """The totals of groups at an instant."""
+
+    at: int
+    frame: DataFrame
+
+
 def pane_results(
     spark: SparkSession,
     plan: PanePlan,
     panes: DataFrame,
     due: Mapping[frozenset[int], DueInstants],
+    totals: Mapping[str, Totals],
 ) -> DataFrame | None:
-    """What is emitted from panes at the instants that are due; None if none is."""
+    """What is emitted from panes at the instants that are due; None if none is. Where there are `totals`,
+    by name, only panes are read that begin or end later."""
     if isinstance(plan, SharedPanes):
-        return _shared_pane_results(spark, plan, panes, due)
+        return _shared_pane_results(spark, plan, panes, due, totals)
     assert isinstance(plan, Panes)
     own = due[plan.slides]
     if not own.instants:
         return None
     with _temp_views(spark) as view:
         names = {"panes": view(panes)}
+        kept = next((totals[name] for name in plan.kept_totals if name in totals), None)
+        if kept is not None:
+            names["totals"] = view(kept.frame)
         if plan.reads_instants:
             names["instants"] = view(_instants_frame(spark, own.before, own.instants))
-        return spark.sql(_name_views(names, plan.result_sql(own.before, own.instants)))
+        text = plan.result_sql(own.before, own.instants, None if kept is None else kept.at)
+        return spark.sql(_name_views(names, text))
 
 
 def _shared_pane_results(
@@ -479,6 +493,7 @@ def _shared_pane_results(
     plan: SharedPanes,
     panes: DataFrame,
     due: Mapping[frozenset[int], DueInstants],
+    totals: Mapping[str, Totals],
 ) -> DataFrame | None:
     """One statement for each family of queries that have an instant due."""
     texts = []
@@ -493,7 +508,10 @@ def _shared_pane_results(
             if family.has_several:
                 names[f"{BOUNDS}{family.number}"] = view(spark.createDataFrame(family.bounds))
             last = last_instant_until(family.plan.slides, own.before)
-            text = plan.result_sql(family, last, own.instants)
+            kept = totals.get(plan.totals_name(family) or "")
+            text = plan.result_sql(family, last, own.instants, None if kept is None else kept.at)
+            if kept is not None:
+                text = with_views({"totals": f"SELECT * FROM {view(kept.frame)}"}, text)
             if family.plan.reads_instants:
                 shown = view(_instants_frame(spark, last, own.instants))
                 text = with_views({"instants": f"SELECT * FROM {shown}"}, text)
@@ -507,6 +525,31 @@ def compacted_panes(
     """The panes that are still visible after that instant, in as few rows as possible."""
     with _temp_views(spark) as view:
         return spark.sql(_name_views({"panes": view(panes)}, plan.compaction_sql(before)))
+
+
+def group_totals(
+    spark: SparkSession,
+    plan: PanePlan,
+    name: str,
+    panes: DataFrame,
+    at: int,
+    before: Totals | None,
+) -> DataFrame:
+    """The totals of that name at an instant, from earlier ones and what has changed since, or from all
+    panes."""
+    kept = plan.kept_totals[name]
+    with _temp_views(spark) as view:
+        shared = isinstance(plan, SharedPanes)
+        names = {ALL_PANES if shared else "panes": view(panes)}
+        names |= {n: view(spark.createDataFrame(rows())) for n, rows in kept.constants.items()}
+        if before is not None:
+            names["totals"] = view(before.frame)
+        text = kept.sql(at, None if before is None else before.at)
+        return spark.sql(_name_views(names, text))
+
+
+def read_totals(spark: SparkSession, path: str) -> DataFrame:
+    return spark.read.parquet(escape_path(path))
 
 
 def converted_panes(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from headwater.runtime.compile.windows import least_sql, next_multiple_sql
+from headwater.runtime.compile.windows import FOREVER, least_sql, next_multiple_sql
 from headwater.runtime.spark.aggregates import (
     FinishSql,
     PaneColumn,
@@ -36,7 +36,9 @@ class GroupStates:
     """The SQL of the states of groups within a step: `_t`, `_next`, keys and aggregates a0, a1, ..
 
     It reads the views `panes` and, without slides, `instants(t, next)`. `before` is the instant before the
-    first one, whose states are wanted as well, of the groups that change later.
+    first one, whose states are wanted as well, of the groups that change later. If `totals_at` is given, the
+    view `totals` has the sums of all groups at that instant, which is not later than `before`, and only panes that
+    begin or end after it are read; that serves aggregates that can be subtracted, of groups that change.
     """
 
     keys: Sequence[str]
@@ -47,6 +49,7 @@ class GroupStates:
     last: int
     only_changing: bool
     """Whether groups that do not change in the step are left out."""
+    totals_at: int | None = None
 
     @property
     def views(self) -> Mapping[str, str]:
@@ -109,23 +112,31 @@ class GroupStates:
 
     def _changing_sql(self) -> str:
         """The groups in which a pane begins or ends."""
-        begins = f"{FROM} > {self.before}L AND {FROM} <= {self.last}L"
-        ends = f"{TO} > {self.before}L AND {TO} <= {self.last}L"
-        return f"SELECT DISTINCT {', '.join(self.keys)} FROM panes WHERE {begins} OR {ends}"
+        assert self.before is not None
+        changed = changed_sql(self.before, self.last)
+        return f"SELECT DISTINCT {', '.join(self.keys)} FROM panes WHERE {changed}"
 
     def _visible_sql(self) -> str:
         """The panes of the step, as if those that are there already began at the instant before."""
-        starts, condition = FROM, f"p.{FROM} <= {self.last}L"
-        if self.before is not None:
-            starts = f"greatest(p.{FROM}, {self.before}L) AS {FROM}"
-            condition += f" AND p.{TO} > {self.before}L"
-        names = [p.name for a in self.aggregates for p in a.columns]
-        listed = ", ".join([starts, TO, COUNT, *self.keys, *names])
         changing = ""
         if self.keys and self.only_changing and self.before is not None:
             same = " AND ".join(f"p.{k} <=> c.{k}" for k in self.keys)
             changing = f" LEFT SEMI JOIN changing c ON {same}"
-        return f"SELECT {listed} FROM panes p{changing} WHERE {condition}"
+        names = [p.name for a in self.aggregates for p in a.columns]
+        listed = ", ".join([TO, COUNT, *self.keys, *names])
+        if self.totals_at is not None:
+            # What had begun by then is in the totals, which never end.
+            begins = f"IF({FROM} > {self.totals_at}L, {FROM}, NULL) AS {FROM}"
+            changed = changed_sql(self.totals_at, self.last)
+            return (
+                f"SELECT {begins}, {listed} FROM panes p{changing} WHERE {changed} "
+                f"UNION ALL SELECT {FROM}, {listed} FROM totals p{changing}"
+            )
+        starts, condition = FROM, f"{FROM} <= {self.last}L"
+        if self.before is not None:
+            starts = f"greatest({FROM}, {self.before}L) AS {FROM}"
+            condition += f" AND {TO} > {self.before}L"
+        return f"SELECT {starts}, {listed} FROM panes p{changing} WHERE {condition}"
 
     def _stays_sql(self, value_type: str) -> str:
         """From when until when a group has each of the values of that type that the column of aggregate
@@ -197,7 +208,7 @@ class GroupStates:
         return (
             f"SELECT {self._with_keys('_m.x AS _x')}, _m.w AS _w, "
             f"{', '.join(filter(None, [shown, self._nulls(others)]))} "
-            f"FROM (SELECT {self._with_keys(f'{moves} AS _m')} FROM visible)"
+            f"FROM (SELECT {self._with_keys(f'{moves} AS _m')} FROM visible) WHERE _m.x IS NOT NULL"
         )
 
     def _value_changes_sql(self, value_type: str) -> str:
@@ -220,6 +231,8 @@ class GroupStates:
         else:
             seen, source = "e._t", f"({changes}) LEFT JOIN ends e ON _x = e.x"
         at = f"IF(_w > 0, _x, {seen})"
+        if self.before is not None:
+            at = f"IF(_x <= {self.before}L, {self.before}L, {at})"
         return f"SELECT {at} AS _t, {listed} FROM {source} WHERE {at} <= {self.last}L"
 
     def _nulls(self, names: Sequence[str]) -> str:
@@ -283,6 +296,53 @@ class GroupStates:
 
     def _with_keys(self, first: str) -> str:
         return ", ".join([first, *self.keys])
+
+
+@dataclass(frozen=True)
+class GroupTotals:
+    """The SQL of the sums of all groups at an instant, in the columns of panes: each begins at that instant,
+    and never ends.
+
+    It reads the view `panes` and, if there are totals of an earlier instant, the view `totals`.
+    """
+
+    keys: Sequence[str]
+    aggregates: Sequence[PartialAggregate]
+
+    def sql(self, at: int, before: int | None) -> str:
+        """SQL of the totals at an instant, from those at `before` and what has changed since."""
+        columns = [COUNT, *(p.name for a in self.aggregates for p in a.columns)]
+        if before is None:
+            there = f"{FROM} <= {at}L AND {TO} > {at}L"
+            rows = f"SELECT {', '.join([*self.keys, *columns])} FROM panes WHERE {there}"
+        else:
+            rows = self._changed_rows(columns, before, at)
+        sums = [
+            *(f"sum({name}) AS {name}" for name in columns),
+            f"{at}L AS {FROM}",
+            f"{FOREVER}L AS {TO}",
+        ]
+        by = ", ".join(self.keys)
+        grouped = f" GROUP BY {by} HAVING sum({COUNT}) > 0" if self.keys else ""
+        return f"SELECT {', '.join([*self.keys, *sums])} FROM ({rows}){grouped}"
+
+    def _changed_rows(self, columns: Sequence[str], before: int, at: int) -> str:
+        by_key = "".join(f"{key}, " for key in self.keys)
+        listed = by_key + ", ".join(columns)
+        negative = by_key + ", ".join(f"-{name} AS {name}" for name in columns)
+        return (
+            f"SELECT {listed} FROM totals "
+            f"UNION ALL SELECT {listed} FROM panes WHERE {FROM} > {before}L AND {FROM} <= {at}L "
+            f"UNION ALL SELECT {negative} FROM panes WHERE {TO} > {before}L AND {TO} <= {at}L"
+        )
+
+
+def changed_sql(after: int, until: int, entry: int = 0, least: int = 0, most: int = 0) -> str:
+    """SQL of the condition that a pane begins or ends after an instant and until another. The condition is
+    wider where a query sees a pane begin up to `entry` later, and end between `least` and `most` earlier."""
+    begins = f"{FROM} > {after - entry}L AND {FROM} <= {until}L"
+    ends = f"{TO} > {after + least}L AND {TO} <= {until + most}L"
+    return f"({begins} OR {ends})"
 
 
 def can_follow_changes(aggregates: Sequence[PartialAggregate]) -> bool:

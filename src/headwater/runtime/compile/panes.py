@@ -11,13 +11,14 @@ with `_from` <= instant < `_to`, and it changes only where panes begin or end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import ClassVar, Self
 
 from headwater.algebra.canonical import Block
-from headwater.algebra.canonical.block import GROUP
+from headwater.algebra.canonical.block import GROUP, body_text
 from headwater.algebra.conditions.predicate import to_expr
 from headwater.algebra.expressions import Column, Expr
 from headwater.algebra.functions import AggregateCall
@@ -31,9 +32,17 @@ from headwater.runtime.compile.group_states import (
     FROM,
     TO,
     GroupStates,
+    GroupTotals,
     can_follow_changes,
 )
-from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
+from headwater.runtime.compile.plan import (
+    KeptTotals,
+    PartialJoin,
+    SlideSets,
+    StepFactory,
+    T,
+    TermViews,
+)
 from headwater.runtime.compile.windows import (
     last_multiple_sql,
     least_sql,
@@ -58,6 +67,7 @@ class Panes(JoinsByDelta):
 
     emits_on_arrival: ClassVar[bool] = False
     needs_same_queries: ClassVar[bool] = True
+    number_of_statements: ClassVar[int] = 1
     subscribers: ClassVar[None] = None
     partial_join: ClassVar[PartialJoin | None] = None
     united: ClassVar[None] = None
@@ -194,12 +204,32 @@ class Panes(JoinsByDelta):
 
     # ---- results
 
-    def result_sql(self, before: int | None, instants: Sequence[int]) -> str:
+    @property
+    def group_totals(self) -> GroupTotals | None:
+        """The totals of its groups, if what it emits follows from those at an instant and the panes that
+        begin or end later."""
+        if not self._is_grouped or self.output is Output.RSTREAM or self.partial_aggregates is None:
+            return None
+        if not all(p.can_subtract for p in self.partial_aggregates):
+            return None
+        return GroupTotals(self._key_names, self.partial_aggregates)
+
+    @property
+    def kept_totals(self) -> Mapping[str, KeptTotals]:
+        if self.group_totals is None or not self.keeps_panes:
+            return {}
+        name = blake2b(body_text(self.block).encode(), digest_size=16).hexdigest()
+        return {name: KeptTotals(self.slides, self.group_totals.sql)}
+
+    def result_sql(
+        self, before: int | None, instants: Sequence[int], totals_at: int | None = None
+    ) -> str:
         """SQL of the rows emitted at those instants: `_tau`, c0, c1, ..
 
-        It reads the views `panes` and `instants(t, next)`; `before` is the last instant evaluated.
+        It reads the views `panes` and `instants(t, next)`, and `totals` if there are totals of some instant;
+        `before` is the last instant evaluated.
         """
-        writer = _ResultWriter(self, before, instants[0], instants[-1])
+        writer = _ResultWriter(self, before, instants[0], instants[-1], totals_at)
         if self.output is Output.RSTREAM:
             return writer.groups() if self._is_grouped else writer.copies()
         if self._is_grouped:
@@ -225,6 +255,7 @@ class _ResultWriter:
     before: int | None
     first: int
     last: int
+    totals_at: int | None = None
 
     @property
     def keys(self) -> list[str]:
@@ -277,7 +308,9 @@ class _ResultWriter:
     def changes(self) -> str:
         """What entered or left of the groups, at the instants at which panes begin or end."""
         if self.plan.follows_changes:
-            states = self._group_states(self.before, only_changing=True)
+            states = replace(
+                self._group_states(self.before, only_changing=True), totals_at=self.totals_at
+            )
             return with_views(states.views, self._changes_of(states.states_sql))
         return f"{self._exit_views().rstrip()}, {self._changes_of(self._values_by_join()).removeprefix('WITH ')}"
 

@@ -7,8 +7,8 @@ made: `DeltaPlan`, `PanePlan` and `LifetimePlan`. A plan hands itself to the met
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headwater.algebra.canonical import Block
@@ -79,6 +79,17 @@ class TermViews:
     names: Mapping[str, str]
     broadcast: Sequence[str] = ()
     banded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class KeptTotals:
+    """Totals of groups that a unit keeps beside its panes: the slides by whose instants they are computed,
+    and their SQL at an instant, from those at an earlier one or None."""
+
+    slides: frozenset[int]
+    sql: Callable[[int, int | None], str]
+    constants: Mapping[str, Callable[[], pa.Table]] = field(default_factory=dict)
+    """Views that the SQL reads beside those of panes and totals."""
 
 
 # ---- the protocols
@@ -200,6 +211,15 @@ class PanePlan(IncrementalPlan, DeltaLane, Protocol):
 
     @property
     def max_instants_per_step(self) -> int: ...
+
+    @property
+    def number_of_statements(self) -> int:
+        """In how many statements results are computed, each from totals or from panes alone."""
+
+    @property
+    def kept_totals(self) -> Mapping[str, KeptTotals]:
+        """The totals of groups from which results may be computed instead of all panes, by a name that
+        changes with their meaning."""
 
     def compaction_sql(self, before: int) -> str:
         """SQL of the view `panes` without what is not visible after that instant, in fewer panes."""

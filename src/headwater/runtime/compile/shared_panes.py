@@ -9,9 +9,10 @@ constants says which evaluation sees which pane.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import blake2b
 from itertools import product, zip_longest
 from math import prod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
@@ -29,9 +30,16 @@ from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.signature import Bound
 from headwater.runtime.compile.delta_join import DeltaJoin, JoinsByDelta
-from headwater.runtime.compile.group_states import COUNT, FROM, TO
+from headwater.runtime.compile.group_states import COUNT, FROM, TO, changed_sql
 from headwater.runtime.compile.panes import Panes
-from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T, TermViews
+from headwater.runtime.compile.plan import (
+    KeptTotals,
+    PartialJoin,
+    SlideSets,
+    StepFactory,
+    T,
+    TermViews,
+)
 from headwater.runtime.compile.shared_join import (
     CONSTANTS,
     cell_sql,
@@ -192,16 +200,67 @@ class SharedPanes(JoinsByDelta):
             groups.setdefault(key, []).append((number, evaluation))
         return tuple(Family(tuple(group)) for group in groups.values())
 
-    def result_sql(self, family: Family, before: int | None, instants: Sequence[int]) -> str:
+    @property
+    def number_of_statements(self) -> int:
+        return len(self.families)
+
+    @cached_property
+    def kept_totals(self) -> Mapping[str, KeptTotals]:
+        return {
+            name: KeptTotals(
+                family.plan.slides,
+                partial(self._totals_sql, family),
+                {f"{BOUNDS}{family.number}": partial(getattr, family, "bounds")}
+                if family.has_several
+                else {},
+            )
+            for name, family in self._families_with_totals.items()
+        }
+
+    @cached_property
+    def _families_with_totals(self) -> Mapping[str, Family]:
+        # Those of several queries without keys have panes without tuples, which are in no log.
+        families = (f for f in self.families if f.first.keys or not f.has_several)
+        return {
+            self._totals_name(family): family
+            for family in families
+            if family.plan.group_totals is not None
+        }
+
+    def _totals_name(self, family: Family) -> str:
+        """Changes with everything by which panes become groups of a family."""
+        bounds = family.bounds.to_pydict() if family.has_several else None
+        content = f"{self.subscribers.layout} {self._panes_view_sql(family)} {bounds}"
+        return blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def totals_name(self, family: Family) -> str | None:
+        """The name of the totals that are kept for a family, if there are."""
+        return next((n for n, f in self._families_with_totals.items() if f is family), None)
+
+    def _totals_sql(self, family: Family, at: int, before: int | None) -> str:
+        totals = family.plan.group_totals
+        assert totals is not None
+        changed = None if before is None else (before, at)
+        return with_views({"panes": self._panes_view_sql(family, changed)}, totals.sql(at, before))
+
+    def result_sql(
+        self,
+        family: Family,
+        before: int | None,
+        instants: Sequence[int],
+        totals_at: int | None = None,
+    ) -> str:
         """SQL of what the evaluations of a family emit at their instants: `_tau`, shape, class, c0, c1, ..
 
-        It reads the views of all panes, of the constants and of the bounds, and `instants(t, next)`.
+        It reads the views of all panes, of the constants and of the bounds, `instants(t, next)`, and `totals` if
+        there are totals of some instant.
         """
         evaluation, plan = family.first, family.plan
-        panes = self._panes_view_sql(family)
+        changed = None if totals_at is None else (totals_at, instants[-1])
+        panes = self._panes_view_sql(family, changed)
         if family.has_several and not evaluation.keys:
             panes += f"\nUNION ALL {_empty_panes_sql(family, before, instants)}"
-        rows = with_views({"panes": panes}, plan.result_sql(before, instants))
+        rows = with_views({"panes": panes}, plan.result_sql(before, instants, totals_at))
         positions = {slot: n for n, slot in enumerate(evaluation.column_positions)}
         items = [
             f"c{positions[n]} AS c{n}"
@@ -229,8 +288,9 @@ class SharedPanes(JoinsByDelta):
         ]
         return f"SELECT {', '.join(selected)} FROM ({rows}) WHERE {is_served_sql(at, evaluation.table)}"
 
-    def _panes_view_sql(self, family: Family) -> str:
-        """SQL of the shared panes as the evaluations of a family see them."""
+    def _panes_view_sql(self, family: Family, changed: tuple[int, int] | None = None) -> str:
+        """SQL of the shared panes as the evaluations of a family see them; if two instants are given, at least
+        those that begin or end after the one and until the other."""
         evaluation = family.first
         plan = Panes(evaluation.block, evaluation.output)
         begins, ends = self._visible_span(evaluation)
@@ -245,7 +305,19 @@ class SharedPanes(JoinsByDelta):
             names = _renamed_parts(call, n, shared[call_text(call)])
             columns += [f"{theirs} AS {mine}" for mine, theirs in names]
         seen = self._bounds_join_sql(family) if family.has_several else self._filter_sql(evaluation)
-        return f"SELECT * FROM (SELECT {', '.join(columns)} FROM {ALL_PANES}{seen}) WHERE {FROM} < {TO}"
+        rows = ALL_PANES
+        if changed is not None:  # of the columns themselves, so that files are read in part
+            rows = f"(SELECT * FROM {ALL_PANES} WHERE {self._changed_sql(evaluation, *changed)})"
+        return f"SELECT * FROM (SELECT {', '.join(columns)} FROM {rows}{seen}) WHERE {FROM} < {TO}"
+
+    def _changed_sql(self, evaluation: GroupEvaluation, after: int, until: int) -> str:
+        """SQL of a condition on shared panes that those meet that an evaluation sees begin or end then."""
+        if not self.subscribers.has_several_windows:
+            return changed_sql(after, until)
+        window = _window_of(evaluation)
+        assert window.size is not None
+        slide, shorter = window.slide or 0, self.subscribers.reach - window.size
+        return changed_sql(after, until, slide, shorter - slide - 1, shorter)
 
     def _filter_sql(self, evaluation: GroupEvaluation) -> str:
         """SQL of the condition on the panes that one evaluation sees."""
@@ -286,9 +358,8 @@ class SharedPanes(JoinsByDelta):
         """From when until when an evaluation sees a pane."""
         if not self.subscribers.has_several_windows:
             return FROM, TO
-        (scan,) = (s for s in evaluation.block.sources if isinstance(s, Scan))
-        window = scan.window
-        assert isinstance(window, Range) and window.size is not None
+        window = _window_of(evaluation)
+        assert window.size is not None
         ended = f"({TO} - {self.subscribers.reach}L + {window.size}L)"
         if window.slide is None:
             # `_to` is exclusive, and a window that does not slide still holds a tuple that is
@@ -359,6 +430,13 @@ class Family:
             columns[f"high{n}"] = pa.array([box[n].high for box in boxes], column_type)
             columns[f"null{n}"] = pa.array([box[n].is_null for box in boxes], pa.bool_())
         return pa.table(columns)
+
+
+def _window_of(evaluation: GroupEvaluation) -> Range:
+    """The window of an evaluation over one stream."""
+    (scan,) = (s for s in evaluation.block.sources if isinstance(s, Scan))
+    assert isinstance(scan.window, Range)
+    return scan.window
 
 
 def _renamed_parts(call: AggregateCall, mine: int, theirs: int) -> list[tuple[str, str]]:

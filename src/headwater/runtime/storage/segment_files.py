@@ -80,16 +80,18 @@ def write(
     times: TimeColumns,
     small: bool,
     lap: Callable[[str], None] = lambda part: None,
+    group_rows: int | None = None,
 ) -> WrittenFile | None:
     """Write the rows of a frame to a new file in the folder; None if there are no rows.
 
-    `lap` is called when Spark is done: with the rows computed, or, for a large frame, written.
+    `lap` is called when Spark is done: with the rows computed, or, for a large frame, written. A small file
+    has row groups of `group_rows`; within a large one Spark finds rows by their pages.
     """
     make_folder(folder)
     if small:
         table = frame.toArrow()
         lap("run")
-        return write_arrow(table, folder, times)
+        return write_arrow(table, folder, times, group_rows)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     with _remove_on_failure(path):
         frame.write.parquet(str(path))

@@ -37,6 +37,9 @@ from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import build_segment
 from headwater.runtime.storage.columns import TIME
 
+TOTALS = "totals"
+"""The key under which a segment of a unit's own log names the totals of groups that it has."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -157,33 +160,48 @@ class StepDraft:
             keys = None if version is None else {SUBSCRIBERS: version}
             self.segments.append(replace(results, keys=keys))
 
-    def keep_panes(self, frame: DataFrame, rows: int) -> list[str]:
-        """Write panes to the unit's own log; returns the paths written."""
-        return self._write_own_state(frame, rows, None, (FROM, TO))
+    def keep_panes(self, frame: DataFrame, rows: int, group_rows: int | None = None) -> list[str]:
+        """Write panes to the unit's own log, in row groups of that size; returns the paths written."""
+        return self._write_own_state(frame, rows, {"scan": None}, (FROM, TO), group_rows)
+
+    def keep_totals(self, name: str, frame: DataFrame, rows: int) -> None:
+        """Write totals of groups to the unit's own log."""
+        self._write_own_state(frame, rows, {TOTALS: name}, (FROM, TO))
 
     def keep_window(self, alias: str, frame: DataFrame, rows: int) -> None:
         """Write what a ROWS window holds to the unit's own log."""
-        self._write_own_state(frame, rows, alias, (TIME, TIME))
+        self._write_own_state(frame, rows, {"scan": alias}, (TIME, TIME))
 
     def _write_own_state(
-        self, frame: DataFrame, rows: int, scan: str | None, times: segment_files.TimeColumns
+        self,
+        frame: DataFrame,
+        rows: int,
+        keys: Mapping[str, str | None],
+        times: segment_files.TimeColumns,
+        group_rows: int | None = None,
     ) -> list[str]:
         folder = self.context.store / "log" / "panes" / self.unit.row.id
-        written = self._write_frame(frame, folder, times, rows <= segment_files.SMALL_ROWS)
+        is_small = rows <= segment_files.SMALL_ROWS
+        written = self._write_frame(frame, folder, times, is_small, group_rows)
         if written is None:
             return []
         state = build_segment(panes_log(self.unit.row.id), written, None)
-        self.segments.append(replace(state, keys={"scan": scan}))
+        self.segments.append(replace(state, keys=dict(keys)))
         return [written.path]
 
     def _write_frame(
-        self, frame: DataFrame, folder: Path, times: segment_files.TimeColumns, small: bool
+        self,
+        frame: DataFrame,
+        folder: Path,
+        times: segment_files.TimeColumns,
+        small: bool,
+        group_rows: int | None = None,
     ) -> segment_files.WrittenFile | None:
         self._stopwatch.lap("build")
         if self.context.meter.is_sample_due(self.unit.row.id):
             frame, plan = with_executed_plan(frame, small)
             self._executed_plans.append(plan)
-        written = segment_files.write(frame, folder, times, small, self._stopwatch.lap)
+        written = segment_files.write(frame, folder, times, small, self._stopwatch.lap, group_rows)
         self._stopwatch.lap("write")
         return written
 
