@@ -36,7 +36,7 @@ class Settings:
     instants_per_step: int = 2_000
     """Instants that one step evaluates at most, where its cost grows faster than their number."""
     pane_compaction_threshold: int = 12
-    """Number of segments of a unit's panes at which they are compacted into one."""
+    """Number of segments of a unit's panes, of similar size, at which they are compacted into one."""
     rows_window_checkpoint_rows: int = 50_000
     """Number of tuples after which the content of a ROWS window is checkpointed."""
     max_concurrency: int = 4
