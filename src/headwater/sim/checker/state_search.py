@@ -1,6 +1,6 @@
 """A depth-first search of all states of a few nodes, compiled: a state is one number for each node.
 
-What a node's number stands for, its inputs included, is the caller's to know. He is asked once for the
+What a node's number stands for, its inputs included, is for the caller to know, who is asked once for the
 events of each number, and once for each change of a number by what another node does; the rest is lookups.
 Visited states are kept whole, in 17 bytes each, so that no two are ever taken for one.
 """
