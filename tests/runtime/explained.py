@@ -15,7 +15,7 @@ import pytest
 from headwater.reuse import Operator, minimal_operator
 from headwater.reuse.describe import count_noun, describe_bounds, describe_lanes, describe_operator
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.reuse.load import operator_load
+from headwater.reuse.load import operator_load, reading_load
 from headwater.reuse.planning.single_site import SitePlan
 from headwater.reuse.signature import SharingKind
 from headwater.runtime.api import Headwater
@@ -219,7 +219,12 @@ def check_savings(headwater: Headwater) -> None:
             for query in catalog.queries()
             if query.unit_id == row.id and query.spelled in mine
         ]
-        alone += load.value / operator_load(operator, model).cpu * sum(own)
+        together = operator_load(operator, model)
+        if unit.plan.partial_join is not None:
+            read = catalog.query(unit.plan.partial_join.query)
+            assert read is not None
+            together = reading_load(operator, minimal_operator(planner.signature(read)), model)
+        alone += load.value / together.cpu * sum(own)
     assert (said.queries, said.units) == (number, units)
     assert said.cores == pytest.approx(cores) and said.cores_alone == pytest.approx(alone)
     for costly in said.costly:

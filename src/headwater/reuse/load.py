@@ -41,7 +41,7 @@ from headwater.cost.rates import (
     ColumnStatistics,
     domain_share,
 )
-from headwater.reuse.operator import Operator
+from headwater.reuse.operator import Operator, window_reach
 from headwater.reuse.signature import SharingKind, spans_sources
 
 UNKNOWN_COLUMN = ColumnStatistics(DEFAULT_DISTINCT)
@@ -134,25 +134,62 @@ def operator_load(operator: Operator, model: CostModel) -> OperatorLoad:
     return OperatorLoad(tuple(nodes), steps)
 
 
+def reading_load(operator: Operator, part: Operator, model: CostModel) -> OperatorLoad:
+    """The load of a join that reads the rows of a part, which another unit joins, as those of a stream."""
+    whole = operator_load(operator, model)
+    names = {scan.stream.lower() for scan in part.scans}
+    rest = [scan for scan in operator.scans if scan.stream.lower() not in names]
+    made = operator_load(part, model).result
+    held = made.rate * window_reach(part) / 1e6
+    built = held * len(rest) * model.steps_per_second.value
+    rows = replace(
+        made,
+        kind="scan",
+        label=" and ".join(scan.stream for scan in part.scans),
+        cpu=model.costs["read"].per_tuple * (made.rate + built),
+        memory=held * made.row_bytes,
+    )
+    nodes, sources = [rows], [FilteredSource(rows, held)]
+    for scan in rest:
+        source = _source_nodes(operator, scan, model, len(rest))
+        nodes += source[:2]
+        sources.append(source[2])
+    joined = next(node for node in whole.nodes if node.kind == "join")
+    found = join_node(model, sources, _join_estimate(operator, model), joined.label)
+    # It has the rows that it would have by its streams.
+    more = model.costs["join"].per_result * (joined.rate - found.rate)
+    nodes.append(replace(joined, cpu=found.cpu + more, memory=found.memory))
+    nodes += [node for node in whole.nodes if node.kind not in ("scan", "filter", "join")]
+    steps = model.step_seconds(1 + len(rest)) * model.steps_per_second.value
+    return OperatorLoad(tuple(nodes), steps)
+
+
 def _joined_nodes(operator: Operator, model: CostModel) -> Iterator[NodeEstimate]:
     """Scans, filters and, if there are several sources, their join."""
     others = len(operator.scans) - 1
     sources = []
     for scan in operator.scans:
-        assert isinstance(scan.window, Range)
-        seconds = window_seconds(scan.window.size)
-        read = scan_node(model, scan.stream, seconds, others)
-        share = source_share(operator.where, scan, model)
-        kept = filter_node(model, read, share, scan.stream)
-        # Of the window, the row that arrives meets those with its own value in the join column: a
-        # bound on that was counted for the row already.
-        own = source_share(operator.where, scan, model, own_only=True)
-        sources.append(FilteredSource(kept, read.rate * seconds * own.value))
+        read, kept, source = _source_nodes(operator, scan, model, others)
+        sources.append(source)
         yield read
         yield kept
     if others:
         label = " and ".join(scan.stream for scan in operator.scans)
         yield join_node(model, sources, _join_estimate(operator, model), label)
+
+
+def _source_nodes(
+    operator: Operator, scan: Scan, model: CostModel, others: int
+) -> tuple[NodeEstimate, NodeEstimate, FilteredSource]:
+    """A stream as it is read and filtered, and as a join with so many others sees it."""
+    assert isinstance(scan.window, Range)
+    seconds = window_seconds(scan.window.size)
+    read = scan_node(model, scan.stream, seconds, others)
+    kept = filter_node(model, read, source_share(operator.where, scan, model), scan.stream)
+    # Of the window, the row that arrives meets those with its own value in the join column: a bound on
+    # that was counted for the row already.
+    own = source_share(operator.where, scan, model, own_only=True)
+    return read, kept, FilteredSource(kept, read.rate * seconds * own.value)
 
 
 def _join_estimate(operator: Operator, model: CostModel) -> Estimate:

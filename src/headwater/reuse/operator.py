@@ -267,7 +267,7 @@ def depends_on_previous_event(signature: QuerySignature) -> bool:
     return group is not None and not group.keys
 
 
-def window_reach(signature: QuerySignature) -> int:
+def window_reach(signature: QuerySignature | Operator) -> int:
     """How long before a result the rows that it is made of may have been emitted, by a join of some of
     its sources that has these windows."""
     windows = [scan.window for scan in signature.scans if isinstance(scan.window, Range)]

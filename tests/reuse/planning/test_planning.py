@@ -16,9 +16,9 @@ from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
 from headwater.cql import CreateStream, parse, parse_query
 from headwater.reproduce.streamreuse import strategies as simulated
-from headwater.reuse import QuerySignature, minimal_operator, relax, signature_of
+from headwater.reuse import Operator, QuerySignature, minimal_operator, relax, signature_of
 from headwater.reuse.lanes import MAX_LANES
-from headwater.reuse.load import SharingCosts, operator_load
+from headwater.reuse.load import SharingCosts, operator_load, reading_load
 from headwater.reuse.planning import single_site as at_site
 from headwater.reuse.planning.decision import (
     Costs,
@@ -35,6 +35,7 @@ from headwater.reuse.planning.single_site import (
     SitePlan,
     SiteSetting,
     plan_at_site,
+    restricted_operator,
 )
 
 STREAMS = """
@@ -391,6 +392,42 @@ def test_the_order_of_arrival_decides_little(seed: int) -> None:
             site.submit(f"q{number}", one)
         counts.append(len(site.graph))
     assert max(counts) <= 1.05 * min(counts) + 1
+
+
+def test_a_query_joins_the_unit_that_reads_the_same_as_it_would() -> None:
+    """However little its rows and theirs have in common: what both read is read once."""
+    site = Site(rates=MANY_FEES)
+    site.submit("two", TWO)
+    site.submit("three", f"{THREE} AND f.fee = 1 AND b.price = 2")
+    assert site.graph["three"].inputs == (site.graph["two"],)
+    for number in range(3, 9):
+        plan = site.submit(f"q{number}", f"{THREE} AND f.fee = {number} AND a.cost = {number + 10}")
+        assert plan.choice.name == "three"
+    assert len(site.graph) == 2
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from([1.0, 100.0, 10_000.0]))
+def test_a_wider_join_that_reads_rows_never_costs_less(seed: int, rate: float) -> None:
+    rng = random.Random(seed)
+    model = SharingCosts(rates=dict.fromkeys(RATES, rate)).effective
+
+    def bounds() -> str:
+        # Of values that no two columns have, as equal ones join them.
+        ranges = {"b.price": 10, "a.cost": 20, "f.fee": 30, "b.item": 40}
+        some = rng.sample(sorted(ranges), rng.randrange(4))
+        return "".join(f" AND {c} {rng.choice('=>')} {ranges[c] + rng.randrange(9)}" for c in some)
+
+    def load(operator: Operator) -> float:
+        part = restricted_operator(
+            operator, {s.alias for s in operator.scans if "fees" not in s.stream}
+        )
+        return reading_load(operator, part, model).cpu
+
+    one = minimal_operator(form(THREE + bounds()))
+    seconds = rng.choice((1, 5, 60))
+    both = relax(one, form(THREE.replace("5 SEC", f"{seconds} SEC") + bounds()))
+    assert load(both) >= load(one) * (1 - 1e-9)
 
 
 def test_a_join_without_a_free_lane_is_priced_as_it_would_grow() -> None:

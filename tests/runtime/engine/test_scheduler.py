@@ -438,7 +438,7 @@ def test_a_unit_that_has_not_stepped_is_as_the_cost_model_says(opened: Headwater
     load = operator_load(operator, model)
     predicted = predictions.predict(row.id)
     assert predicted is not None
-    assert predicted.fixed == model.step_seconds(1)
+    assert predicted.fixed == approx(model.step_seconds(1))
     # What a second brings takes what the load of a second is, but for the steps of that second.
     rows = 50 * len(operator.scans)
     assert predicted.per_row * rows == approx(load.cpu - load.steps)

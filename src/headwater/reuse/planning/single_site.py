@@ -22,7 +22,7 @@ from headwater.cost.model import NodeEstimate, window_seconds
 from headwater.reuse.decide import Alternative, SharingChoice, has_lanes, relaxing_load
 from headwater.reuse.describe import describe_changes
 from headwater.reuse.lanes import MAX_LANES
-from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load
+from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load, reading_load
 from headwater.reuse.operator import (
     Operator,
     classify_containment,
@@ -251,10 +251,7 @@ class SiteSetting:
         """The load of the query's own join of some sources, with the conditions as they are: what would
         follow from them for these sources alone makes little difference to a price."""
         if sources not in self._restricted_loads:
-            aliases = set(self.parts.aliases[sources])
-            chosen = tuple(s for s in self._own.sources if s.alias in aliases)
-            where = select_conditions(self._own.where, aliases)
-            part = replace(self._own, sources=chosen, where=where, columns=frozenset())
+            part = restricted_operator(self._own, set(self.parts.aliases[sources]))
             self._restricted_loads[sources] = self._load(part)
         return self._restricted_loads[sources]
 
@@ -304,8 +301,10 @@ class SiteSetting:
         """What it adds to a node that it serves the query as well."""
         if wider is node.operator:
             return 0.0
-        before, after = self._load(node.operator).cpu, self._load(wider).cpu
-        own = self._part_load(sources).cpu if self._has_lane_for(node, wider) else None
+        before, after = self._node_cpu(node, node.operator), self._node_cpu(node, wider)
+        own = None
+        if self._has_lane_for(node, wider):
+            own = self._node_cpu(node, self._own) if node.inputs else self._part_load(sources).cpu
         more = relaxing_load(before, after, own, self._priced)
         if sources != self.whole:
             # What the part's reader has not seen is computed for it once.
@@ -320,6 +319,16 @@ class SiteSetting:
             own = minimal_operator(self.parts.part_signature(sources))
             self._part_loads[sources] = self._load(own)
         return self._part_loads[sources]
+
+    def _node_cpu(self, node: Node, operator: Operator) -> float:
+        """What an operator costs where a node is: by reading what that reads instead of streams."""
+        if not node.inputs:
+            return self._load(operator).cpu
+        (feeder,) = node.inputs
+        labels = source_labels(operator.sources)
+        aliases = {alias for alias, label in labels.items() if label in feeder.sources}
+        part = restricted_operator(operator, aliases)
+        return reading_load(operator, part, self._priced.effective).cpu
 
     def _has_lane_for(self, node: Node, wider: Operator) -> bool:
         """Whether a node can compute the query's pairs apart from those that it computes now."""
@@ -342,6 +351,13 @@ class SiteSetting:
             if _pairs(self._load(wider)) > MAX_CAREFUL_GROWTH * alone:
                 return False
         return True
+
+
+def restricted_operator(operator: Operator, aliases: set[str]) -> Operator:
+    """The join of some sources of an operator, without columns, for its price."""
+    sources = tuple(source for source in operator.sources if source.alias in aliases)
+    where = select_conditions(operator.where, aliases)
+    return replace(operator, sources=sources, where=where, columns=frozenset())
 
 
 def _making(load: OperatorLoad) -> float:

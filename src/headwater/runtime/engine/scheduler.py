@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from headwater.runtime.catalog import Catalog, UnitRow, unit_log
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.metrics.backlog import Backlog, unit_backlogs
-from headwater.runtime.metrics.sharing_loads import unit_model
+from headwater.runtime.metrics.sharing_loads import unit_load, unit_model
 from headwater.runtime.metrics.step_estimates import StepEstimate, average_estimate, predict_step
 from headwater.schedule import Candidate, Choice, Policy, choose
 
@@ -85,7 +85,10 @@ class StepPredictions:
         if key not in self._known:
             model = unit_model(self.catalog, self.planner, unit)
             operator = self.planner.operator(unit)
-            self._known[key] = predict_step(operator, len(unit.inputs), model)
+            load = None
+            if operator is not None:
+                load = unit_load(self.catalog, self.planner, unit, operator, model)
+            self._known[key] = predict_step(load, len(unit.inputs), model)
         return self._known[key]
 
     def forget_all_but(self, units: Set[str]) -> None:

@@ -8,13 +8,13 @@ from itertools import combinations
 
 from headwater.cost.model import CostModel
 from headwater.cost.provenance import Provenance, describe_known
-from headwater.reuse.load import operator_load, pair_share
+from headwater.reuse.load import OperatorLoad, pair_share
 from headwater.reuse.operator import Operator
 from headwater.reuse.signature import is_connected
 from headwater.runtime.catalog import Catalog, UnitRow
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.metrics.cost_model import measured_load
-from headwater.runtime.metrics.sharing_loads import unit_model
+from headwater.runtime.metrics.sharing_loads import unit_load, unit_model
 from headwater.runtime.metrics.step_estimates import estimate_step, predict_step
 
 
@@ -74,7 +74,7 @@ def describe_load(
 ) -> LoadView:
     """What an operator is estimated to cost, and what its unit was measured to."""
     model = unit_model(catalog, planner, unit)
-    load = operator_load(operator, model)
+    load = unit_load(catalog, planner, unit, operator, model)
     values = {name: s.value for name, s in catalog.statistics(unit.id).items()}
     found = measured_load(values)
     return LoadView(
@@ -97,7 +97,7 @@ def describe_load(
         str(model.costs_known if model.steps_known is None else model.steps_known),
         None if found is None else found.value,
         tuple(_pairs(operator, model)),
-        _step(operator, model, values),
+        _step(load, model, values),
     )
 
 
@@ -113,9 +113,9 @@ def _pairs(operator: Operator, model: CostModel) -> Iterator[PairView]:
             yield PairView(label, share.value, str(share.provenance))
 
 
-def _step(operator: Operator, model: CostModel, values: Mapping[str, float]) -> StepView:
+def _step(load: OperatorLoad, model: CostModel, values: Mapping[str, float]) -> StepView:
     measured = estimate_step(values)
-    step = measured or predict_step(operator, len(operator.sources), model)
+    step = measured or predict_step(load, 1, model)
     steps_known = model.costs_known if model.steps_known is None else model.steps_known
     known = steps_known if measured is None else Provenance.MEASURED
     return StepView(step.fixed, step.per_row, step.selectivity, str(known))

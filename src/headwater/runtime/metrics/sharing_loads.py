@@ -7,14 +7,14 @@ how large they are. So a model that is wrong by some factor on all of them is no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headwater.cost.model import CostModel
 from headwater.cost.provenance import measured
 from headwater.reuse.decide import has_lanes, relaxing_load
 from headwater.reuse.lanes import MAX_LANES
-from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load
+from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load, reading_load
 from headwater.reuse.operator import Operator, minimal_operator, serving_operator
 from headwater.reuse.signature import QuerySignature, SharingKind
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
@@ -43,6 +43,18 @@ def unit_model(catalog: Catalog, planner: UnitPlanner, unit: UnitRow) -> CostMod
         return model
     steps = values["steps"].value if "steps" in values else 0.0
     return replace(model, steps_per_second=measured(pace.value, steps))
+
+
+def unit_load(
+    catalog: Catalog, planner: UnitPlanner, unit: UnitRow, operator: Operator, model: CostModel
+) -> OperatorLoad:
+    """The load of a unit with that operator, by what the unit reads: streams, or the rows of another."""
+    if not any(name.startswith("unit:") for name in unit.inputs):
+        return operator_load(operator, model)
+    hidden, _ = catalog.partial_joins(unit.id)
+    if hidden is None:
+        return operator_load(operator, model)
+    return reading_load(operator, minimal_operator(planner.signature(hidden)), model)
 
 
 def summarize_sharing(catalog: Catalog, planner: UnitPlanner) -> SharingSummary:
@@ -86,7 +98,7 @@ def _summarize_unit(
         n = len(queries)
         return SharingSummary(n, 1, cores, n * cores, moved, n * moved)
     model = unit_model(catalog, planner, unit)
-    together = operator_load(operator, model)
+    together = unit_load(catalog, planner, unit, operator, model)
     scale = cores / together.cpu
     chosen = queries[:: max(1, -(-len(queries) // MAX_PRICED))]
     signatures = planner.signatures(chosen)
@@ -105,7 +117,7 @@ def _summarize_unit(
                 queries,
                 planner.signatures(planned),
                 operator,
-                together,
+                lambda operator: unit_load(catalog, planner, unit, operator, model),
                 model,
                 scale,
                 lanes,
@@ -121,7 +133,7 @@ def _costly(
     queries: Sequence[QueryRow],
     served: Sequence[QuerySignature],
     operator: Operator,
-    together: OperatorLoad,
+    load_of: Callable[[Operator], OperatorLoad],
     model: CostModel,
     scale: float,
     lanes: float,
@@ -133,15 +145,15 @@ def _costly(
     if len({s.digest for s in served}) < 2 or operator.kind is SharingKind.EXACT:
         return costly
     has_lane = has_lanes(operator) and lanes < MAX_LANES
-    costs = SharingCosts.of(model)
+    costs, together = SharingCosts.of(model), load_of(operator).cpu
     by_key = {signature.digest: signature for signature in served}
     equal = Counter(signature.digest for signature in served)
     for query in queries:
         others = [s for s in served if s.digest != query.result_key]
-        without = operator_load(serving_operator(others), model).cpu
+        without = load_of(serving_operator(others)).cpu
         alone = operator_load(minimal_operator(by_key[query.result_key]), model).cpu
         own = alone if has_lane else None
-        added = relaxing_load(without, together.cpu, own, costs) / equal[query.result_key]
+        added = relaxing_load(without, together, own, costs) / equal[query.result_key]
         if added > alone * (1 + MIN_EXCESS):
             costly.append(CostlyQuery(query.spelled, unit.id, added * scale, alone * scale))
     return costly

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headwater.cost.model import CostModel
-from headwater.reuse import Operator, SharingKind
-from headwater.reuse.load import operator_load
+from headwater.reuse.load import OperatorLoad
 from headwater.schedule import WorkEstimate
 
 MIN_ESTIMATE = 1e-3
@@ -53,12 +52,11 @@ def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
     return StepEstimate(seconds - slope * rows, slope, rows_per_row * values.get("told_to", 1.0))
 
 
-def predict_step(operator: Operator | None, inputs: int, model: CostModel) -> StepEstimate:
-    """The estimate for a unit that has not stepped, of what its operator (None: unknown) reads and emits."""
-    if operator is None:
+def predict_step(load: OperatorLoad | None, inputs: int, model: CostModel) -> StepEstimate:
+    """The estimate for a unit that has not stepped, of its predicted load (None: unknown)."""
+    if load is None:
         return StepEstimate(model.step_seconds(inputs))
-    load = operator_load(operator, model)
-    fixed = model.step_seconds(len(operator.sources), operator.kind is SharingKind.GROUP)
+    fixed = load.steps / model.steps_per_second.value
     rows = sum(node.rate for node in load.nodes if node.kind == "scan")
     if not rows:
         return StepEstimate(fixed)

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from headwater.algebra.nodes import Query
-from headwater.algebra.windows import Range
-from headwater.cost.model import window_seconds
 from headwater.errors import CatalogError, CommitConflict
 from headwater.reuse import (
     Operator,
@@ -25,7 +23,7 @@ from headwater.reuse import (
     minimal_operator,
     relax,
 )
-from headwater.reuse.load import SharingCosts, estimate_load, operator_load
+from headwater.reuse.load import SharingCosts, estimate_load, operator_load, reading_load
 from headwater.reuse.operator import window_reach
 from headwater.runtime.catalog import Catalog, UnitRow, requesting_unit
 from headwater.runtime.catalog.definitions import Definitions
@@ -198,29 +196,8 @@ def _unshare(
 def _reading_saves(operator: Operator, part: QuerySignature, costs: SharingCosts) -> float:
     """What a join saves in cores if it reads the rows of a part instead of the tuples of its streams: by
     reading and joining fewer tuples, and by steps that have fewer terms."""
-    model = costs.effective
-    sources, others = len(operator.sources), len(operator.sources) - len(part.scans)
-    steps = model.steps_per_second.value
-    spared = (model.step_seconds(sources) - model.step_seconds(others + 1)) * steps
-    nodes = operator_load(operator, model).nodes
-    kept = {node.label.lower(): node.rate for node in nodes if node.kind == "filter"}
-    names = {scan.stream.lower() for scan in part.scans}
-    made = operator_load(minimal_operator(part), model).result.rate
-    read = model.costs["read"].per_tuple * model.steps_per_second.value
-    seconds = {
-        scan.stream.lower(): window_seconds(scan.window.size)
-        for scan in operator.scans
-        if isinstance(scan.window, Range)
-    }
-    held = {name: kept[name] * seconds[name] for name in seconds}
-    other = sum(tuples for name, tuples in held.items() if name not in names)
-    now = read * sum(held.values()) * (len(operator.sources) - 1)
-    then = (
-        read * (other + made * window_reach(part) / 1e6) * (len(operator.sources) - len(part.scans))
-    )
-    tuples = sum(kept[name] for name in names)
-    arriving = model.costs["join"].per_tuple + model.costs["read"].per_tuple
-    return now - then + arriving * (tuples - made) + spared
+    reading = reading_load(operator, minimal_operator(part), costs.effective)
+    return estimate_load(operator, costs) - reading.cpu
 
 
 def _pays(
