@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.reuse.load import SharingCosts
+from headwater.reuse.load import OperatorLoad
 from headwater.reuse.operator import Containment, Operator
 from headwater.reuse.signature import SharingKind
 
@@ -42,15 +42,12 @@ class SharingChoice:
     revisit: bool = False
 
 
-def relaxing_load(before: float, after: float, own: float | None, costs: SharingCosts) -> float:
+def relaxing_load(before: float, after: float, own: OperatorLoad | None) -> float:
     """What relaxing an operator for a query adds, by the loads of the operator before and after it. A join
     that would grow by more than the query's `own` pairs computes them in a lane of its own
-    (`reuse.lanes`); None where it cannot have one."""
+    (`reuse.lanes`), with a part of the steps of a unit more; None where it cannot have one."""
     grown = after - before
-    if own is None:
-        return grown
-    saved = (1 - LANE_STEP_SHARE) * costs.steps_per_second * costs.step_seconds
-    return min(grown, own - saved)
+    return grown if own is None else min(grown, own.cpu - (1 - LANE_STEP_SHARE) * own.steps)
 
 
 def has_lanes(operator: Operator) -> bool:

@@ -301,11 +301,11 @@ class SiteSetting:
         """What it adds to a node that it serves the query as well."""
         if wider is node.operator:
             return 0.0
-        before, after = self._node_cpu(node, node.operator), self._node_cpu(node, wider)
+        before, after = self._node_load(node, node.operator).cpu, self._node_load(node, wider).cpu
         own = None
         if self._has_lane_for(node, wider):
-            own = self._node_cpu(node, self._own) if node.inputs else self._part_load(sources).cpu
-        more = relaxing_load(before, after, own, self._priced)
+            own = self._node_load(node, self._own) if node.inputs else self._part_load(sources)
+        more = relaxing_load(before, after, own)
         if sources != self.whole:
             # What the part's reader has not seen is computed for it once.
             more += self.join_price(sources) * self._window_seconds(sources) / self.lifetime
@@ -320,15 +320,15 @@ class SiteSetting:
             self._part_loads[sources] = self._load(own)
         return self._part_loads[sources]
 
-    def _node_cpu(self, node: Node, operator: Operator) -> float:
+    def _node_load(self, node: Node, operator: Operator) -> OperatorLoad:
         """What an operator costs where a node is: by reading what that reads instead of streams."""
         if not node.inputs:
-            return self._load(operator).cpu
+            return self._load(operator)
         (feeder,) = node.inputs
         labels = source_labels(operator.sources)
         aliases = {alias for alias, label in labels.items() if label in feeder.sources}
         part = restricted_operator(operator, aliases)
-        return reading_load(operator, part, self._priced.effective).cpu
+        return reading_load(operator, part, self._priced.effective)
 
     def _has_lane_for(self, node: Node, wider: Operator) -> bool:
         """Whether a node can compute the query's pairs apart from those that it computes now."""

@@ -14,7 +14,7 @@ from headwater.cost.model import CostModel
 from headwater.cost.provenance import measured
 from headwater.reuse.decide import has_lanes, relaxing_load
 from headwater.reuse.lanes import MAX_LANES
-from headwater.reuse.load import OperatorLoad, SharingCosts, operator_load, reading_load
+from headwater.reuse.load import OperatorLoad, operator_load, reading_load
 from headwater.reuse.operator import Operator, minimal_operator, serving_operator
 from headwater.reuse.signature import QuerySignature, SharingKind
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
@@ -145,15 +145,15 @@ def _costly(
     if len({s.digest for s in served}) < 2 or operator.kind is SharingKind.EXACT:
         return costly
     has_lane = has_lanes(operator) and lanes < MAX_LANES
-    costs, together = SharingCosts.of(model), load_of(operator).cpu
+    together = load_of(operator).cpu
     by_key = {signature.digest: signature for signature in served}
     equal = Counter(signature.digest for signature in served)
     for query in queries:
         others = [s for s in served if s.digest != query.result_key]
         without = load_of(serving_operator(others)).cpu
-        alone = operator_load(minimal_operator(by_key[query.result_key]), model).cpu
-        own = alone if has_lane else None
-        added = relaxing_load(without, together, own, costs) / equal[query.result_key]
+        own = operator_load(minimal_operator(by_key[query.result_key]), model)
+        alone, lane = own.cpu, own if has_lane else None
+        added = relaxing_load(without, together, lane) / equal[query.result_key]
         if added > alone * (1 + MIN_EXCESS):
             costly.append(CostlyQuery(query.spelled, unit.id, added * scale, alone * scale))
     return costly
