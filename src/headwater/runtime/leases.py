@@ -130,6 +130,8 @@ class ProcessLeases:
 
     def keep_alive(self) -> AbstractContextManager[None]:
         """Renew all leases until the block ends, as a step may outlast a lease."""
+        # Twice in the half of its time for which a lease is trusted, so that one failure is no
+        # harm.
         return run_periodically(self._renew_all, self._seconds / 4, "leases")
 
     def _renew_all(self) -> None:
@@ -162,6 +164,7 @@ class ProcessLeases:
         with self._lock:
             leases, self._held = [lease for lease, _ in self._held.values()], {}
         for lease in leases:
+            # Without the catalog they expire by themselves.
             with suppress(CatalogError):
                 self._catalog.release(lease)
 

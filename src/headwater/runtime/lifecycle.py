@@ -44,6 +44,7 @@ def complete_until(
             continue
         if position.watermark is None:
             return None
+        # A tuple at the watermark itself is not late: it may still come.
         ready = min(ready, position.watermark - 1)
     return ready
 
@@ -137,8 +138,10 @@ def finish_queries(
     as its tuples have arrived), and `idle` says that the step had nothing to do.
     """
     running_count, with_lifetime = catalog.running_counts(unit.id)
+    # Whoever paused or dropped the last query may have died before it could pause the unit.
     if not running_count:
         update_unit_state(catalog, unit.id)
+    # Without a lifetime a query ends only with its inputs: most steps need look no further.
     if not (with_lifetime or _all_ended(streams)):
         return []
     settle_ends(catalog)
@@ -212,6 +215,8 @@ def reopen_stream(catalog: Catalog, stream: StreamRow) -> None:
             elif query.end_at is not None:
                 closed.append(query.end_at)
         update_unit_state(catalog, unit.id)
+    # Last: a process that dies before leaves the stream ended, and the next round does all of it
+    # again. The other way round, queries would stay finished beside a stream that goes on.
     catalog.reopen_stream(stream.name, max(closed, default=None))
     catalog.record_event("stream reopened", stream.name)
 

@@ -169,6 +169,7 @@ class Declarations(CatalogBase):
         Raises CatalogError if there is no such table.
         """
         current = self.table(name)
+        # Read first: every step that joins the table asks, and writers wait for each other.
         if current is not None and current.fingerprint == fingerprint:
             return current.version
         table = schema.tables

@@ -25,6 +25,7 @@ def deploy(catalog: Catalog, deployment: Deployment) -> None:
     recorded = {site.name for site in catalog.sites()}
     for removed_name in recorded - set(names):
         catalog.forget_site(removed_name)
+    # A site that is alive already would count as away until its next heartbeat.
     for name in set(names) - alive_sites(catalog):
         catalog.record_site(name, {}, is_alive=False)
 

@@ -102,6 +102,7 @@ class HandOvers(Logs):
                 check_unit_version(transaction.connection, row.id, row.version)
                 live_unit(transaction, row.id)
             check_cursors(transaction.connection, new.expected)
+            # The two units were found in line with the log as it ended then.
             _check_log_end(transaction, unit_log(source.id), new.end)
             _remove_request(transaction, asked.unit_id)
             left = [name for name in unit.inputs if name not in new.inputs and is_log(name)]

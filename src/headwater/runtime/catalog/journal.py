@@ -231,6 +231,7 @@ def add_rejects(transaction: Transaction, rejects: Sequence[BatchRejects]) -> No
         )
         if transaction.connection.execute(update).rowcount != 1:
             raise CatalogError(f"there is no stream {batch.stream}: it was dropped")
+        # More than are kept would be inserted only to be removed again.
         _add_reject_rows(transaction, name, batch.records[-MAX_REJECTS:])
 
 

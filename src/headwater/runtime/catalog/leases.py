@@ -71,6 +71,7 @@ class Leases(CatalogBase):
                 sa.update(table)
                 .where(table.c.name == lease.name)
                 .where(table.c.holder == lease.holder)
+                # By the token too: the holder may have acquired the lease again since.
                 .where(table.c.token == lease.token)
                 .values(holder="", expires_at=0.0)
             )

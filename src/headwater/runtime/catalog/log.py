@@ -142,6 +142,8 @@ class Logs(CatalogBase):
             # Inside the transaction: the lease cannot change hands between this check and the
             # commit.
             check_lease(transaction, lease)
+            # Clients append without a lease: they are kept apart by the cursor that both expect to
+            # move.
             check_cursors(transaction.connection, expected_cursors or {})
             if unit_version is not None:
                 check_unit_version(transaction.connection, *unit_version)
@@ -161,6 +163,7 @@ class Logs(CatalogBase):
             write_statistics(transaction, statistics or {})
             write_profiles(transaction, profiles or {})
             add_rejects(transaction, rejects)
+            # In the same transaction: no event then tells of something that a crash has undone.
             for kind, subject, detail in events:
                 add_event(transaction, kind, subject, detail)
             if files is not None:
@@ -194,9 +197,12 @@ class Logs(CatalogBase):
             connection = transaction.connection
             check_lease(transaction, lease)
             same = logs.c.log == log
+            # A client may push without a lease, and its segment is not among those that were looked
+            # at.
             if connection.scalar(sa.select(logs.c.next_seq).where(same)) != stream.next_seq:
                 raise CommitConflict(f"{stream.spelled} got more segments meanwhile")
             gone = _with_pieces(connection, removed)
+            # Only the outermost count: a compacted segment has the rows of its pieces again.
             live = [segment for segment in gone if segment.compacted_into is None]
             for ids in _chunks(segment.id for segment in gone):
                 connection.execute(sa.delete(_S).where(_S.c.id.in_(ids)))
@@ -207,6 +213,8 @@ class Logs(CatalogBase):
             }
             connection.execute(sa.update(logs).where(same).values(updates))
             lowest = -_MAX_SEQ if watermark is None else watermark
+            # A reader takes the watermark of the last segment that it read, so none may be left
+            # that promises more than the stream does now.
             ahead = sa.and_(_S.c.log == log, _S.c.watermark > lowest)
             connection.execute(sa.update(_S).where(ahead).values(watermark=watermark))
             _append_segment(transaction, self._with_relative_path(remainder))
@@ -277,6 +285,7 @@ class Logs(CatalogBase):
             LogStats,
             sa.select(
                 sa.func.count(_S.c.id).label("segments"),
+                # PostgreSQL adds BIGINTs up to a NUMERIC, which would arrive as a Decimal.
                 sa.func.coalesce(sa.cast(sa.func.sum(_S.c.rows), sa.BigInteger), 0).label("rows"),
                 sa.func.coalesce(sa.cast(sa.func.sum(_S.c.bytes), sa.BigInteger), 0).label("bytes"),
                 sa.func.min(_S.c.least_time).label("least_time"),
@@ -284,6 +293,7 @@ class Logs(CatalogBase):
                 schema.logs.c.total_rows,
                 schema.logs.c.total_bytes,
             )
+            # Outer, as a log without segments has a size too.
             .select_from(schema.logs.outerjoin(_S, live))
             .where(schema.logs.c.log == log)
             .group_by(schema.logs.c.log, schema.logs.c.total_rows, schema.logs.c.total_bytes),
@@ -344,6 +354,7 @@ class Logs(CatalogBase):
             for chunk in _chunks(ids):
                 segments = _with_pieces(transaction.connection, chunk)
                 removed.update((segment.id, segment) for segment in segments)
+                # The pieces go with their segment, by the cascade of the schema.
                 transaction.connection.execute(sa.delete(_S).where(_S.c.id.in_(chunk)))
             return self._with_absolute_paths(removed.values())
 
@@ -439,6 +450,7 @@ def sync_files(paths: Iterable[str]) -> None:
 
 def create_log(transaction: Transaction, log: str) -> None:
     """Create an empty log."""
+    # Numbers begin at 1: 0 is the position of a reader that has read nothing.
     values = {"log": log, "next_seq": 1, "total_rows": 0, "total_bytes": 0}
     transaction.connection.execute(sa.insert(schema.logs), values)
 
@@ -455,6 +467,7 @@ def move_cursors(transaction: Transaction, cursors: Cursors) -> None:
         {"owner": owner, "input": input, "position": position}
         for (owner, input), position in cursors.items()
     ]
+    # `check_cursors` takes None for a cursor that is not there.
     if any(value["position"] is None for value in values):
         raise CatalogError("a cursor needs a position")
     upsert(transaction.connection, schema.cursors, values, "owner", "input")
@@ -489,6 +502,7 @@ def _check_pieces(connection: Connection, span: Mapping[str, Any]) -> None:
 def _is_repeated(connection: Connection, segments: Sequence[NewSegment]) -> bool:
     keyed = {(segment.log, segment.key) for segment in segments if segment.key is not None}
     repeated = {pair for pair in keyed if _batch_seq(connection, *pair) is not None}
+    # To register the rest would give the batch other rows than it had the first time.
     if repeated and repeated != keyed:
         raise CatalogError(
             f"a commit repeats {', '.join(f'{key} of {log}' for log, key in sorted(repeated))}, "
@@ -501,6 +515,7 @@ def _earlier_segments(connection: Connection, segments: Sequence[NewSegment]) ->
     earlier = []
     for segment in segments:
         seq = _batch_seq(connection, segment.log, segment.key)
+        # A compacted segment may end in the same number: the one that was committed is meant.
         same = sa.and_(_S.c.log == segment.log, _S.c.seq == seq, _S.c.pieces == 0)
         earlier += select_rows(connection, Segment, sa.select(_S).where(same))
     return earlier
@@ -520,6 +535,7 @@ def _append_segment(transaction: Transaction, new: NewSegment) -> Segment:
         "total_bytes": logs.c.total_bytes + new.bytes,
     }
     if new.watermark is not None:
+        # What a log has promised is never taken back, whatever the order of commits.
         changes["watermark"] = _larger_of(logs.c.watermark, new.watermark)
     next_seq = transaction.connection.scalar(
         sa.update(logs).where(logs.c.log == new.log).values(changes).returning(logs.c.next_seq)
@@ -607,6 +623,7 @@ def _advance_stream(connection: Connection, stream: str, event_time: int) -> Non
     """Raise the largest event time of a stream; it never falls, nor rises after the end."""
     table = schema.streams
     ended = sa.select(table.c.ended).where(table.c.name == stream.lower())
+    # Queries may have finished, and instants been emitted, on the strength of the end.
     if connection.scalar(ended):
         raise CatalogError(f"stream {stream} has ended: nothing can be added to it")
     largest = _larger_of(table.c.max_event_time, event_time)

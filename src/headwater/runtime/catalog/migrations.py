@@ -75,6 +75,7 @@ _INITIAL: Migration = (
         compacted_into BIGINT REFERENCES segments (id) ON DELETE CASCADE,
         created_at DOUBLE PRECISION NOT NULL, CHECK (first_seq <= seq))
     """,
+    # A compacted segment ends in the number of its last piece: only committed ones are unique.
     "CREATE UNIQUE INDEX segments_committed ON segments (log, seq) WHERE pieces = 0",
     "CREATE INDEX segments_log ON segments (log, seq)",
     "CREATE INDEX segments_compacted ON segments (log, seq) WHERE pieces > 0",
@@ -129,6 +130,7 @@ _LIFETIMES: Migration = (
     """,
 )
 
+# Units that were created before have no log of subscribers, which new ones are created with.
 _MEMBERS: Migration = (
     """
     INSERT INTO logs (log, next_seq, total_rows, total_bytes)
@@ -148,6 +150,7 @@ _SITES: Migration = (
 
 _RESULT_KEYS: Migration = (
     "ALTER TABLE queries ADD COLUMN result_key TEXT NOT NULL DEFAULT ''",
+    # Until then units wrote the rows of a query under its digest.
     "UPDATE queries SET result_key = digest",
 )
 

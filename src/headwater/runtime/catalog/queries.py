@@ -117,6 +117,7 @@ class Queries(CatalogBase):
                     replace_partial_join(transaction, unit, partial_join)
                 result_key = _result_key(transaction, query, unit, new_version)
             else:
+                # A unit that was created since the choice was made might serve this query as well.
                 _check_newest_unit(transaction, newest_unit)
                 if partial_join is not None:
                     accept_partial_join(transaction, partial_join)
@@ -160,6 +161,7 @@ class Queries(CatalogBase):
                 raise CatalogError(f"query {query.spelled} is finished and cannot be {state}")
             change = sa.update(_Q).where(_Q.c.name == query.name).values(state=state, error=error)
             transaction.connection.execute(change)
+            # Its operator may narrow by what only this query needed.
             if state == "finished":
                 bump_unit_version(transaction, query.unit_id, definition=NO_DEFINITION)
             if state != query.state:
@@ -171,6 +173,7 @@ class Queries(CatalogBase):
     def finish_queries(self, unit_id: str, names: Sequence[str]) -> None:
         """Finish queries of a unit in one transaction, with an event for each."""
         with self._database.write() as transaction:
+            # One that was paused, parked or dropped meanwhile stays what it is.
             running = sa.and_(_Q.c.name == sa.bindparam("which"), _Q.c.state == "running")
             change = sa.update(_Q).where(running).values(state="finished", error="")
             transaction.connection.execute(change, [{"which": name} for name in names])
@@ -192,6 +195,8 @@ class Queries(CatalogBase):
         """Run a finished query again, because its input has more."""
         same = sa.and_(_Q.c.name == name.lower(), _Q.c.state == "finished")
         with self._database.write() as transaction:
+            # With it the operator is derived again, which may have narrowed while the query was
+            # finished.
             transaction.connection.execute(sa.update(_Q).where(same).values(state="running"))
             bump_unit_version(
                 transaction, _live_query(transaction, name).unit_id, definition=NO_DEFINITION
@@ -483,6 +488,7 @@ def _join_unit(
     values: dict[str, Any] = {}
     if definition is not None:
         values["definition"] = definition
+    # A unit pauses when none of its queries runs, and now one does; old failures are not its own.
     if unit.state != "running":
         values |= {"state": "running", "error": "", "retries": 0, "not_before": 0.0}
     bump_unit_version(transaction, unit_id, **values)
@@ -545,8 +551,10 @@ def replace_partial_join(
     name, replaced = partial_join_name(reader), replaced_partial_join_name(reader)
     kept = sa.select(_Q.c.name).where(_Q.c.name == replaced, _Q.c.state != "dropped")
     if connection.scalar(kept) is None:
+        # A dropped query of an earlier exchange may still have the name.
         connection.execute(sa.delete(_Q).where(_Q.c.name == replaced))
         (row,) = select_rows(connection, QueryRow, sa.select(_Q).where(_Q.c.name == name))
+        # A copy and not a new name for the row: members refer to a query by its name.
         renamed = {**vars(row), "name": replaced, "spelled": replaced}
         connection.execute(sa.insert(_Q), renamed)
         change = sa.update(_M).where(_M.c.query == name)
@@ -624,6 +632,7 @@ def _park_unit(
         transaction.connection.execute(parked.values(state="parked", error=reason))
         if not query.is_hidden:
             add_event(transaction, "query parked", query.name, {"unit": unit_id, "error": reason})
+    # Without its rows they would wait for ever, and nobody would be told why.
     for reader in units_reading(transaction.connection, unit_log(unit_id)):
         _park_unit(
             transaction, reader, f"unit {unit_id}, which it reads, is parked: {error}", 0, {}
@@ -722,6 +731,7 @@ def _drop_hidden_query(transaction: Transaction, name: str) -> list[str]:
     if unit is None:
         return []
     transaction.connection.execute(sa.delete(_M).where(_M.c.query == name))
+    # What the unit was relaxed for is needed no longer, so its operator is derived again below.
     transaction.connection.execute(sa.update(_Q).where(_Q.c.name == name).values(state="dropped"))
     bump_unit_version(transaction, unit, definition=NO_DEFINITION)
     return [str(unit)]

@@ -132,9 +132,11 @@ def _copy_unit(transaction: Transaction, unit: UnitRow, new: NewUnit) -> None:
     for log in _UNIT_LOGS:
         same = sa.select(_L).where(_L.c.log == log(unit.id))
         (source,) = transaction.connection.execute(same).mappings()
+        # Numbers go on from where the old unit is, so that sinks and readers keep their positions.
         values = {name: source[name] for name in source if name != "log"}
         change = sa.update(_L).where(_L.c.log == log(new.id)).values(values)
         transaction.connection.execute(change)
+    # It runs at the same site, where the files of its segments are.
     for table, name in ((_C, unit.id), (schema.assignments, unit_log(unit.id))):
         same = sa.select(table).where(table.c.owner == name)
         owner = _replace_unit_id(name, unit.id, new.id)
@@ -177,6 +179,7 @@ def _transfer_queries(transaction: Transaction, old: str, new: str, names: Seque
             raise CommitConflict(f"query {name} is no longer in unit {old}")
         connection.execute(sa.update(_Q).where(_Q.c.name == name).values(unit_id=new))
         reader = requesting_unit(name)
+        # A position in the old log holds in the new one, which has the same sequence numbers.
         followers = [f"sink:{name}", *([] if reader is None else [reader])]
         sent = sa.and_(_C.c.owner.in_(followers), _C.c.input == unit_log(old))
         connection.execute(sa.update(_C).where(sent).values(input=unit_log(new)))

@@ -73,6 +73,7 @@ class FileName(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         if value is None:
             return None
+        # First, or the % that stands for other bytes below would be replaced as well.
         text = value.replace("%", "%25")
         return "".join(f"%{ord(c) - 0xDC00:02X}" if "\udc80" <= c <= "\udcff" else c for c in text)
 

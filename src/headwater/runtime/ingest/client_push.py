@@ -53,6 +53,7 @@ def push(
     if timestamp_unit is not None and timestamp_unit not in TIMESTAMP_UNITS:
         hint = suggest(timestamp_unit, TIMESTAMP_UNITS)
         raise InputError(f"there is no timestamp_unit {timestamp_unit}; {hint}")
+    # All before the first is written: a record that does not fit refuses the whole push.
     rows = [_convert_record(stream, record, timestamp_unit) for record in records]
     while True:
         try:
@@ -65,6 +66,8 @@ def _try_push(
     catalog: Catalog, state_dir: Path, stream: Stream, rows: Sequence[tuple[Value, ...]], now: float
 ) -> int:
     owner = f"ingest:{stream.name.lower()}"
+    # Read before the stream: if another push or a rewind comes in between, the commit notices, and
+    # no tuple is accepted by a watermark that is out of date.
     pushed = catalog.cursor(owner, "pushed")
     stream_row = catalog.stream(stream.name)
     if stream_row is None:

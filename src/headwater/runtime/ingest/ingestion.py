@@ -88,6 +88,7 @@ class Ingestion:
         """Forget dropped and reassigned streams; returns the names of those ingested here."""
         declared = self.definitions.streams
         mine = [name for name in declared if self._is_mine(name) and name not in self._abandoned]
+        # Why a stream was abandoned is still to be reported when the run ends.
         current = {*mine, *self._abandoned}
         self._failures = {
             name: failure for name, failure in self._failures.items() if name in current
@@ -118,6 +119,7 @@ class Ingestion:
         for row in self.local_streams():
             source = self.source(row.name)
             waits = self._throttled.get(row.name, False)
+            # A stream that waits was not polled, so its source may well have more.
             if row.ended or waits or source is None or not source.finite:
                 continue
             lease = (
@@ -177,6 +179,7 @@ class Ingestion:
             self.leases.mark_lost(ingest_owner(name))
             return False
         except UnreadableFile as error:
+            # The batches before it are committed by now, so the failure is about this file alone.
             return self._skip_unreadable(name, error)
         except Exception as error:
             raise_if_spark_ended(self.spark, error)
@@ -317,6 +320,7 @@ class Ingestion:
         cursors = self.catalog.cursors(owner)
         if stopped := cursors.get(STOPPED):
             return self._restart_stream(name, lease, stopped)
+        # With each batch: a link may have been changed since the stream was declared.
         check_source_paths(declared.source, allowed_paths(self.catalog))
         position = cursors.get("source") or {}
         if isinstance(source, FileSource):
@@ -356,6 +360,7 @@ class Ingestion:
         )
         self._warn_changed_files(name, batch.files)
         self.at_point("ingest: committed")
+        # After the commit: a batch that is refused is read again, and would warn again.
         for warning in batch.warnings:
             log.warning("stream %s: %s", name, warning)
             self.catalog.record_event("input lost", name, error=warning)
@@ -376,6 +381,7 @@ class Ingestion:
         if not stopped.get("accepted"):
             raise InputError(stopped["error"])
         owner = ingest_owner(name)
+        # Empty, as a cursor cannot be None.
         moved = {(owner, "source"): stopped["resume_at"], (owner, STOPPED): {}}
         self.catalog.commit(lease, cursors=moved)
         self.catalog.record_event("stream restarted", name)

@@ -163,6 +163,7 @@ def retention_seconds(queries: Iterable[QueryRow], default: float | None) -> flo
 
     `default` applies to queries without KEEP.
     """
+    # The rows of all its queries are in one log, so the longest decides.
     longest = 0.0
     for query in queries:
         seconds = default if query.keep is None else query.keep / 1e6

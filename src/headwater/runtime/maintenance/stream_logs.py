@@ -74,6 +74,7 @@ class LogReader:
             return self._delta_needed_from(log)
         instant = earliest_last_instant(self.plan.slide_sets, self.cursors)
         if self.plan.keeps_panes:
+            # For a query that joins the unit later panes may have to be made again from tuples.
             again = None if instant is None else instant - pane_rebuild_span(self.plan)
             return _earliest([self._delta_needed_from(log), again])
         return _earliest(
@@ -88,6 +89,8 @@ class LogReader:
             return None
         if not isinstance(scan.window, Rows):
             return window_start(scan, instant)
+        # By time nothing can be said: how far back the window reaches depends on how many tuples
+        # come.
         checkpoint: int | None = self.cursors.get(f"carried:{alias}")
         return checkpoint
 
@@ -137,6 +140,7 @@ def expired_segments(
     limit = stream.watermark - stream.keep
     read_by_all = FOREVER
     for reader in readers:
+        # Both count: how far back it may look again, and what it has not read yet, however old.
         needs = reader.needed_from(log)
         if needs is None:
             return []
@@ -184,6 +188,8 @@ def compactable_segments(segments: Sequence[Segment]) -> list[Segment]:
     run: list[Segment] = []
     rows = 0
     for candidate in segments:
+        # To rewrite a large one would gain little; as only neighbours are compacted, it ends the
+        # run.
         if candidate.rows > MAX_COMPACTED_ROWS // 2 or rows + candidate.rows > MAX_COMPACTED_ROWS:
             if len(run) >= MIN_COMPACTED_SEGMENTS:
                 return run
@@ -217,6 +223,7 @@ def compact_log(
     stream = stream_log(retained.stream.name)
     remove_pieces(catalog, retained.log, lease, ignore_point)
     positions = [reader.last_seq(stream) for reader in readers]
+    # A reader in the middle of the run would need the pieces, which are removed below.
     read_by_all = min([retained.stream.next_seq - 1, *positions, *copy_positions(catalog, stream)])
     run = (
         compactable_segments(catalog.segments(retained.log, 0, read_by_all)) if read_by_all else []
