@@ -215,6 +215,7 @@ class Engine:
                         worked = self.end_finite_streams()
                         if not worked:
                             return
+                    # The catalog has answered, so its next absence is news again.
                     self._report_trouble("catalog", "")
                 except CatalogUnavailable as error:
                     self._report_trouble("catalog", str(error))
@@ -410,12 +411,15 @@ class Engine:
                     return False  # the process that holds it steps it
                 if not self.local_site.has_inputs(row):
                     return False
+                # Panes are read from the own store alone; a unit that has moved here has them
+                # elsewhere.
                 self.local_site.adopt_segments(owner, panes_log(row.id), lease)
                 unit = self.units.current(row)
                 streams = input_streams(
                     self.catalog, row
                 )  # before the step: a later end counts next
                 worked = self.step(unit) if until is None else self.unit_steps.step(unit, until)
+                # Several threads step units, and += is not atomic.
                 with self._count_lock:
                     self.steps += worked
                 self.unit_steps.finish_queries(unit, streams, idle=not worked)
@@ -471,6 +475,7 @@ class Engine:
     def _tidy_if_due(self) -> None:
         if time.monotonic() - self._tidied_at <= TIDY_SECONDS:
             return
+        # Before it runs, so that what fails is tried again after the usual time and not at once.
         self._tidied_at = time.monotonic()
         try:
             self.tidy()

@@ -112,12 +112,14 @@ class UnitFailures:
             return None
         digests = list(dict.fromkeys(query.digest for query in queries if not query.is_hidden))
         groups = [[digest] for digest in culprits] or [digests[: len(digests) // 2]]
+        # Where each fails by itself, moving them would leave no unit that works.
         if len(culprits) == len({query.digest for query in queries}) or not any(groups):
             return False
         for group in groups:
             names = [query.name for query in queries if query.digest in group]
             new = move_queries(self.catalog, self.stepper().store, lease, row, names)
             self.stepper().at_point("unit: moved")
+            # A move raises the version, and the next one expects it.
             row = replace(row, version=row.version + 1)
             if culprits:
                 log.error("unit %s fails by %s, now in unit %s", row.id, ", ".join(names), new)

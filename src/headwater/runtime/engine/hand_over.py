@@ -62,6 +62,7 @@ class UnitRewiring:
 
     def advance(self) -> bool:
         """Make the hand-overs that can be made now; returns whether anything was done."""
+        # Before the requests are read: one that comes in between changes it, and is seen next time.
         fingerprint = self.catalog.units_fingerprint()
         if fingerprint == self._seen:
             return False
@@ -102,6 +103,8 @@ class UnitRewiring:
                 break
             worked = True
         self.units.current(pair.unit)  # which may have to write its definition
+        # One state of the catalog: the commit checks that versions, cursors and log end are still
+        # its.
         with self.catalog.snapshot():
             current = self._pair(asked)
             new = None if current is None else self._new_inputs(current)
@@ -170,6 +173,7 @@ class UnitRewiring:
     def _rows(self, pair: Pair, unit: Unit) -> NewInputs | None:
         """The rows of the source instead of the streams that it joins."""
         catalog = self.catalog
+        # A unit waits for those that it reads: one below the other is as far as that goes.
         if catalog.hidden_subscribers(pair.unit.id):
             raise Withdrawn("another unit reads its rows by now")
         cursors, theirs = catalog.cursors(pair.unit.id), catalog.cursors(pair.source.id)
@@ -204,6 +208,8 @@ class UnitRewiring:
         rows = unit_log(pair.source.id)
         end = catalog.log_ends()[rows].seq
         read = LogPosition.from_json(cursors.get(rows)).seq
+        # Unread rows were made of tuples before the positions that are taken over: they would be
+        # lost.
         if self._has_rows(rows, read, end):
             return None
         plan = self.units.planner.plan(pair.unit, unit.queries, True, None)
@@ -233,6 +239,7 @@ class UnitRewiring:
         It did not have to be kept for that reader, but only for the source, and as long as KEEP.
         """
         stats = self.catalog.log_stats(name)
+        # Nothing was ever removed.
         if stats.rows == stats.total_rows:
             return True
         stream = self.catalog.stream(name.partition(":")[2])

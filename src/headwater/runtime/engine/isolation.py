@@ -61,6 +61,7 @@ def bisect_culprits(
         first, rest = some[: len(some) // 2], some[len(some) // 2 :]
         why = try_names(first)
         if why is None:
+            # That the rest fails follows, so no trial is spent on it.
             return search(rest, None)
         in_rest = try_names(rest)
         return search(first, why) | ({} if in_rest is None else search(rest, in_rest))

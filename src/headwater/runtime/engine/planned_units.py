@@ -27,6 +27,7 @@ class RunningUnits:
     def current(self, row: UnitRow) -> Unit:
         """A unit with the plan of its present version."""
         unit = self._units.get(row.id)
+        # One that waits sees with every step whether it can change over.
         if unit is None or unit.row.version != row.version or unit.waits:
             row, queries = self.with_queries(row)
             row, queries = self._with_partial_join(row, queries)

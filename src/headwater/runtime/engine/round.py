@@ -50,6 +50,8 @@ class Round:
         self._active = self._active_from_before = 0
         self._unfinished_jobs = len(self._first_jobs)
         self._patient_until = time.monotonic() + self.patience
+        # The time counts from the last job's begin, or a round of many streams would leave some
+        # out.
         self._ends_at = math.inf if self._first_jobs else time.monotonic() + self.max_seconds
         self._has_failed = self._has_worked = False
         threads = max(1, min(threads, len(self._first_jobs) + len(self._free_units)))
@@ -117,6 +119,7 @@ class Round:
 
     def _choose_unit(self) -> str | None:
         try:
+            # A failure has to wake the other threads, which would wait for this one's task to end.
             return self.choose(self._free_units) if self._free_units else None
         except BaseException:
             self._has_failed = True

@@ -81,6 +81,7 @@ class StepPredictions:
         unit = self.catalog.unit(unit_id)
         if unit is None or not unit.definition:
             return None
+        # By version, as queries that come and go change what a step costs.
         key = (unit.id, unit.version)
         if key not in self._known:
             model = unit_model(self.catalog, self.planner, unit)
@@ -130,6 +131,7 @@ class Turns:
         competing = {unit: backlog for unit, backlog in competing.items() if unit not in waiting}
         if not competing:
             return None
+        # Of all units of the round: their mean stands for one of which nothing is known.
         estimates = {unit: self.estimate(unit) for unit in self.rows}
         unit = self.scheduler.choose(self.policy, self.max_wait, competing, estimates)
         # Until `note_worked`, in case it does nothing: then it has to wait for more.

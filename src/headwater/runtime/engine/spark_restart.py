@@ -132,6 +132,7 @@ class SparkRecovery:
                 if self.restart is None:  # parked now, so that the next run gets past it
                     self.catalog.park_unit(row.id, SPARK_ENDED_ERROR, row.retries + 1)
                 self._start_after_blame(error)
+                # After the start, as steps on trial need Spark.
                 work.failures.isolate_or_park(row, SPARK_ENDED_ERROR)
         streams, self._suspect_streams = self._suspect_streams, set()
         for name in streams & work.definitions.streams.keys():

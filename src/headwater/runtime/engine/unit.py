@@ -46,6 +46,7 @@ class Unit:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The logs that its steps read."""
+        # A stream that is joined with itself is one log by two aliases.
         return tuple(dict.fromkeys(log for _, log in self.feeds))
 
     @property

@@ -68,6 +68,7 @@ def condition_statistics(
     empty input was not measured."""
     found: dict[tuple[str, str], float] = {}
     chains = [chain for operator in operators for chain in join_chains(operator)]
+    # Spark has left out a part of the plan: it is not known which chain is of which term.
     if len(chains) != len(terms):
         return found
     for chain, term in zip(chains, terms, strict=True):

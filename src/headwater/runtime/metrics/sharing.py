@@ -64,6 +64,7 @@ def read_sharing(catalog: Catalog) -> SharingSummary | None:
 
 def _is_there(catalog: Catalog, costly: CostlyQuery) -> bool:
     row = catalog.query(costly.query)
+    # A query that was moved since has another price in its new unit.
     return row is not None and row.state != "dropped" and row.unit_id == costly.unit
 
 

@@ -46,6 +46,7 @@ def estimate_step(values: Mapping[str, float]) -> StepEstimate | None:
         return None
     spread = values.get("step_rows_squared", rows * rows) - rows * rows
     covariance = values.get("step_rows_seconds", rows * seconds) - rows * seconds
+    # Steps of nearly one size say nothing of the slope: rounding errors would decide it.
     slope = covariance / spread if spread > 1e-6 * rows * rows else 0.0
     slope = min(max(slope, 0.0), 0.9 * seconds / rows) if rows else 0.0
     rows_per_row = values.get("step_rows_out", 0.0) / rows if rows else 0.0

@@ -32,6 +32,7 @@ class Delivery:
         owner = sink_owner(self.query.name)
         position = {"seq": seq, "accepted": self.query.accepted_at}
         cursors: dict[tuple[str, str], Any] = {(owner, unit_log(self.query.unit_id)): position}
+        # A cursor cannot be None: an empty failure is none. Most deliveries need not write it.
         if self.failure:
             cursors[owner, FAILURE] = {}
         return cursors

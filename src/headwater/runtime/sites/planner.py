@@ -169,6 +169,7 @@ class SitePlanner:
         units = [replace(u, usage=(usages or {}).get(u.id, u.usage)) for u in running]
         draft = _StreamDraft()
         self._add_declared_streams(draft, alive, site_positions, now)
+        # Results that no unit reads stay where they are, and need no stream of the problem.
         read = {log for unit in units for log in unit.inputs}
         for unit in units:
             if (log := unit_log(unit.id)) in read:
@@ -264,6 +265,8 @@ class SitePlanner:
     def admit(self, name: str, unit: NewUnit) -> None:
         """Find a site for a new unit and assign it; raises QueryRefused, saying what is short."""
         usage = self._estimate_usage(unit.definition)
+        # Under the lease from reading the assignment to replacing it: two that plan at once would
+        # both give away the same room.
         new = UnitDemand(unit.id, unit.inputs, usage)
         with planning_lease(self.catalog) as lease:
             alive = self.alive_sites()
@@ -483,6 +486,7 @@ class SitePlanner:
         statistics = self.catalog.all_statistics()
         drifted: list[tuple[float, str, ResourceUsage]] = []
         for unit in self._unit_demands():
+            # Its operator has changed just now, so what was measured is not of it.
             if unit.new_statistics:
                 continue
             assumed = estimated_usage(statistics.get(unit.id, {})).cpu

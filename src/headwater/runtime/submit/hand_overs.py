@@ -81,6 +81,7 @@ def request_rewire(
     part, signature = found
     start = _rows_from(catalog, unit, signature)
     source_start = catalog.cursor(source_id, "start")
+    # An earlier begin must not change the results of the queries that it has.
     if not starts_by(source_start, start) and not index.subscribers_look_back(source):
         raise HandOverRefused(f"unit {source_id} cannot begin earlier than it did")
     relaxed = relax(running, signature)

@@ -110,12 +110,14 @@ def propose_changes(running: Sequence[RunningJoin], costs: SharingCosts) -> list
     for unit in running:
         if unit.reads is None:
             by_key.setdefault(unit.operator.sharing_key, []).append(unit)
+    # Units read each other one deep only, and a part of two sources would be all of the join.
     wide = [u for u in running if u.reads is None and not u.read_by and len(u.operator.sources) > 2]
     changes = [
         *(change for unit in wide if (change := _best_rewire(unit, by_key, costs)) is not None),
         *(change for unit in running if (change := _unshare(unit, by_id, costs)) is not None),
     ]
     changed = {unit for change in changes for unit in change.units}
+    # One change for a unit: the prices are those of what it reads now.
     rest = [unit for unit in wide if unit.unit_id not in changed]
     changes += _splits(rest, costs)
     return sorted(changes, key=lambda change: (-change.saving, change.kind, change.units))
@@ -252,6 +254,7 @@ class Revisit:
             return []
         changes = [*self._moves(costly), *self.propose(self._candidates(), costs)]
         proposed = {_key(change): change for change in changes}
+        # What this look does not propose is forgotten, as looks have to agree in a row.
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
         self._settled = None if proposed or self._has_more else seen
         due = [proposed[key] for key, times in self._proposed.items() if times >= self.looks]

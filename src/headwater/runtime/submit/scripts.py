@@ -99,6 +99,7 @@ def _undeclared_names(text: str, existing: Namespace) -> Namespace:
         and keyword_of(tokens[1]) in ("STREAM", "TABLE")
         and existing.get(tokens[2].text) is not None
     }
+    # A copy, as all who parse share the namespace.
     names = existing.copy() if declared else existing
     for name in declared:
         names.remove(name)

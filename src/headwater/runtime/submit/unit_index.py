@@ -89,6 +89,7 @@ class UnitIndex:
                 row = self._load(row)
             if row.state != "dropped":
                 self._remember(row)
+        # When all nodes are there: a reader may have been loaded before the unit that it reads.
         for unit_id in self._readers & set(self._units):
             self._link(unit_id)
 
@@ -302,6 +303,7 @@ class UnitIndex:
                 return independent
             if not self._fits_panes(unit, signature):
                 return False
+            # Each instant is evaluated once: those that are done lack the rows of this query.
             emitted_instant = self.catalog.cursor(unit_id, "instant")
             is_unemitted = emitted_instant is None or (
                 start is not None and emitted_instant <= start
