@@ -22,6 +22,7 @@ def changes_sql(output: Output, states: str, names: Sequence[str], after: int) -
         f"  SELECT _t, {listed}, {sign} AS w FROM states WHERE _t > {after}L\n"
         f"  UNION ALL\n"
         f"  SELECT _next, {listed}, {-sign} AS w FROM states WHERE _next IS NOT NULL),\n"
+        # A row that is there before and after counts +1 and -1: it has not changed.
         f"emitted AS (SELECT _t, {listed}, sum(w) AS n FROM changes\n"
         f"  GROUP BY _t, {listed} HAVING sum(w) > 0)\n"
         f"SELECT _t AS _tau, {shown} FROM emitted LATERAL VIEW explode(sequence(1L, n)) copies AS _n"

@@ -383,6 +383,7 @@ def _term_inputs(
         met = tuple(
             s for s in met if all(_overlaps_range(s, name, *r) for name, r in ranges.items())
         )
+        # An inner join with nothing is empty, and so is the whole term.
         if not met:
             return None
         chosen[other] = TermInput(met, low, largest + after, ranges)
@@ -563,6 +564,7 @@ def converted_panes(
 def panes_schema(spark: SparkSession, plan: PanePlan) -> StructType:
     """The columns of a unit's panes, as Spark has them."""
     with _temp_views(spark) as view:
+        # Planned over inputs without tuples: Spark says the types, and runs nothing.
         views = {a: view(read_tuples(spark, scan.schema, [])) for a, scan in plan.scans}
         for alias, table in plan.tables:
             views[alias] = view(spark.createDataFrame([], stream_schema(table.schema)))

@@ -55,5 +55,6 @@ def _count_meetings(keys: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[int,
 
 
 def _value_counts(values: pa.ChunkedArray) -> Mapping[object, int]:
+    # NULL is equal to nothing, so these rows are compared with none.
     counted = pc.value_counts(values.drop_null())
     return dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True))

@@ -378,6 +378,8 @@ class _ResultWriter:
         leaving = f"SELECT {self._with_keys('_exit AS _t')} FROM leaving"
         moves = f"{entering} UNION {leaving}"
         if self.before is not None:
+            # The value before the step is wanted as well: what enters or leaves is the difference
+            # to it.
             moves += f" UNION SELECT {self._with_keys(f'{self.before}L AS _t')} FROM ({moves})"
         elif not self.keys:  # one group, which has a value also where no pane is visible
             moves += f" UNION SELECT {self.first}L AS _t"

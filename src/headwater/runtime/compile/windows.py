@@ -38,6 +38,7 @@ def exit_time_sql(alias: str, window: Window) -> str:
     if window.size is None:
         return f"{FOREVER}L"
     if window.slide is None:
+        # Exclusive: a tuple that is exactly as old as the window is long is still held.
         return f"({time} + {window.size + 1}L)"
     return f"({last_multiple_sql(f'({time} + {window.size}L)', window.slide)} + {window.slide}L)"
 
@@ -61,6 +62,7 @@ def window_start(scan: Scan, instant: int) -> int | None:
 def rows_window_sql(view: str, window: Rows) -> str:
     """SQL of the tuples of a view, each with the time of the tuple that pushes it out."""
     keys = ", ".join(quote_identifier(name) for name in window.partition_by)
+    # Among equal times the arrival decides, so that every step counts tuples in the same order.
     order = f"{f'PARTITION BY {keys} ' if keys else ''}ORDER BY {TIME}, {ARRIVAL}"
     later = f"lead({TIME}, {window.count}) OVER ({order})"
     return f"(SELECT *, coalesce({later}, {FOREVER}L) AS {UNTIL} FROM {view})"
@@ -79,6 +81,7 @@ def slides_of(windows: Iterable[Window]) -> frozenset[int]:
 
 
 def next_multiple_sql(time: str, slide: int) -> str:
+    # Not %, which is negative for times before 1970.
     return f"({time} + pmod(-{time}, {slide}L))"
 
 

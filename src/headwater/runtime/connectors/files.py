@@ -383,6 +383,7 @@ def _load_table(
     table = pa.concat_tables(tables)
     if table.nbytes <= MAX_BATCH_BYTES:
         return table
+    # The object and not its path is kept in the cache: when it is forgotten, the folder goes too.
     folder = tempfile.TemporaryDirectory(prefix="headwater-table-")
     pq.write_table(table, Path(folder.name, "table.parquet"), row_group_size=1_000_000)
     return folder

@@ -32,6 +32,7 @@ class OpenSources:
         if declaration.source is None:
             return None
         entry = self._open.get(name)
+        # A stream may have been dropped and declared anew, with another source.
         if entry is None or entry[0] != declaration:
             if entry is not None:
                 entry[1].close()

@@ -180,6 +180,7 @@ class OptionReader:
         value = self.values.get(name, None if default is MISSING else default)
         if value is None:
             raise InputError(f"{self.kind} needs {name}: {self.target.EXAMPLE}")
+        # In Python TRUE is an int as well.
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if not fits or (largest is not None and value > largest):
             to = f" to {largest}" if largest is not None else " on"
@@ -214,6 +215,7 @@ def parse_server(server: str) -> tuple[str, int]:
     host, _, port = server.strip().rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise InputError(f"servers are named host:port, with commas between them, not {server!r}")
+    # An IPv6 address is written in brackets, as it has colons itself.
     return host.strip("[]"), int(port)
 
 

@@ -42,6 +42,7 @@ class RateSource:
         passed = done * SECOND // self.options.rows_per_second
         if begin + passed > now + MAX_WAIT:
             begin = now - passed  # shift the schedule rather than wait until the clock catches up
+        # The first tuple is due at the beginning itself.
         due = (now - begin) * self.options.rows_per_second // SECOND + 1
         end = min(due, done + self.options.rows_per_step)
         if end <= done:

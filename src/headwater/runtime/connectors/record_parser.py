@@ -221,6 +221,7 @@ def _block_chunks(
 ) -> Iterator[ParsedChunk]:
     if not block:
         return
+    # A larger block may hold a line that is too long, which Arrow would accept.
     table = text.parse_fast(block, line) if len(block) <= max_line_bytes else None
     if table is not None:
         yield ParsedChunk(table)
@@ -403,6 +404,7 @@ class _CsvFormat:
         return csv_values(data, self.columns, self.schema, self.unit)
 
     def parse_fast(self, block: bytes, line: int) -> pa.Table | None:
+        # A carriage return by itself ends a line for Arrow, and for the reference it does not.
         if block.count(b"\r") != block.count(b"\r\n") or not _is_utf8(block):
             return None
         names = [str(n) for n in range(len(self.columns))]
@@ -528,6 +530,7 @@ def _convert_column(
         if not _all_true(pc.is_finite(values)):
             return None
     converted = pc.cast(values, options=pc.CastOptions(target, allow_float_truncate=True))
+    # A double that is out of the range of FLOAT becomes infinite.
     if type_.is_floating and not _all_true(pc.is_finite(converted)):
         return None
     if type_.name == "DATE" and not _all_true(pc.greater_equal(converted, _FIRST_DAY)):
@@ -570,6 +573,7 @@ def _all_true(condition: pa.ChunkedArray) -> bool:
 
 def _parquet_chunks(path: str, schema: Schema, unit: str | None) -> Iterator[ParsedChunk]:
     with pq.ParquetFile(path) as file:
+        # Reversed, so that of names that differ in case alone the first one counts.
         by_lower_name = {name.lower(): name for name in reversed(file.schema_arrow.names)}
         missing = [f.name for f in schema if f.name.lower() not in by_lower_name]
         if missing:
@@ -589,6 +593,7 @@ def _parquet_chunk(
     unfit: dict[int, InvalidRecord] = {}
     for name, f in zip(names, schema, strict=True):
         columns[f.name], wrong = _convert_parquet_column(batch.column(name), f, unit)
+        # Of several values of a row that do not fit, the first one is reported.
         unfit = {**wrong, **unfit}
     table = pa.table(columns).select([*schema.names, LINE])
     if not unfit:
@@ -684,6 +689,7 @@ def read_lines(
 
 
 def _line_chunk(text: _TextFormat, values: Sequence[bytes | None], first: int) -> ParsedChunk:
+    # A message with a line feed in it would be read as two.
     if all(value and b"\n" not in value and b"\r" not in value for value in values):
         block = b"\n".join(value or b"" for value in values)
         end, is_sound = text.find_record_end(block, True)

@@ -182,6 +182,7 @@ class StagedFile:
     def due_rows(self, rows: int, clock: int, largest: int) -> tuple[pa.Table, int]:
         """The rows after the first `rows` that are due, and the largest event time up to them."""
         table = self._rows_after(rows)
+        # A record without a time, or one that is rejected, is due with what is before it.
         times = pc.fill_null(table[TIME], -FOREVER).combine_chunks()
         # A row out of order is due with the largest time before it: rows keep the order of the file.
         running = pc.cumulative_max(pa.concat_arrays([pa.array([largest], pa.int64()), times]))[1:]

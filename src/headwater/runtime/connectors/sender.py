@@ -74,6 +74,7 @@ class SinkSender:
             raise
         except Exception as error:
             current = self.catalog.query(name)
+            # A query that was submitted since under the same name has not failed.
             if current is not None and current.accepted_at == query.accepted_at:
                 self._record_failure(query, lease, error)
             return False
@@ -89,6 +90,8 @@ class SinkSender:
             for s in batch
             if s.rows
         ]
+        # Sent first, then committed: a crash in between sends these rows again, under the same
+        # names.
         self._send(
             query, [chunk for chunk in chunks if chunk.table.num_rows], bool(progress.failure)
         )
@@ -100,10 +103,12 @@ class SinkSender:
     def _send(self, query: QueryRow, chunks: Sequence[ResultChunk], again: bool) -> None:
         sink = Connector(query.sink["kind"], tuple(query.sink["options"].items()))
         columns = self._columns_of(query)
+        # Each time: a link may lead elsewhere by now, or the owner allow less.
         check_paths_of(sink, allowed_paths(self.catalog))
         send_batch(sink, SinkBatch(chunks, columns, self.spark, again))
 
     def _columns_of(self, query: QueryRow) -> tuple[Column, ...]:
+        # The next query of this name may have other columns.
         key = (query.name, query.accepted_at)
         if key not in self._columns:
             (statement,) = parse(query.definition, self.definitions.namespace)
@@ -119,6 +124,7 @@ class SinkSender:
             log.exception("the sink of query %s failed", query.spelled)
             self.catalog.record_event("sink failed", query.spelled, error=message)
         retries = int(progress.failure.get("retries", 0)) + 1
+        # The exponent is bounded too: after a thousand failures the power would exceed a float.
         wait = min(MAX_RETRY_WAIT, self.backoff * 2 ** min(retries - 1, 16))
         now = self.clock()
         self.catalog.commit(

@@ -83,6 +83,7 @@ class LineReader:
         while not self._closed:
             try:
                 with socket.create_connection(self.address, CONNECT_SECONDS) as connection:
+                    # The timeout is for connecting: a server may have nothing to say for hours.
                     connection.settimeout(None)
                     self._connection = connection
                     self.error = ""
@@ -102,6 +103,8 @@ class LineReader:
             is_complete = raw.endswith(b"\n")
             if raw.strip():
                 self._put(
+                    # Bytes that are no UTF-8 come to the parser as they are, so that it rejects
+                    # their line alone.
                     SocketLine(raw.decode("utf-8", "surrogateescape").rstrip("\r\n"), is_complete)
                 )
             while not is_complete and raw:  # skip the rest of a line that is too long
@@ -138,6 +141,7 @@ class SocketSource:
         if self._pending:
             after = {"lines": done + len(self._pending)}
             return Batch([self._build_chunk(self._pending, done)], after, _describe_location)
+        # Only when the buffer is empty: what came before the error is ingested first.
         if self._reader.error:
             raise InputError(self._reader.error)
         return None

@@ -170,6 +170,7 @@ def _sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate
         return _distinct_sum_parts(call, i, filter_sql)
     number = PaneColumn(f"n{i}", f"count(x{i}){filter_sql}", "sum")
     if type_.is_floating:
+        # Never subtracted: a double that was added and taken away again leaves its rounding behind.
         total = PaneColumn(f"s{i}", f"sum(CAST(x{i} AS DOUBLE)){filter_sql}", "sum")
         return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), False)
     if type_.is_decimal:
@@ -177,6 +178,8 @@ def _sum_parts(call: AggregateCall, i: int, filter_sql: str) -> PartialAggregate
         total = PaneColumn(f"s{i}", f"CAST(sum(x{i}){filter_sql} AS {wide})", "sum")
         return _null_safe_sum(call, number, (total,), lambda merged: merged(total.name), True)
     if type_.name in ("BIGINT", "INTERVAL"):
+        # In two halves, each of which adds up without overflow, so that what leaves can be
+        # subtracted.
         high = PaneColumn(f"h{i}", f"sum(shiftright(x{i}, 32)){filter_sql}", "sum")
         low = PaneColumn(f"l{i}", f"sum(x{i} & 4294967295L){filter_sql}", "sum")
 

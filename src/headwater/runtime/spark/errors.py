@@ -73,6 +73,7 @@ def has_spark_ended(spark: SparkSession | None) -> bool:
 
 def raise_if_spark_ended(spark: SparkSession, error: Exception) -> None:
     """Raise SparkEnded if Spark has ended or is about to: then the step is not at fault."""
+    # Java reports such an error some time before it ends.
     deadline = time.monotonic() + (_ENDING_SECONDS if _is_fatal(error) else 0.0)
     while not has_spark_ended(spark):
         if time.monotonic() >= deadline:

@@ -106,6 +106,7 @@ def _arithmetic(expr: Call, args: list[str]) -> str:
         moved = f"{_TRY[expr.name]}({micros[0]}, {micros[1]})"
         return f"timestamp_micros({moved})" if expr.type == TIMESTAMP else moved
     if expr.type == DATE:
+        # As BIGINT, so that a day beyond INT becomes NULL and does not wrap.
         days = f"{_TRY[expr.name]}(CAST(unix_date({args[0]}) AS BIGINT), CAST({args[1]} AS BIGINT))"
         return f"date_from_unix_date(try_cast({days} AS INT))"
     if expr.type.is_integer or expr.type == INTERVAL:
@@ -168,6 +169,7 @@ def _negate(expr: Call, args: list[str]) -> str:
 def _abs(expr: Call, args: list[str]) -> str:
     if expr.type.bounds is None:
         return f"abs({args[0]})"
+    # The smallest integer has no absolute value in its type: Spark's would wrap to itself.
     least = f"CAST({expr.type.bounds[0]} AS {expr.type})"
     return f"abs(nullif({args[0]}, {least}))"
 
@@ -236,6 +238,7 @@ def _concat(expr: Call, args: list[str]) -> str:
 
 def _replace(expr: Call, args: list[str]) -> str:
     lengths = [len(str(arg.value)) for arg in expr.args[1:] if isinstance(arg, Literal)]
+    # Then the text cannot grow.
     if len(lengths) == 2 and lengths[1] <= lengths[0]:
         return f"replace({', '.join(args)})"
 

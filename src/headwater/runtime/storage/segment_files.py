@@ -98,6 +98,7 @@ def write(
         lap("run")
         _restrict_folder(path)
         written = describe(path, times)
+    # Spark makes a folder even where there is no row.
     if written is None:
         remove(str(path))
     return written
@@ -243,6 +244,7 @@ def _build_written_file(
 def _column_ranges(table: pa.Table) -> dict[str, tuple[int, int]]:
     spans = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
+        # A column of NULLs alone has no extremes.
         if pa.types.is_integer(column.type) and column.null_count < len(column):
             extremes = pc.min_max(column).as_py()
             spans[name] = (extremes["min"], extremes["max"])
@@ -328,6 +330,7 @@ def remove(path: str) -> None:
     """Delete a segment's file or folder, if it exists."""
     target = Path(path)
     if target.is_dir():
+        # What cannot be removed now is an orphan, and swept later.
         shutil.rmtree(target, ignore_errors=True)
     else:
         target.unlink(missing_ok=True)
@@ -341,6 +344,7 @@ def find_orphans(root: Path, referenced: Iterable[str], older_than: float) -> It
     registered = {Path(path).resolve() for path in referenced if path}
     if not root.is_dir():
         return
+    # log/KIND/NAME/FILE: the parts in a folder are one segment, and are kept or removed together.
     for entry in sorted(root.glob("*/*/*")):
         if entry.resolve() not in registered and _last_modified(entry) < older_than:
             yield entry

@@ -178,6 +178,7 @@ def _jaas_config(access: KafkaAccess) -> str:
 
 def _quote_jaas(text: str) -> str:
     """A text quoted for Kafka's JAAS parser, which understands the escapes of Java."""
+    # Backslashes first, or those that the others add would be doubled.
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(plain, escaped)
     return f'"{text}"'
@@ -247,6 +248,7 @@ def _read_secret(access: KafkaAccess, secret: str) -> str:
 def _read_text(option: str, path: str, binary: bool = False) -> str:
     try:
         with Path(path).open("rb") as file:
+            # No more than that, whatever the path names; the one byte shows that there is more.
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(f"{option} {path} cannot be read: {error.strerror}") from error

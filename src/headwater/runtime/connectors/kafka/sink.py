@@ -32,12 +32,16 @@ def send_messages(options: KafkaSinkOptions, batch: SinkBatch) -> None:
         json_line(row, batch.columns) for chunk in batch.chunks for row in chunk.rows(batch.columns)
     ]
     table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
+    # One task sends all, as messages of several would arrive in any order.
     writer = spark.createDataFrame(table).coalesce(1).write.format("kafka")
     writer = writer.options(
         **{
             **{f"kafka.{name}": value for name, value in settings.items()},
             "topic": options.topic,
+            # The commit that follows passes these rows, so every replica in sync has to have them.
             "kafka.acks": "all",
+            # Short, as other sinks wait for a thread meanwhile; what was not acknowledged is sent
+            # again.
             "kafka.max.block.ms": "5000",
             "kafka.request.timeout.ms": "5000",
             "kafka.delivery.timeout.ms": "10000",

@@ -73,6 +73,7 @@ class KafkaSource:
         self._check_same_topic(position.get("topic_id"), offsets, topic)
         # The topic has its own retention, which does not wait for readers.
         deleted = {n: (at, spans[n].first) for n, at in offsets.items() if at < spans[n].first}
+        # A partition that was added to the topic since is read from its beginning.
         begins = {n: max(offsets.get(n, 0), span.first) for n, span in spans.items()}
         counts = allot_messages(self._readable_counts(begins, spans), self.options.rows_per_step)
         ranges = {n: (begins[n], begins[n] + count) for n, count in counts.items() if count}
