@@ -103,6 +103,8 @@ class _Draft:
     def elect_parents(self) -> None:
         for level in range(len(self.levels)):
             for parent in sorted(self.levels[level]):
+                # Bottom up: who replaces a parent is by then a member of the cluster above, and may
+                # win that as well.
                 totals = self._latencies_of(self.levels[level][parent].members).sum(axis=1)
                 members = self.levels[level][parent].members
                 if totals.min() < HYSTERESIS * totals[members.index(parent)]:
@@ -116,6 +118,7 @@ class _Draft:
 
     def _set_members(self, level: int, parent: int, members: tuple[int, ...]) -> None:
         """Change the members of a cluster that keeps its parent."""
+        # Who was asked when the parent was elected: only among these does it have to be the median.
         electorate = self.levels[level][parent].electorate
         self.levels[level][parent] = Cluster(parent, tuple(sorted(members)), electorate)
         self.parent_of[level].update((member, parent) for member in members)
@@ -170,6 +173,8 @@ class _Draft:
             grandparent = self.parent_of[above].pop(parent)
         cluster = self.levels[above][grandparent]
         members = tuple(sorted({*cluster.members, *successors} - ({parent} - {*successors})))
+        # Else the one replaced was the parent there, too: one machine may coordinate several
+        # levels.
         if grandparent in members:
             self._set_members(above, grandparent, members)
         else:
@@ -184,6 +189,8 @@ class _Draft:
             if size > self.max_size:
                 parent = self._split(level, parent)
             elif is_top:
+                # A root with one child coordinates nothing; at the lowest level it is the only
+                # provider.
                 if level and size == 1:
                     self._drop_levels_from(level)
                 return
@@ -204,6 +211,7 @@ class _Draft:
         ]
         parents = tuple(self._add_cluster(level, part) for part in parts)
         self._replace_above(level, parent, parents)
+        # Either will do: both are in the same cluster above.
         return parents[0]
 
     def _merge(self, level: int, parent: int) -> int:
@@ -216,6 +224,8 @@ class _Draft:
         union = (*self.levels[level][nearest].members, *members)
         self._set_members(level, nearest, union)
         self._remove_member(above, parent)
+        # k - 1 members and up to 3k - 1 others may be too many for one cluster, which the thesis
+        # passes over.
         return nearest if len(union) <= self.max_size else self._split(level, nearest)
 
     def _drop_levels_from(self, level: int) -> None:

@@ -53,6 +53,7 @@ def best_split(latencies: Floats, k: int) -> Members:
 @lru_cache(maxsize=64)
 def _all_splits(count: int, least: int) -> Members:
     """All splits into two parts of at least `least`, the first of which has the first member."""
+    # Fixing the side of the first member counts each split once, and not with its mirror image.
     chosen = [
         (0, *others)
         for size in range(least, count - least + 1)
@@ -79,6 +80,7 @@ def _splits_by_medoids(latencies: Floats, least: int) -> Members:
 
 def _radii(latencies: Floats, chosen: Members) -> Floats:
     """The radius of the cluster of the members chosen in each row."""
+    # Infinity for the others: the median of a cluster is one of its members.
     totals = np.where(chosen, chosen.astype(np.float64) @ latencies.T, np.inf)
     medians = np.argmin(totals, axis=1)
     radii: Floats = np.where(chosen, latencies[medians], 0.0).max(axis=1)

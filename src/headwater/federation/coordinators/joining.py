@@ -77,6 +77,7 @@ def on_introduce(me: Membership, sender: str, message: Introduce) -> None:
             join(me, other)
             return
     elif message.wants_answer and other.root != me.tree.root:
+        # Only a root decides about joining, so it is told, and asks the other root itself.
         me.send(me.tree.root, Introduce(other, wants_answer=False))
     if message.wants_answer:
         me.send(sender, Introduce(me.tree, wants_answer=False))
@@ -136,6 +137,7 @@ def on_join_request(me: Membership, sender: str, message: JoinRequest) -> None:
         me.send(sender, ChildList(message.attempt, at, tuple(sorted(me.roles[at].members))))
     elif sender in me.roles[at].members:
         me.send(sender, me.describe(at))
+    # One that replaces a dead coordinator does not make the cluster larger.
     elif message.replaces is None and _is_full(me, at):
         me.send(sender, JoinRefused(message.attempt))
     else:
@@ -154,6 +156,7 @@ def _is_full(me: Membership, level: int) -> bool:
 
 def on_child_list(me: Membership, message: ChildList) -> None:
     attempt = me.joining
+    # Answers to attempts that were given up carry their numbers.
     if attempt is None or attempt.number != message.attempt or attempt.children:
         return
     attempt.at, attempt.children, attempt.progress = message.at, message.children, me.now
@@ -188,6 +191,7 @@ def continue_joining(me: Membership) -> None:
     attempt = me.joining
     if attempt is None:
         return
+    # Meanwhile another parent may have taken this provider, or its own tree may have changed.
     is_needed = me.is_top and (attempt.level == me.top + 1 or me.is_alone)
     if not is_needed or me.now - attempt.progress >= ANSWER_SECONDS:
         me.joining = None

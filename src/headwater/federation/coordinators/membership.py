@@ -199,12 +199,15 @@ class Membership:
         """The members of a role in order, and what is known of the latencies between them."""
         role = self.roles[level]
         names = tuple(sorted(role.members))
+        # Every heartbeat is answered with the square, which seldom changes.
         if role.square is None or role.square[0] != names:
             rows = [role.members[name].latencies for name in names]
             role.square = (
                 names,
                 tuple(
                     tuple(
+                        # Half of a way there and back is the same from both ends: either's
+                        # measurement serves.
                         0.0 if a == b else rows[i].get(b, rows[j].get(a, math.nan))
                         for j, b in enumerate(names)
                     )

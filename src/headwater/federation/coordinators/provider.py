@@ -89,6 +89,7 @@ class ProviderNode:
         if key in self._received or self.is_leaving:
             return []
         self._received[key] = None
+        # Repetitions come soon after the original, so the oldest may be forgotten.
         if len(self._received) > REMEMBERED_MESSAGES:
             self._received.popitem(last=False)
         me = self.membership
@@ -101,6 +102,7 @@ class ProviderNode:
         """Leave the federation; a few more ticks repeat what was sent."""
         me = self.membership
         me.now, self.is_leaving = now, True
+        # What was being repeated speaks of clusters that the provider is about to leave.
         me.repeated.clear()
         leave(me)
         return self._collect()
@@ -121,6 +123,7 @@ class ProviderNode:
 
     def _keep_the_tree(self) -> None:
         me = self.membership
+        # A copy of the levels: what is done for one of them may end places in others.
         for level in sorted(me.seats):
             if level in me.seats and me.seats[level].parent != me.name:
                 watch_parent(me, level)

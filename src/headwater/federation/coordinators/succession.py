@@ -183,6 +183,7 @@ def _split(me: Membership, level: int) -> None:
     answered = [name for name in names if role.members[name].has_answered]
     if role.overfull_since is None:
         role.overfull_since = me.now
+    # A split by guessed latencies would soon be undone; but no cluster stays too large for ever.
     is_known = len(answered) == len(names) and is_complete(latencies)
     if not is_known and me.now - role.overfull_since < PATIENCE_SECONDS:
         return
@@ -192,6 +193,7 @@ def _split(me: Membership, level: int) -> None:
         tuple(n for n, first in zip(names, chosen, strict=True) if first == side)
         for side in (True, False)
     ]
+    # One that never answered may be dead.
     parents = tuple(
         median_name(names, latencies, [n for n in part if n in answered] or part) for part in parts
     )
@@ -208,6 +210,7 @@ def _split(me: Membership, level: int) -> None:
 def _keep_part(me: Membership, level: int, part: Names) -> None:
     role = me.roles[level]
     role.members = {name: role.members[name] for name in part}
+    # What was sent about the whole cluster is from an earlier epoch now, and is dropped.
     role.epoch += 1
     role.since = role.elected = me.now
     me.seats[level].epoch = role.epoch
@@ -224,6 +227,7 @@ def _step_down(me: Membership, level: int, parent: str) -> None:
 def _elect_by_time(me: Membership, level: int) -> None:
     role = me.roles[level]
     names, latencies = me.square(level)
+    # `elected` stays as it is, so the next tick tries again.
     if not is_complete(latencies):
         return
     role.elected = me.now
@@ -323,6 +327,7 @@ def _vote(me: Membership, level: int, seat: Seat, since: float) -> None:
         for name in living
         if name == me.name or votes.get(name, (-1, -1.0)) >= (seat.epoch, recent)
     ]
+    # Of the living and not of the cluster: which side of a cut has a root, the quorum decides.
     if 2 * len(voters) > len(living):
         _succeed(me, level, seat, tuple(living))
 

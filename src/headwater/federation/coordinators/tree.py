@@ -85,6 +85,7 @@ class CoordinatorTree:
         for level, clusters in enumerate(self.levels, start=1):
             for node, cluster in sorted(clusters.items()):
                 providers = tuple(sorted(self._providers_below(view, level, cluster.members)))
+                # Exact, so that the order in which members came does not show in the last digit.
                 capability = math.fsum(self.capabilities[provider] for provider in providers)
                 view[level, node] = Coordinator(level, node, cluster.members, providers, capability)
         return view

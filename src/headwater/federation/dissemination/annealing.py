@@ -76,6 +76,8 @@ def _anneal_from(
     tree = DisseminationTree(world, parents)
     best, best_total = tree.parents, tree.total
     temperature, unchanged = start * tree.total, 0
+    # Both have to fail (COSMOS, section 4.2.3): a low temperature alone would stop while trees
+    # still improve.
     while temperature >= settings.frozen * best_total or unchanged < settings.patience:
         found, total = anneal_once(tree, members, random, settings.trials, temperature)
         unchanged += 1
@@ -83,6 +85,7 @@ def _anneal_from(
             best, best_total, unchanged = found, total, 0
         temperature *= settings.cooling
     tree = DisseminationTree(world, best)
+    # Summing up from scratch between passes keeps rounding from being taken for a gain.
     while _descend(tree.arrays, members, IMPROVEMENT * tree.total) < 0:
         tree.rebuild()
     return tree
@@ -126,6 +129,7 @@ def anneal(
     """One trial for each row of draws; keeps the best parents in `best` and returns their sum of losses."""
     count = len(members)
     for at in range(len(draws)):
+        # The first member is the source, which has no parent to change.
         node = members[1 + int(draws[at, 0] * (count - 1))]
         place, old = members[int(draws[at, 1] * count)], tree.parent[node]
         if place == old or is_within(tree, place, node):
@@ -149,6 +153,8 @@ def descend(tree: TreeArrays, members: Any, least: float) -> float:
         if node == SOURCE:
             continue
         old = tree.parent[node]
+        # `held` is the change against the old place: a trial goes on from the last one and need not
+        # go back.
         best, chosen, held = -least, old, 0.0
         for place in members:
             if place != tree.parent[node] and not is_within(tree, place, node):

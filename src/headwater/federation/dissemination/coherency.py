@@ -146,6 +146,8 @@ class UpdateTagger:
         if not violated:
             return None
         tag = violated[-1]
+        # A requirement below the tag gets the update too, violated or not: its copies are now this
+        # one.
         for one in ordered[: bisect_left(ordered, tag) + 1]:
             self._sent[one] = reading
         return tag
@@ -183,6 +185,7 @@ def fidelity(source: ValueHistory, copy: ValueHistory, requirement: float, end: 
     """
     start = float(source.times[0])
     inside = copy.times < end
+    # Between two changes of either value the divergence stays as it is.
     times = np.unique(np.concatenate([source.times[source.times < end], copy.times[inside]]))
     times = times[times >= start]
     lengths = np.diff(np.append(times, end))

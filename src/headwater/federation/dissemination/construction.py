@@ -68,6 +68,8 @@ def random_tree(world: DisseminationWorld, random: np.random.Generator) -> Indic
 def dita_tree(world: DisseminationWorld, source_fanout: int, fanout: int) -> Indices:
     """DiTA, centralized: nodes by descending rate, each below the nearest node that has a free place."""
     members = tree_members(world)[1:]
+    # DiTA puts strict requirements first; where requirements are rates, the strictest is the
+    # highest.
     order = members[np.argsort(-world.weights[members], kind="stable")]
     parents, free = no_parents(world), np.full(world.count, fanout)
     free[SOURCE] = source_fanout
@@ -91,6 +93,7 @@ def best_dita_tree(
 def greedy_tree(world: DisseminationWorld, other: Floats | None = None) -> Indices:
     """The nodes nearest and fastest first, each below the node for which the loss of the tree is smallest."""
     members = tree_members(world)[1:]
+    # The order of Algorithm 4.2: what a node would wait as a lone child of an idle source.
     near = world.delays[SOURCE] + world.filter_seconds + world.transmit_seconds
     order = members[np.argsort(near[members], kind="stable")]
     arrays = empty_arrays(world, no_parents(world), other)

@@ -40,6 +40,7 @@ def object_worlds(world: DisseminationWorld) -> list[DisseminationWorld]:
     worlds = []
     for item in range(world.rates.shape[1]):
         rates = world.rates[:, item : item + 1]
+        # A node's loss is the mean over its objects, so each of its trees gets a part of it.
         weights = rates[:, 0] / wanted
         weights[0] = 0.0
         worlds.append(replace(world, rates=rates, weights=weights))
@@ -76,6 +77,8 @@ class Forest:
         total = 0.0
         for item, tree in enumerate(self.trees):
             tree.arrays.other[:] = self.sums - self.parts[item]
+            # The wait of messages of other trees counts with those trees; here it would count
+            # twice.
             tree.arrays.other[:, WEIGHT] = 0.0
             tree.rebuild()
             total += tree.total
@@ -126,6 +129,7 @@ def annealed_forest(
     temperature, unchanged = settings.start * lowest, 0
     while temperature >= settings.frozen * lowest or unchanged < settings.patience:
         for item in range(len(forest.trees)):
+            # Kernels work with sums of losses, the temperature is one of means.
             heat = temperature * (world.count - 1)
             anneal_once(forest.focus(item), members[item], random, settings.trials, heat)
             forest.absorb(item)

@@ -60,6 +60,7 @@ def holder_view(tree: TreeArrays, holder: int) -> HolderView:
     above = np.array([NOBODY, *([HOLDER] * len(children)), *(at for _, at in pairs)], np.int64)
     last = len(children)
     delays = tree.delays[np.ix_(nodes, nodes)].copy()
+    # No holder is told delays between grandchildren; a price that used one would be NaN too.
     delays[last + 1 :, :] = np.nan
     items = tree.rates.shape[1]
     view = HolderView(
@@ -93,6 +94,8 @@ def _child_list(tree: TreeArrays, node: int) -> list[int]:
     while child != NOBODY:
         found.append(child)
         child = int(tree.next_sibling[child])
+    # The linked list has the order of past moves; the best move of equal ones must not depend on
+    # it.
     return sorted(found)
 
 
@@ -105,6 +108,7 @@ def fill_view(view: HolderView) -> None:
             view.filtered[node],
             view.sent[node],
             view.largest[node].sum(),
+            # Reported values may be a fifth off, each in its own direction.
             max(view.weight_below[node] - view.weights[node], 0.0),
             view.filter_seconds[node],
             view.transmit_seconds[node],

@@ -87,6 +87,7 @@ def tree_order(parents: Indices) -> list[int]:
     order = below.get(-1, [])[:]
     for node in order:
         order += below.get(node, [])
+    # Nodes of a circle are below nobody who is below the source, so they are missing here.
     if order[:1] != [SOURCE] or len(order) != (parents != ABSENT).sum():
         raise PlanError("not every node has a way to the source")
     if parents[SOURCE] != -1 or (parents == -1).sum() != 1:
@@ -141,4 +142,5 @@ def _service(
     square = square_of_service(tests, float(below.sum()), arrivals, tp, tc)
     queue = queue_seconds(load, arrivals, square, world.queue == "M/G/1")
     mean = load / arrivals if arrivals else 0.0
+    # Equation (4.5), written out and not taken from `node_loss`: tests compare the two.
     return load, queue + mean / 2 * (1 - 1 / len(below)) + tp + tc

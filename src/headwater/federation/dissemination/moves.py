@@ -103,6 +103,8 @@ def rates_without(view: HolderView, at: int, node: int) -> Any:
     """The effective rates of a child when one of its children has left."""
     rates = np.empty(view.rates.shape[1])
     for item in range(len(rates)):
+        # Two children with the largest rate leave the second equal to the first: then nothing
+        # falls.
         is_top = view.largest[node, item] >= view.top[at, item]
         rates[item] = view.second[at, item] if is_top else view.top[at, item]
     return rates
@@ -123,6 +125,8 @@ def price_promotion(view: HolderView, node: int, partner: int) -> float:
     at = view.above[node]
     weight, delays, none = view.weight_below[node], view.delays, view.nothing
     rest = rates_without(view, at, node)
+    # The weight after the move. The printed formula keeps the old one, and so counts the promoted
+    # subtree twice (COSMOS, section 4.2.2).
     left = view.weight_below[at] - weight
     change = weight * (delays[HOLDER, node] - delays[at, node] - delays[HOLDER, at])
     change += changed_loss(
@@ -358,6 +362,7 @@ def fill_moves(above: Any, last: int, moves: Any) -> None:
                 for kind in (ADOPTION, UNCLE_SWAP):
                     moves[at, 0], moves[at, 1], moves[at, 2] = kind, node, partner
                     at += 1
+        # An exchange is the same seen from either side; equation (4.7) counts it twice.
         for partner in range(node + 1, count):
             if above[partner] != above[node]:
                 moves[at, 0], moves[at, 1], moves[at, 2] = COUSIN_SWAP, node, partner
@@ -426,5 +431,6 @@ def adaptation_share(
 ) -> float:
     """The share of its time that a holder spends on adaptation: it is capacity that dissemination does not get."""
     known = children + sum(grandchildren)
+    # Equation (4.7) adds this to a delay in seconds, though it has no unit.
     collecting = collect_seconds / collect_period * known
     return collecting + decide_seconds / decide_period * move_count(children, grandchildren)

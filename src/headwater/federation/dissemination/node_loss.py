@@ -26,6 +26,7 @@ def queue_seconds(load: float, arrivals: float, second: float, general: bool) ->
     if arrivals <= 0.0:
         return 0.0
     capped = min(load, FULL_LOAD)
+    # M/M/1: the load times the mean service time, which is load / arrivals.
     work = second / 2.0 if general else load * load / arrivals
     return work / (1.0 - capped) + OVERLOAD_SECONDS * (load - capped)
 
@@ -44,6 +45,7 @@ def square_of_service(
     tests, sends = filtered / arrivals, sent / arrivals
     mean = filter_seconds * tests + transmit_seconds * sends
     variance = filter_seconds * filter_seconds * tests
+    # A child gets a message with probability p = sends / tests: variance (2 p - p^2) tc^2 a test.
     variance += transmit_seconds * transmit_seconds * (2.0 * sends - sends * sends / tests)
     # Products, not powers: these are rounded alike in machine code and in Python.
     return arrivals * (mean * mean + variance)
@@ -70,6 +72,7 @@ def node_loss(
     of all nodes below. The last four numbers are of the node in other trees: their
     messages wait in the same queue.
     """
+    # A leaf may have children in other trees; equation (4.5) itself would divide by zero.
     if children == 0:
         return other_weight * queue_seconds(other_load, other_arrivals, other_second, general)
     load = filter_seconds * filtered + transmit_seconds * sent

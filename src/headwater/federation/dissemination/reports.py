@@ -27,6 +27,7 @@ class ReportedTree:
 
     def __init__(self, world: DisseminationWorld, parents: Indices) -> None:
         """At first everybody knows the values of `world`."""
+        # Reports overwrite the arrays of the tree, which would otherwise be those of the world.
         own = replace(
             world,
             rates=world.rates.copy(),

@@ -38,6 +38,7 @@ def run_round(
 ) -> list[Move]:
     """Send a token down the tree; returns the moves in their order."""
     made, holders = [], [SOURCE]
+    # The list grows while it is walked, which sends tokens down level by level.
     for holder in holders:
         for _ in range(moves_per_token):
             move = chosen_move(holder_view(tree.arrays, holder), worthwhile)
@@ -45,5 +46,6 @@ def run_round(
                 break
             tree.reparent(move.new_parents())
             made.append(move)
+        # After the moves: whoever has become a child gets its token here, and nobody gets two.
         holders += [child for child in tree.children(holder) if tree.arrays.child_count[child]]
     return made

@@ -129,6 +129,7 @@ def attach(tree: TreeArrays, node: int, at: int) -> float:
         change += weight * tree.delays[place, below]
         tree.weight_below[place] += weight
         up, gain, kept = tree.parent[place], 0.0, 0
+        # What stays is written where it was read or before, so one array is enough.
         for index in range(count):
             item = tree.changed[index]
             old, new = tree.largest[place, item], tree.largest[below, item]
@@ -138,6 +139,8 @@ def attach(tree: TreeArrays, node: int, at: int) -> float:
                 gain += new - old
                 tree.changed[kept] = item
                 kept += 1
+                # With the rate that `up` has now; its rise comes when the loop is there, for all
+                # takers.
                 if old == 0.0 and up >= 0:
                     tree.takers[up, item] += 1
                     tree.filtered[up] += tree.largest[up, item]
@@ -245,6 +248,7 @@ def rebuild(tree: TreeArrays, order: Any) -> float:
     tree.largest[:], tree.weight_below[:] = tree.rates, tree.weights
     tree.takers[:], tree.filtered[:], tree.sent[:] = 0, 0.0, 0.0
     total = 0.0
+    # Children before parents; and as each goes to the front, siblings end in ascending order.
     for index in range(len(order) - 1, -1, -1):
         node = order[index]
         up = tree.parent[node]

@@ -119,6 +119,7 @@ def adapt(
         graph = graphs[branch.height - 1].select(vertices)
         before = federation.child_of(branch)[hosts[branch.height - 1][vertices]]
         problem = federation.child_problem(branch, graph, share)
+        # By coordinator: what one decides does not depend on which others were visited before it.
         generator = np.random.default_rng((seed, branch.height, branch.node))
         chosen = redistribute(problem, before, settings, generator)
         for k, child in enumerate(branch.branches):
@@ -137,6 +138,7 @@ def _hosts_by_level(place: Indices, labels: list[Indices]) -> list[Indices]:
     hosts = [place]
     for label in labels:
         above = np.empty(int(label.max(initial=-1)) + 1, np.int32)
+        # Backwards, so that of several values the first one stays.
         above[label[::-1]] = hosts[-1][::-1]
         hosts.append(above)
     return hosts
@@ -157,7 +159,9 @@ def redistribute(
     newcomers = np.flatnonzero(before == OUTSIDE)
     order = newcomers[np.argsort(-problem.queries.load[newcomers], kind="stable")]
     map_greedily(arrays, state, order)
+    # OUTSIDE is NOWHERE for the kernels: newcomers have no place to keep, and move in any case.
     is_dirty = before == OUTSIDE
+    # With all bounds kept, flows would only move queries that may stay.
     if violation(arrays, state) > 0:
         balance(problem, arrays, state, is_dirty, settings, generator)
         # Diffusion ends when no vertex fits its flow; what is still above a bound is moved singly.
@@ -188,6 +192,7 @@ def balance(
     """
     is_over = state.used > problem.bound * (1 + TOLERANCE)
     flow = diffusion(state.used.copy(), problem.places.capability)
+    # What has no state moves for nothing, so it is the densest.
     density = problem.queries.load / np.maximum(problem.queries.state, 1e-300)
     flows = (flow > TOLERANCE * state.used.sum()) & is_over[:, None]
     pairs = [(int(i), int(j)) for i, j in np.argwhere(flows)]
@@ -196,10 +201,12 @@ def balance(
         i, j = pairs[at]
         vertex = select_vertex(arrays, state, is_dirty, density, i, j, flow[i, j], settings.near)
         if vertex == NOWHERE:
+            # Algorithm 3.3 has no exit here, and would choose the pair again for ever.
             pairs.pop(at)
             continue
         move(arrays, state, vertex, j)
         is_dirty[vertex] = True
+        # Not printed in Algorithm 3.3, which would go on until child i is empty.
         flow[i, j] -= problem.queries.load[vertex]
 
 
@@ -223,8 +230,10 @@ def select_vertex(
             largest = max(largest, benefit[vertex])
     best = NOWHERE
     for vertex in range(vertices):
+        # Of the absolute value: a share of a negative benefit would rule out even the largest.
         if benefit[vertex] == -np.inf or largest - benefit[vertex] > near * abs(largest):
             continue
+        # To go back may cost what it would take to bring the state along.
         if (
             best == NOWHERE
             or (is_dirty[vertex] and not is_dirty[best])
@@ -309,6 +318,7 @@ def leave_provider(
     room[provider] = 0.0
     asked = [b for b in federation.tree.coordinators() if provider in b.providers]
     wanted = float(queries.load[leaving].sum())
+    # Children come before parents: the first with room is the lowest, the last is the root.
     chosen = next((b for b in asked if room[b.providers].sum() >= wanted), asked[-1])
     return _rehost(federation, queries, place, leaving, chosen, bound, settings)
 
@@ -334,6 +344,7 @@ def _rehost(
     arrays = search_arrays(problem, objective)
     before = np.concatenate((position[place[kept]], np.full(len(leaving), NOWHERE)))
     state = mapped_state(arrays, problem, objective, before)
+    # Only those that leave are in the order, so nothing else can move.
     order = len(kept) + np.argsort(-queries.load[leaving], kind="stable")
     map_greedily(arrays, state, order)
     for _ in range(settings.passes):

@@ -60,6 +60,7 @@ def sorted_by_group(problem: Problem, group: Indices) -> Indices:
     ends = np.cumsum(capability) / capability.sum() * problem.queries.load.sum()
     middle = np.cumsum(problem.queries.load[order]) - problem.queries.load[order] / 2
     place = np.empty(len(order), np.int32)
+    # Rounding may put the last query behind the end of the last place.
     place[order] = walk[np.minimum(np.searchsorted(ends, middle), len(walk) - 1)]
     return place
 

@@ -82,6 +82,7 @@ def coarsen(
             len(graph) - vertices,
             weight_limit,
         )
+        # No two may be merged: here Algorithm 3.1 would not end.
         if size == len(graph):
             break
         if group is not None:
@@ -93,6 +94,7 @@ def coarsen(
 
 def _first_of_each(label: Indices, size: int, values: Indices) -> Indices:
     result = np.empty(size, np.int32)
+    # Backwards, so that the first of each label is what stays.
     result[label[::-1]] = values[::-1]
     return result
 
@@ -203,6 +205,8 @@ def _match(
             size = start[u + 1] - start[u]
             each = max(1, (2 * CANDIDATES + size - 1) // max(size, 1))
             for turn in range(size):
+                # A prime step visits the substreams in scattered order and, unless it divides their
+                # number, each once.
                 at = start[u] + (turn * 7919 + u) % size
                 s = substream[at]
                 length = first[s + 1] - first[s]
@@ -233,10 +237,14 @@ def _match(
                     if own[substream[at]] > 0.0:
                         weight += rate[substream[at]]
                 results_v = result[result_start[v] : result_start[v + 1]].sum()
+                # Both run at the home of one, best of the one with more results: those of the other
+                # travel.
                 weight = weight * reach - min(results_u, results_v) * homes[home[u], home[v]]
             is_edge = weight > 0.0 or len(homes) > 0
             if is_edge and (best == -1 or weight > heaviest or (weight == heaviest and v < best)):
                 best, heaviest = v, weight
+        # Only what was written: clearing all substreams for each vertex would cost more than the
+        # search.
         for at in range(start[u], start[u + 1]):
             own[substream[at]] = 0.0
         is_matched[u] = True

@@ -62,6 +62,7 @@ def _path_tree(
     for place in places:
         path = []
         site = place
+        # The last links from an anchor form one tree: a way that meets an earlier one stays on it.
         while site not in before:
             path.append(site)
             link = routes.network.links[int(routes.last_link[anchor, site])]

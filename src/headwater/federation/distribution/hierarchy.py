@@ -107,12 +107,14 @@ class Federation:
             np.array(capability),
             self.places.latency[np.ix_(nodes, nodes)],
             anchor,
+            # A coordinator knows latencies, but not which links its children share.
             star_trees(anchor[: self.first_home]),
         )
 
     def child_problem(self, branch: Branch, queries: QueryGraph, share: float) -> Problem:
         """What a coordinator maps; `share` is the load of the whole federation by its capability."""
         level = self.tree.height - branch.height + 1
+        # The slacks of all levels multiply to 1 + alpha at the providers.
         slack = (1 + self.alpha) ** (level / self.tree.height) - 1
         places = self.child_places(branch)
         return make_problem(self.substreams, queries, places, slack, share)

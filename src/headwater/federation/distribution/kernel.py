@@ -132,6 +132,7 @@ def fill_row(a: Any, state: Any, vertex: int, row: Any) -> None:
             own += a.rate[s] * count * count
             for k in range(len(row)):
                 row[k] += count * state.price[s, k]
+        # The prices count its own queries as those of others; to itself they cost it nothing.
         if here != NOWHERE:
             for k in range(len(row)):
                 row[k] -= own * a.latency[k, here]
@@ -142,6 +143,8 @@ def fill_row(a: Any, state: Any, vertex: int, row: Any) -> None:
         for at in range(a.start[vertex], a.start[vertex + 1]):
             s = a.substream[at]
             origin, rate = a.origin[s], a.rate[s]
+            # Parents come before children; the need of node 0, the origin, is never written and
+            # stays 0.
             for n in range(1, a.size[origin]):
                 if state.wanted[s, n] > 0:
                     need[n] = 0.0
@@ -241,6 +244,7 @@ def best_move(a: Any, state: Any, vertex: int, penalty: float, row: Any) -> Any:
             continue
         more = added_violation(a, state, vertex, k)
         is_over = excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0
+        # From one place above its bound to another, a violation would only change its address.
         if penalty == 0.0 and (more > 0.0 or (more == 0.0 and is_over)):
             continue
         found = row[here] - row[k]
@@ -311,6 +315,8 @@ def climb(a: Any, state: Any, patience: int, penalty: float, exact: bool) -> Any
                 top = vertex
         if top == NOWHERE:
             break
+        # Its gain may be from before other moves. Computed again, it need not be the largest any
+        # more.
         if computed[top] != moves:
             computed[top] = -1
             continue
@@ -393,12 +399,14 @@ def exchange(
                 back = single_cost(a, state, best, there) - single_cost(a, state, best, here)
                 if start[best] == there:
                     needed += toll[best] * a.latency[here, there]
+                # The estimate is exact for WEC only: two that exchange may share ways of delivery.
                 if gain + back > needed:
                     move(a, state, best, here)
                     exchanges += 1
                     gained += gain + back
                     break
                 move(a, state, vertex, here)
+            # The second turn asks the next best place.
             row[there] = np.inf
         for at in range(a.start[vertex], a.start[vertex + 1]):
             shared[a.substream[at]] = 0.0

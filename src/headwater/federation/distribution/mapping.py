@@ -113,6 +113,7 @@ def cluster_mapping(
     coarse = coarsen(
         problem.queries, problem.substreams, CLUSTERS_EACH * len(problem.places), generator
     )
+    # Clusters of one query each would be the greedy start again, refined twice.
     if len(coarse.graph) == len(problem.queries):
         return greedy_mapping(problem, settings.objective)
     inner = problem.with_queries(coarse.graph)
@@ -146,6 +147,7 @@ def _refined(
         _kick(arrays, state, generator)
         refine(arrays, state, settings, generator)
         best = min(best, _value(problem, arrays, state, settings), key=lambda one: one[0])
+        # Each kick starts from the best mapping, whether the one before helped or not.
         state = mapped_state(arrays, problem, settings.objective, best[1])
     return best
 

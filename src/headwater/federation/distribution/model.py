@@ -71,6 +71,7 @@ class QueryGraph:
     @cached_property
     def main_home(self) -> Indices:
         """For each vertex the home that gets most of its results, the first of several."""
+        # Every vertex has a home, so as many entries as vertices means one each.
         if len(self.home) == len(self):
             return self.home
         found = np.empty(len(self), np.int32)

@@ -134,6 +134,7 @@ def route(
             more = 0.0
             if table.is_bounded:
                 bound = table.bound[k] * table.total[0]
+                # Against the present total: bounds rise with every query that has come.
                 more = excess(table.load[k] + load[query], bound) - excess(table.load[k], bound)
             if best == -1 or more < least or (more == least and cost < lowest):
                 best, least, lowest = k, more, cost

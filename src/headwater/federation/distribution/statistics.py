@@ -28,6 +28,7 @@ def publish(known: Floats, measured: Floats, tau: float = TAU) -> Publication:
     """Send the measured values that are more than a factor 1 + tau away from the known ones."""
     if not tau >= 0:
         raise PlanError(f"tau is not negative, it is {tau}")
+    # The same factor up and down; a value that was or becomes 0 is always sent.
     low, high = np.minimum(known, measured), np.maximum(known, measured)
     sent = np.flatnonzero(high > (1 + tau) * low).astype(np.int32)
     updated = known.copy()

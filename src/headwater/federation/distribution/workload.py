@@ -97,6 +97,7 @@ def draw_queries(
     ]
     start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     substream = np.concatenate(chosen).astype(np.int32) if chosen else np.zeros(0, np.int32)
+    # For an empty query this would give another's rate; `fewest` is at least 1, so there is none.
     rate = np.add.reduceat(substreams.rate[substream], start[:-1]) if chosen else np.zeros(0)
     return QueryGraph(
         start,
@@ -122,6 +123,7 @@ def _draw_ranks(cumulated: np.ndarray, size: int, generator: np.random.Generator
     found = np.zeros(0, np.int64)
     while len(found) < size:
         drawn = np.searchsorted(cumulated, generator.random(2 * size))
+        # In the order of drawing: cut in the order of ranks, the ranks kept would be the low ones.
         _, at = np.unique(np.concatenate((found, drawn)), return_index=True)
         found = np.concatenate((found, drawn))[np.sort(at)]
     return found[:size]

@@ -187,6 +187,8 @@ class AdaptingMember(TreeMember):
             attempt = replace(attempt, move=move, phase=AttemptPhase.TRYING, awaited=missing)
             self._update(attempt)
             for provider in missing:
+                # Grandchildren may have lower numbers than what is locked: to wait for one could
+                # close a cycle.
                 self.send(provider, LockRequest(attempt.name, impatient=True))
             self._go_on(attempt)
         return self.drain()
@@ -222,6 +224,7 @@ class AdaptingMember(TreeMember):
 
     def _start_attempt(self, tree: int) -> None:
         place = self.places.get(tree)
+        # A second attempt in the tree would void the locks of the first.
         if place is None or place.leaving or not place.children or tree in self.attempts:
             return
         self.serials[tree] = self.serials.get(tree, self.serial) + 1
@@ -244,6 +247,7 @@ class AdaptingMember(TreeMember):
             # Given up meanwhile.
             self.send(sender, LockRelease(name))
             return
+        # Owners are granted again when they ask again, so a grant may come twice.
         if sender not in attempt.awaited or sender in attempt.held:
             return
         assert isinstance(statistics, MemberStatistics)
@@ -264,8 +268,10 @@ class AdaptingMember(TreeMember):
         attempt = replace(attempt, awaited=awaited)
         self._update(attempt)
         if attempt.phase is AttemptPhase.ACQUIRING and awaited:
+            # One at a time: whoever asked for several at once might get a higher one first.
             self.send(awaited[0], LockRequest(attempt.name))
         elif attempt.phase is AttemptPhase.COMMITTING and awaited:
+            # In the order of the move: only so is the tree a tree after each change.
             self.send(awaited[0], CommitRequest(attempt.name))
         self._go_on(attempt)
 
@@ -301,6 +307,7 @@ class AdaptingMember(TreeMember):
         del self.attempts[tree]
         self.answered.pop(tree, None)
         acquiring = attempt.phase is AttemptPhase.ACQUIRING
+        # While it acquires, only the first of them has been asked.
         asked = attempt.awaited[:1] if acquiring else attempt.awaited
         for provider in sorted({*attempt.held, *asked}):
             self.send(provider, LockRelease(attempt.name))
@@ -308,8 +315,10 @@ class AdaptingMember(TreeMember):
         if place is None:
             return
         leaves = {one for one, known in attempt.statistics if not known.children}
+        # A leaf that has just got a child is none any more.
         leaves -= {change.new for change in attempt.move}
         for child in place.child_numbers():
+            # Whose children are not known gets a token too: a leaf does nothing with it.
             if child not in leaves:
                 self.send(child, RoundToken(tree))
 
@@ -356,6 +365,8 @@ class AdaptingMember(TreeMember):
 
     def _handle_offer(self, attempt: AttemptId, change: NewParent) -> None:
         place = self.places.get(attempt.tree)
+        # A child that changes its parent for another reason as well would end where nobody wants
+        # it.
         fits = place and place.parent == change.old and not place.candidates and not place.leaving
         if self.lock.owner != attempt or not fits or place is None:
             self.send(attempt.holder, MoveRefused(attempt))
@@ -379,6 +390,7 @@ class AdaptingMember(TreeMember):
         prepared, place = self.prepared, self.places.get(attempt.tree)
         if not prepared or prepared.attempt != attempt or not place or place.leaving:
             self.send(attempt.holder, MoveRefused(attempt))
+        # A commit that comes again is answered when the new parent has agreed.
         elif not prepared.committed:
             if place.parent != prepared.change.old or place.candidates:
                 self.prepared = None
@@ -417,6 +429,8 @@ class AdaptingMember(TreeMember):
                 self._finish(attempt)
                 continue
             for provider in attempt.held:
+                # At every tick, several times a lease, so that the loss of one message does not end
+                # it.
                 self.send(provider, LockRenewal(attempt.name))
         if self.now >= self.next_token:
             self.next_token = self.now + self.round_seconds

@@ -318,6 +318,8 @@ class TreeMember:
         self.next_beat = self.now + HEARTBEAT_SECONDS
         limit = self.now - HEARTBEAT_SECONDS * MISSED_HEARTBEATS
         neighbours = self.neighbours()
+        # A new neighbour has the whole time before it; who is none any more does not come back as
+        # silent.
         self.heard = {one: self.heard.get(one, self.now) for one in sorted(neighbours)}
         for silent in [one for one, heard in self.heard.items() if heard < limit]:
             self.forget_provider(silent)
@@ -358,6 +360,7 @@ class TreeMember:
 
     def _receive(self, place: TreeMembership, sender: int, message: FeedMessage) -> None:
         """Take the next message from whoever brings it first; ask for those that were skipped."""
+        # Before its adoption a provider does not know at which number its feed begins.
         if not place.started or message.number <= place.feed.newest:
             return
         if message.number == place.feed.newest + 1:
@@ -368,6 +371,7 @@ class TreeMember:
     def _handle_resume(self, place: TreeMembership, sender: int, newest: int) -> None:
         if place.feed.reaches(newest):
             self._send_after(place, sender, newest)
+        # Nobody has more than the origin: adoption says from which number there is something.
         elif self.number == place.origin:
             self._adopt(place, sender, newest)
         else:
@@ -407,6 +411,7 @@ class TreeMember:
         self.places[tree] = replace(place, joining=False)
         self.finish_seeking(place, False)
         place = self.places[tree]
+        # The origin is asked at every heartbeat until it agrees: there is nobody else left.
         if not place.candidates and place.parent is None and place.origin != self.number:
             place = replace(place, candidates=(place.origin,))
         self.places[tree] = place
@@ -424,6 +429,7 @@ class TreeMember:
             self._seek(place.tree, rest)
 
     def _handle_join(self, place: TreeMembership, newcomer: int, message: TreeJoinRequest) -> None:
+        # An ancestor that attaches below would close a circle.
         if place.leaving or newcomer in place.path:
             self.send(newcomer, AttachRefusal(place.tree))
             return
@@ -442,6 +448,7 @@ class TreeMember:
 
     def _handle_attach(self, place: TreeMembership, sender: int, message: AttachRequest) -> None:
         newest = place.feed.newest if message.newest is None else message.newest
+        # A parent that no longer has what the child missed would leave a gap in its feed.
         complete = place.feed.reaches(newest) or self.number == place.origin
         if not place.started or not complete or place.leaving or sender in place.path:
             self.send(sender, AttachRefusal(place.tree))
@@ -458,10 +465,13 @@ class TreeMember:
         self._send_after(place, child, newest)
 
     def _handle_adoption(self, place: TreeMembership, sender: int, message: Adoption) -> None:
+        # The answer to a question that was given up: the sender counts a child that it does not
+        # have.
         if sender not in (place.parent, *place.candidates[:1]):
             self.send(sender, ChildLeft(place.tree))
             return
         if not place.started or message.newest > place.feed.newest:
+            # What lies between is gone for good, even at the origin.
             place = replace(place, started=True, feed=Feed(message.newest))
         if place.candidates[:1] != (sender,):
             self.places[place.tree] = place
@@ -469,6 +479,7 @@ class TreeMember:
         former = place.parent
         place = replace(place, parent=sender, candidates=(), joining=False)
         self.places[place.tree] = place
+        # Only now: until the new parent had agreed, the former one had to deliver.
         if former not in (None, sender):
             self.send(former, ChildLeft(place.tree))
         self.finish_seeking(place, True)
@@ -546,6 +557,7 @@ class TreeMember:
             self.send(place.parent, ChildBeat(tree, place.feed.newest, report))
         for child in place.child_numbers():
             self.send(child, ParentBeat(tree, (self.number, *place.path), place.feed.newest))
+        # Questions and answers may be lost, so the question is repeated.
         if place.candidates:
             self._ask(tree)
         elif place.parent is None and place.origin != self.number:

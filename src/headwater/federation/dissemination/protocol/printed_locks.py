@@ -138,6 +138,7 @@ class PrintedNode:
             self.held_for = tree
             self.state = PrintedState.HOLD
         else:
+            # Whatever its number, in HOLD too: the proof of Theorem 4.2 passes over this case.
             self.holds.append((sender, tree))
 
     def _handle_token(self, tree: int) -> None:
