@@ -130,6 +130,8 @@ class RequestTrace:
     @cached_property
     def _times(self) -> Floats:
         try:
+            # Old logs have bytes of any encoding, and latin-1 reads all of them; only the times
+            # matter.
             text = self.path.read_text(encoding="latin-1")
         except OSError as error:
             raise SimulationError(

@@ -94,6 +94,8 @@ def _prepare(
     stages = [
         (number, stage)
         for number, chain in enumerate(chains)
+        # Later operators first: slots keep the order of equals, so the tuple in progress wins a
+        # tie.
         for stage in reversed(range(len(chain.operators) if by_operator else 1))
     ]
     slots, order = build_slots(
@@ -127,12 +129,14 @@ def _advance(
     while True:
         while arrived < end and times[arrived - base] <= now:
             for query in range(len(chains.next_tuple)):
+                # The others are behind, and their oldest tuple stays the same.
                 if chains.next_tuple[query] == arrived:
                     first, served = chains.slot[query, 0], chains.last_served[query]
                     set_since(
                         slots, first, effective_since(slots, first, times[arrived - base], served)
                     )
             arrived += 1
+            # Most slots have changed, so one pass over the tree is less work than a path for each.
             settle_all(slots, now)
         # The next chunk may hold an arrival before the end of what would run now, so the choice has
         # to wait for it.

@@ -158,8 +158,11 @@ def time_out_of_tolerance(
         upcoming = emitted[change] if change < count else end
         coming = arrival[delivery] if delivery < count else end
         upto = min(upcoming, coming, end)
+        # Differences of prices are rounded, and one that is just allowed must not count.
         if abs(current - held) > tolerance * (1.0 + 1e-12) + 1e-12:
             add_interval(windows, clock, upto, width)
+        # After a move a message may overtake the one before it; what was counted is not counted
+        # again.
         clock = max(clock, upto)
         if clock >= end:
             break
@@ -222,6 +225,7 @@ class DisseminationRun:
 def poisson_updates(rate: float, seconds: float, random: np.random.Generator) -> Updates:
     """Updates of one object at exponential intervals, each with a draw for the nested thinning."""
     count = random.poisson(rate * seconds)
+    # By their number alone, the times of a Poisson process are uniform.
     times = np.sort(random.uniform(0.0, seconds, count))
     return Updates(times, np.zeros(count, np.int64), random.random(count), seconds, np.zeros(1))
 
@@ -277,6 +281,8 @@ def simulate_dissemination(
             state.world = change(piece * PIECE_SECONDS, state.world, state.parents)
         state.run_piece(piece, adaptive)
         if adaptive:
+            # Nobody decides before the end of the piece, so its windows may be reported together
+            # then.
             for measured in state.measurements:
                 reports += reported.report(measured)
             made = run_round(reported.tree, worthwhile)
@@ -366,6 +372,7 @@ class _Simulation:
         links = np.zeros(self.world.count)
         links[order[1:]] = self.world.delays[self.parents[order[1:]], order[1:]]
         number = messages.stop - messages.start
+        # A slice of columns would be compiled once more, as another layout, and be slower to walk.
         arrival = np.ascontiguousarray(self.arrival[:, messages])
         spent = np.zeros((self.world.count, 4))
         run = Passage(
@@ -382,6 +389,7 @@ class _Simulation:
             wants=wants,
             arrival=arrival,
             free=self.free,
+            # Only its parent asks for a node whether it wants a message: so many draws are enough.
             exponential=self.random.standard_exponential(2 * number * len(order)),
             uniform=self.random.random(number * len(order)),
             spent=spent,
@@ -426,6 +434,7 @@ class _Simulation:
         if self.tolerances is None:
             share = self.world.rates / self.world.rates[SOURCE]
             counts = (self.updates.value[messages][:, None] < share[:, 0]).sum(axis=0)
+            # A window without a message must not turn a node into one that wants nothing.
             rates = (np.maximum(counts, 1) / WINDOW_SECONDS)[:, None]
             weights = mean_weights(rates)
         done = np.maximum(spent[:, [1, 3]], 1.0)
@@ -448,6 +457,7 @@ class _Simulation:
             windows = np.zeros((self.world.count, count))
             share = (self.world.rates / self.world.rates[SOURCE])[:, 0]
             wanted = self.updates.value[None, :] < share[:, None]
+            # What never arrived is late until the end.
             arrival = np.nan_to_num(self.arrival, nan=self.updates.seconds)
             _late_times(self.updates.time, arrival, wanted, windows, width)
             mean: Floats = windows[1:].mean(axis=0) / width

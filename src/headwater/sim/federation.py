@@ -101,6 +101,8 @@ class FederationSimulation:
         for provider in sorted(chosen):
             for level, role in self.nodes[provider].membership.roles.items():
                 members = tuple(sorted(int(name) for name in role.members))
+                # Nobody remembers among whom a parent was elected; alone it is the median in any
+                # case.
                 levels[level - 1][provider] = Cluster(provider, members, (provider,))
         capabilities = {provider: self.capabilities[provider] for provider in sorted(chosen)}
         return CoordinatorTree(self.k, tuple(levels), capabilities)
@@ -133,6 +135,7 @@ class FederationSimulation:
 
     def _ticks(self, provider: int, node: ProviderNode) -> Process:
         phase = coin_flip(self._key, self._lives[provider], 3 * provider + _PHASE) / CERTAIN
+        # Processes do not start in step, so neither do their ticks.
         yield phase * HEARTBEAT_SECONDS
         while self.nodes.get(provider) is node:
             self._deliver(provider, node.tick(self.now))
@@ -148,6 +151,7 @@ class FederationSimulation:
             receiver = int(envelope.receiver)
             self.sent[type(envelope.message).__name__] += 1
             wire = 3 * (sender * len(self.latencies) + receiver)
+            # Numbers start over after a death, but the coins of the new life must be its own.
             number = envelope.number + (self._lives[sender] << 32)
             if coin_flip(self._key, number, wire + _LOSS) < self._loss:
                 self.lost += 1

@@ -155,6 +155,7 @@ def _advance(
                 upcoming = min(upcoming, stream.times[at])
             elif not stream.closed:
                 all_known = False
+        # An arrival that is not known yet may come before what would run now.
         if not all_known:
             break
         slot = pick_slot(slots, now)
@@ -216,6 +217,7 @@ def _run_tuple(
     earliest, latest = since - joins.window[query], since + joins.window[query]
     while low < end and far.times[low - far.first_number] < earliest:
         low += 1
+    # Tuples of a side come in their order, so no later one needs what is behind its window.
     joins.window_start[query, side] = low
     for other in range(low, end):
         time = far.times[other - far.first_number]

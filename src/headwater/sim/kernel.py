@@ -81,6 +81,7 @@ class Simulation:
 
     def run(self, until: float = math.inf) -> None:
         """Let everything happen up to a time, which is included and which it then is."""
+        # Without events the next time is infinite, which is not beyond an infinite `until`.
         while self.next_time() <= until and self._events:
             self.step()
         if until < math.inf:

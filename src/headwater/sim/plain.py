@@ -134,6 +134,7 @@ def run_plan(
 
     def feed(stream: int) -> Process:
         times = (float(t) for chunk in streams[stream].chunks(seeds[stream]) for t in chunk)
+        # All tuples of a time are in their queues before anything is chosen.
         for time, together in groupby(enumerate(times), key=lambda one: one[1]):
             yield time - simulation.now
             for item in together:

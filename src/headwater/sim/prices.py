@@ -43,6 +43,7 @@ def price_walks(objects: int, seconds: float, random: np.random.Generator) -> Up
 def _burst_times(polls: int, random: np.random.Generator) -> Flags:
     """By second whether there is a burst: a chain that enters and leaves bursts at random."""
     leave = 1.0 / BURST_SECONDS
+    # In balance the chain enters as often as it leaves, and is in bursts for BURST_SHARE.
     enter = leave * BURST_SHARE / (1.0 - BURST_SHARE)
     draws, state = random.random(polls), random.random() < BURST_SHARE
     bursting = np.empty(polls, np.bool_)
@@ -71,7 +72,9 @@ def trade_updates(files: Sequence[Path], seconds: float, random: np.random.Gener
     paths, start = np.empty((len(files), int(seconds))), np.empty(len(files))
     for item, file in enumerate(files):
         trades = _read_trades(file)
+        # From a second before the opening: that price is what all copies begin with.
         asked = (OPENING + np.arange(-1, int(seconds))) * 1000.0
+        # Before its first trade a stock has the price of that trade.
         last = np.maximum(np.searchsorted(trades[:, 0], asked, side="right") - 1, 0)
         prices = trades[last, 1] / 10_000.0
         start[item], paths[item] = prices[0], prices[1:]

@@ -202,6 +202,7 @@ def _run_shared(
     passed = _passes_shared(sets, set_number, number)
     for at in range(begin + sets.tree_size[set_number], end):
         branch = count + sets.order[at]
+        # A branch that is behind finds the tuple when it gets there: see _next_passed.
         if sets.next_tuple[branch] == number:
             if passed:
                 slot = sets.slot[branch]
@@ -213,6 +214,7 @@ def _run_shared(
     for at in range(begin, begin + sets.tree_size[set_number]):
         if passed:
             now = _run_branch(sets, state, sets.order[at], number, since, now)
+        # Nothing waits there, but the least of all positions decides which times are kept.
         sets.next_tuple[count + sets.order[at]] = number + 1
     return now
 

@@ -155,6 +155,7 @@ def paper_joins(
     for drawn, window in zip(_draw_queries(seed, queries), windows, strict=True):
         select, join, project = _unscaled_operators(*drawn)
         plain.append(WindowJoin((select, select), join, project, float(window), gaps))
+    # Tuples of both streams are work for every query, each at the rate of its own stream.
     per_second = sum(q.segment(side).cost / gaps[side] for q in plain for side in (0, 1))
     factor = load / per_second
     return tuple(

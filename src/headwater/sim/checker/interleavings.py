@@ -194,6 +194,7 @@ class _Cells(Generic[N]):
             contents += (change - FIRST_MESSAGE,)
         elif change == LOSS:
             contents = (_NOTICE,)
+        # One refusal says all that the next one would.
         elif change == NOTICE or contents[-1:] != (_NOTICE,):
             contents += (_NOTICE,)
         return self._number((owner, node, _with_contents(channels, by, contents)))
@@ -312,6 +313,8 @@ class _Steps(Generic[N]):
         for lost in (False, True):
             contents = list(channels)
             for other in range(count):
+                # What was under way to the dead is never read, and would only tell equal states
+                # apart.
                 contents[other * count + victim] = ()
                 if nodes[other] != _DEAD and other != victim:
                     arriving = () if lost else channels[victim * count + other]

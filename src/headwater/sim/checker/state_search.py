@@ -228,6 +228,7 @@ def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: 
                 walk.actor[top], walk.step[top] = actor + 1, 0
                 continue
             event = tables.first[nodes[actor]] + step
+            # An answer that is missing ends the call; the same step is made again when it is known.
             if not _after_event(tables, walk.request, nodes, actor, event):
                 return _ASK_CHANGE
         elif actor < count + len(mortal) and kills > 0:
@@ -257,6 +258,7 @@ def _search(tables: Any, visited: Any, walk: Any, mortal: Any, bits: int, most: 
             if walk.totals[_STATES] >= most:
                 return _TOO_MANY
             ends = walk.totals[_ENDS]
+            # The step is not counted yet, so it is simply made again when there is room.
             if walk.totals[_STATES] >= room or ends == len(walk.ends) or top + 1 == len(walk.kills):
                 return _ASK_ROOM
             visited.low[slot], visited.high[slot] = low, high

@@ -135,6 +135,7 @@ class TreeHistory:
 
     def _start_member(self, number: int) -> None:
         now = self.simulation.now
+        # The clock gives serials above all that the same provider used before its death.
         member = AdaptingMember(number, policy=self._policy, serial=int(now * 1000))
         member.round_seconds = self.settings.round_seconds
         member.next_token = now + member.round_seconds
@@ -154,6 +155,7 @@ class TreeHistory:
     def _disturb(self, second: int) -> None:
         """Deaths, returns and leaves of one second."""
         settings, now = self.settings, self.simulation.now
+        # Origins stay alive: a tree whose origin is dead can be neither right nor wrong.
         for number in range(settings.trees, settings.providers):
             member = self.members.get(number)
             if member is None:
@@ -179,12 +181,14 @@ class TreeHistory:
         now = self.simulation.now
         for member in self.members.values():
             for tree, place in tuple(member.places.items()):
+                # At the end everybody is expected in every tree.
                 member.places[tree] = replace(place, leaving=False)
             for tree in range(self.settings.trees):
                 self._act(member, partial(member.join, tree, tree, now))
 
     def _start_publishing(self) -> None:
         settings = self.settings
+        # Until half of the quiet time, so that the last ones can arrive, and be asked for again.
         count = int((settings.seconds + settings.settle_seconds / 2) * settings.messages)
         for tree in range(settings.trees):
             for number in range(1, count):
@@ -247,6 +251,7 @@ class TreeHistory:
 
     def _final_fault(self) -> str:
         everybody = range(self.settings.providers)
+        # Rounds never end here, so at any moment an attempt may be under way, and locks held.
         settled = {
             number: replace(member, attempts={}, lock=type(member.lock)(), prepared=None)
             for number, member in self.members.items()

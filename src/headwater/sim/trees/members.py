@@ -96,6 +96,7 @@ def _tree_fault(places: Mapping[int, TreeMembership]) -> str:
 
 def _reaches_origin(provider: int, places: Mapping[int, TreeMembership]) -> bool:
     at = provider
+    # No way is longer than this unless it is a circle.
     for _ in places:
         if at == places[provider].origin:
             return True

@@ -136,6 +136,7 @@ def draw_objects(settings: DisseminationSettings, sites: DrawnSites, seed: int) 
         draw_span(settings.transmit_time, len(nodes), random),
         sites.routes.distance[np.ix_(nodes, nodes)],
     )
+    # COSMOS, section 4.4.1: the source is as fast as the fastest node.
     world.filter_seconds[SOURCE] = settings.filter_time[0]
     world.transmit_seconds[SOURCE] = settings.transmit_time[0]
     name = sites.routes.network.sites[source].name
@@ -173,6 +174,7 @@ def _drawn_rates(
 ) -> Floats:
     wanted = _wanted(settings, nodes, random)
     rates = draw_span(settings.rate, wanted.size, random).reshape(wanted.shape) * wanted
+    # Nobody can want more than the source emits.
     rates[SOURCE] = settings.rate[1]
     return rates
 
@@ -240,6 +242,7 @@ class FollowedTree:
         parents = self.tree.parents
         parents[parents == node] = parents[node]
         parents[node] = ABSENT
+        # Without wishes the dead take no part in what the losses and the moves are computed from.
         self.tree = DisseminationTree(self._with_rates(node, 0.0), parents)
 
     def _join(self, node: int) -> None:
@@ -338,6 +341,7 @@ def run_tree(
 ) -> list[DisseminationRow]:
     """A row for the start, each failure and each round; `report` is called after each."""
     followed = FollowedTree(policy, objects, seed)
+    # From the seed alone: every policy meets the same draws.
     random = generator(seed, "messages")
     rows = []
     moments = list(_moments(settings, happenings))

@@ -92,6 +92,7 @@ def draw_sites(world: SimulatedWorld, seed: int) -> DrawnSites:
         chosen = sorted(random.permutation(network.hosts)[: settings.count].tolist())
     else:
         chosen = list(network.hosts)
+    # Drawn for those with a given capability, too, so that naming one does not change the others.
     capability = draw_span(settings.capability, len(chosen), random)
     for at, site in enumerate(chosen):
         capability[at] = settings.capabilities.get(network.sites[site].name, capability[at])

@@ -142,6 +142,7 @@ def _seeds(top: SectionReader) -> tuple[int, ...]:
         or len(set(seeds)) < len(seeds)
     ):
         top.note("seeds", f"seeds takes a list of different whole numbers, not {seeds!r}")
+        # Any would do: the file is refused in the end, and other mistakes are still looked for.
         return (1,)
     return tuple(seeds)
 

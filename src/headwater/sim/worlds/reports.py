@@ -204,6 +204,7 @@ def _measured_in_all(rows: Sequence[DisseminationRow]) -> float | None:
     for row, following in pairwise(rows):
         if row.measured is not None:
             total += row.measured * (following.time - row.time)
+        # Two moments at the same time have nothing between them that could be measured.
         elif following.time > row.time:
             return None
     return total / rows[-1].time

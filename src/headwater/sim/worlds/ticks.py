@@ -49,6 +49,7 @@ def _from(trace: PriceTrace, moment: float) -> PriceTrace:
         raise InputError(f"{trace.name} ends at {trace.times[-1]:g} seconds, before {moment:g}")
     # What holds at the moment is the last price before it.
     first = max(int(np.searchsorted(trace.times, moment, side="right")) - 1, 0)
+    # The price that holds at the moment was paid before it, and holds from 0 on.
     times = np.maximum(trace.times[first:] - moment, 0.0)
     return PriceTrace(trace.name, times, trace.values[first:])
 

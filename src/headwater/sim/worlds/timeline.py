@@ -105,6 +105,7 @@ class FederationState:
             ]
         )
         substreams = self.demand.substreams
+        # Its queries still want them: so the substreams stay, at rate 0.
         rate = substreams.rate * self.growth * sends[substreams.origin]
         return replace(substreams, rate=rate)
 
