@@ -222,6 +222,7 @@ class Aggregate:
         keys = [
             Column(self.alias, f"k{i}", e.type, is_nullable(e)) for i, e in enumerate(self.keys)
         ]
+        # COUNT alone has a value for a group without rows: 0.
         calls = [
             Column(self.alias, f"a{i}", c.type, c.name != "count") for i, c in enumerate(self.calls)
         ]

@@ -36,6 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# Without a name, so that its commands stand beside those of files.
 app.add_typer(state_commands.app)
 
 File = Annotated[Path, typer.Argument(metavar="FILE.cql", help="CQL file; - reads stdin.")]

@@ -41,6 +41,7 @@ class CqlSource:
                 "w", encoding="utf-8", newline="", dir=target.parent, delete=False
             ) as file:
                 file.write(text)
+            # A temporary file is for its owner alone, which the file that it replaces may not be.
             shutil.copymode(target, file.name)
             Path(file.name).replace(target)
         except OSError as error:
@@ -75,6 +76,7 @@ def read_source(path: Path) -> CqlSource:
     except OSError as error:
         fail(f"{name}: cannot be read: {error.strerror or error}")
     try:
+        # With the mark that some editors put in front of UTF-8, or without.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1

@@ -106,6 +106,7 @@ def _end_time(named: NamedQuery, scans: Sequence[Scan], streams: dict[str, Rows]
     """The last instant of a query; None without a lifetime, or without input to count it from."""
     if named.lifetime is None:
         return None
+    # As in the runtime: with a start the lifetime counts from there, whatever the first event is.
     if named.start is not None:
         return named.start + named.lifetime
     times = [

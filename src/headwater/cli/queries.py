@@ -39,6 +39,7 @@ def queries_of(statements: Sequence[Statement]) -> list[NamedQuery]:
                 unnamed += 1
                 queries.append(NamedQuery(f"#{unnamed}", statement.query))
             case DropQuery():
+                # Removed in the order of the file, as the name may be used again after the drop.
                 queries = [q for q in queries if q.name.lower() != statement.name.lower()]
             case _:
                 pass

@@ -108,6 +108,7 @@ def _print_new_results(reader: ResultReader, results: Sequence[Result], format: 
         heading=not reader.has_started,
     )
     reader.has_started = True
+    # A pipe is buffered, and whoever follows waits for the rows.
     sys.stdout.flush()
 
 

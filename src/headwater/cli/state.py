@@ -77,6 +77,7 @@ def report_failures(source: CqlSource | None = None) -> Iterator[None]:
         name = source.name if source else "<text>"
         typer.echo("\n\n".join(describe_errors(error, name)), err=True)
         raise typer.Exit(EXIT_WRONG) from None
+    # Before HeadwaterError, which these are too: it is not the text that is wrong.
     except (CatalogError, InputError, RuntimeFailure) as error:
         fail(str(error), EXIT_FAILED)
     except HeadwaterError as error:

@@ -63,6 +63,7 @@ def parse_spark_settings(conf: list[str] | None) -> dict[str, str]:
         if not equals:
             fail(f"--conf takes KEY=VALUE, not {entry}")
         settings[key.strip()] = value.strip()
+    # Now, and not when Spark starts: a state is not to be created for a command that cannot run.
     check_user_settings(settings)
     return settings
 
@@ -375,6 +376,7 @@ def rewind(
         from headwater.runtime.catalog.definitions import Definitions
         from headwater.runtime.submit.scripts import execute
 
+        # As a statement, so that it passes the checks that one in a file does.
         statement = unparse(RewindStream(stream, parse_timestamp(to), restart))
         (outcome,) = execute(catalog, Definitions(catalog), statement)
         typer.echo(outcome.sentence)
@@ -443,6 +445,7 @@ def results(
         from headwater.cli.results import print_results
 
         try:
+            # Ctrl-C is how --follow is ended, and no failure.
             print_results(catalog, names or [], format, limit, follow)
         except KeyboardInterrupt:
             raise typer.Exit from None

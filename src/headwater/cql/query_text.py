@@ -125,6 +125,7 @@ class _Block:
                 self.where[:0] = conjuncts(body.condition)
                 body = body.input
             else:
+                # The outermost is found first, and was written last.
                 self.semis.insert(0, body)
                 body = body.left
         self.source: Relation = body
@@ -146,6 +147,8 @@ class _Block:
         # In HAVING a bare name may be that of an output, so columns are written with their alias.
         having = [condition_text(self.expand_keys(part), self.full_column) for part in self.having]
         if self.is_hidden_aggregate():
+            # True of every group: without it the text would read back as a query that does not
+            # aggregate.
             having.append("count(*) >= 0")
         return lines + _conditions("HAVING", [[test] for test in having])
 

@@ -58,6 +58,7 @@ def _sizes(relation: Relation, all_sizes: list[int]) -> Sizes:
             return dict(zip(relation.columns, sizes, strict=True))
         case UnionAll():
             inputs = zip(*(part.columns for part in relation.inputs), strict=True)
+            # A column above may become what it is in any of the inputs: the largest counts.
             widest = (max(below.get(column, 1) for column in columns) for columns in inputs)
             return dict(zip(relation.columns, widest, strict=True))
     return below

@@ -157,6 +157,7 @@ def parse_value(cursor: TokenCursor, what: str) -> Value:
     for written, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
         if cursor.accept(written):
             return value
+    # The sign belongs to the number: the least BIGINT has no positive counterpart.
     negative = cursor.accept_symbol(T.DASH)
     number = cursor.token
     if number is None or number.token_type != T.NUMBER:

@@ -98,6 +98,7 @@ class StatementSyntax(Generic[S]):
 
 def _parse_declared_name(script: Script, cursor: TokenCursor, what: str) -> str:
     name, token = cursor.name(f"a name for the {what}")
+    # As in aliases, where $ is for the names that the binder makes itself.
     if "$" in name:
         raise cursor.error("a name has no $ in it", at=token)
     if script.names.get(name) is not None:
@@ -306,6 +307,7 @@ def _write_named(*words: str) -> Callable[[_Named], list[str]]:
 
 def _parse_drop_query(script: Script, cursor: TokenCursor) -> DropQuery:
     name = parse_last_name(cursor, "query")
+    # A later statement of the text may create a query of this name again.
     script.queries.discard(name.lower())
     return DropQuery(name)
 

@@ -149,6 +149,7 @@ def _find_unclosed(text: str) -> tuple[int, str]:
                 return opened.start(), "this comment has no closing */"
         else:
             closer, message = _CLOSERS[kind]
+            # The first that does not close is the one: what follows it is inside of it.
             closed = closer.match(text, opened.end())
             if closed is None:
                 return opened.start(), message

@@ -40,6 +40,7 @@ def _input_lines(inputs: list[Relation]) -> list[str]:
 def _line(relation: Relation) -> str:
     match relation:
         case Scan():
+            # CQL leaves out the window that is the default; the tree says it.
             window = window_text(relation.window) or "[RANGE UNBOUNDED]"
             return f"Scan {relation.stream} {window}{_as(relation.alias, relation.stream)}"
         case TableScan():

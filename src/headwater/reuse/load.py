@@ -149,6 +149,8 @@ def reading_load(operator: Operator, part: Operator, model: CostModel) -> Operat
         cpu=model.costs["read"].per_tuple * (made.rate + built),
         memory=held * made.row_bytes,
     )
+    # Rows of the part are held like tuples: as long as the windows reach, to meet the other
+    # sources.
     nodes, sources = [rows], [FilteredSource(rows, held)]
     for scan in rest:
         source = _source_nodes(operator, scan, model, len(rest))

@@ -66,8 +66,11 @@ def expected_groups(rows: float, values: float) -> float:
     """How many different ones of so many values are among rows, if all are equally likely."""
     if values <= 1.0 or rows <= 1.0:
         return min(rows, values)
+    # Then each row has a value of its own.
     if values == inf:
         return rows
+    # values * (1 - (1 - 1/values) ** rows), written so that a large number of values loses no
+    # digits.
     return -values * expm1(rows * log1p(-1.0 / values))
 
 

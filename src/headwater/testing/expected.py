@@ -44,6 +44,7 @@ def expected_results(
     Raises EvaluationError if one is missing, or if a stream no longer holds all of its tuples.
     """
     row = headwater.query(name).row
+    # Results are held back until the end is known: rows after it might be among them.
     if row.has_unknown_end:
         return []
     (statement,) = parse(row.definition, headwater.definitions.namespace)
@@ -86,6 +87,7 @@ def _ingested_rows(headwater: Headwater, stream: Stream) -> list[Row]:
             f"the oldest tuples of {stream.name} were deleted when KEEP had passed, so its queries "
             "cannot be evaluated: declare it with a longer KEEP in this test"
         )
+    # For the types of the columns, where there is no segment yet.
     empty = build_arrow_table(stream, [], 0)
     tables = [empty, *(read_arrow(segment) for segment in segments if segment.rows)]
     table = pa.concat_tables(tables, promote_options="permissive").sort_by(ARRIVAL)
@@ -110,6 +112,7 @@ def row_differences(
 ) -> tuple[list[ResultRow], list[ResultRow]]:
     """The expected rows that were not emitted, and the emitted ones that were not expected."""
     missing, unexpected = _without(expected, emitted), _without(emitted, expected)
+    # By what is no float, as only rows that agree in that are worth comparing one by one.
     candidates: dict[str, list[ResultRow]] = {}
     for row in unexpected:
         candidates.setdefault(_exact_part(row), []).append(row)
@@ -145,6 +148,7 @@ def _nearly_equal(row: ResultRow, other: ResultRow) -> bool:
     """Whether two rows with the same exact part differ in the last digits of floats at most."""
     return all(
         repr(v) == repr(other[name])
+        # Near 0 a tolerance that is relative alone would allow nothing.
         or math.isclose(v, cast(float, other[name]), rel_tol=ROUNDING, abs_tol=ROUNDING)
         for name, v in row.items()
         if isinstance(v, float)

@@ -62,6 +62,7 @@ class ScriptedStream:
         accepted = 0
         if batch:
             accepted = self._headwater.push(self._stream, batch, self._timestamp_unit)
+        # After the push, as a stream that has ended takes no more tuples.
         if mark is END:
             self._headwater.execute(unparse(EndStream(self._stream)))
         return accepted

@@ -177,6 +177,7 @@ def _print_lines(view: LiveView) -> Iterator[None]:
         before = ""
         while not done.wait(LINE_SECONDS):
             line = view.line()
+            # An idle state would else add a line every few seconds to what may be a log.
             if line != before:
                 typer.echo(f"{view.elapsed}: {line}")
             before = line
@@ -188,4 +189,5 @@ def _print_lines(view: LiveView) -> Iterator[None]:
         yield
     finally:
         done.set()
+        # Not for ever: it may be waiting for a catalog that does not answer.
         thread.join(timeout=10)

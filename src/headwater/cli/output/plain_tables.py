@@ -61,6 +61,7 @@ def _width(cell: str) -> int:
     """The number of terminal columns that a text takes."""
     if cell.isascii():
         return len(cell)
+    # East Asian characters take two columns of a terminal, combining marks none.
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in cell)
     marks = sum(unicodedata.combining(character) > 0 for character in cell)
     return len(cell) + wide - marks

@@ -101,6 +101,7 @@ def _claims(claims: tuple[Claim, ...]) -> Table:
 def _text(cell: Cell) -> str:
     if cell is None:
         return ""
+    # Before the numbers, as a bool is an int in Python.
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):

@@ -60,6 +60,7 @@ def _print_table(answer: QueryResults) -> None:
     ]
     heading = [(TAU, False), *((column.name, column.type.is_numeric) for column in answer.columns)]
     title = f"{answer.name}: {pluralize(len(rows), 'row')}"
+    # Rich takes more than a second for a thousand rows, and is of use on a terminal alone.
     if not sys.stdout.isatty():
         texts = [["NULL" if text is None else text for text in row] for row in rows]
         sys.stdout.write("\n".join([title, *format_table(heading, texts)]) + "\n")

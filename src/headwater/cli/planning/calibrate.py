@@ -32,6 +32,7 @@ def calibrate_state(
             spark.stop()
     # Atomically: an engine may start while it is written.
     replace_file(path, format_costs(costs).encode())
+    # It is part of the state, all of which is private.
     path.chmod(OWNER_FILE)
     unmeasured = [
         kind for kind, cost in costs.costs.items() if not cost.per_tuple + cost.per_result

@@ -210,5 +210,6 @@ def _format_load(load: Load) -> str:
 
 
 def _load_numbers(load: Load) -> dict[str, float | None]:
+    # JSON has no infinity.
     limit = None if math.isinf(load.capacity) else load.capacity
     return {"used": load.used, "capacity": limit}

@@ -29,6 +29,7 @@ def reproduce_figure(
     if name not in FIGURES:
         fail(f"there is no figure {name}; {suggest(name, FIGURES)}")
     figure = FIGURES[name]
+    # A smoke test shows that it runs, for which one seed is enough.
     report = figure.run(FigureSettings(seeds or (1 if quick else figure.seeds), quick, data))
     files = draw_plots(report, out, "--out")
     show_report(figure.title, report, files, format, figure=name)

@@ -31,6 +31,7 @@ def simulate_file(
 
 def _simulate(world: SimulatedWorld, quiet: bool) -> Report:
     """With a bar on standard error, if that is a terminal."""
+    # Standard output is for the report, which a program may read.
     console = Console(file=sys.stderr)
     disabled = quiet or not console.is_terminal
     with Progress(console=console, transient=True, disable=disabled) as bar:

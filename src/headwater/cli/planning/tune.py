@@ -165,6 +165,8 @@ def _tree(configuration: Configuration) -> Iterator[tuple[int, int]]:
     seen: set[int] = set()
 
     def visit(position: int, depth: int) -> Iterator[tuple[int, int]]:
+        # What several queries share is below each of them, and would be listed again with all it
+        # reads.
         if position not in seen:
             seen.add(position)
             yield depth, position

@@ -31,6 +31,7 @@ def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
         if older.exists():
             older.replace(rotated_path(path, number + 1))
     shutil.copy(path, rotated_path(path, 1))  # with its mode: logs are private
+    # Not removed: the writer would go on with the file that has lost its name.
     os.truncate(path, 0)
     return True
 

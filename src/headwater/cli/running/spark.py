@@ -56,6 +56,7 @@ def _redirect_output(path: Path) -> Iterator[None]:
 
     Java inherits the file descriptors, so replacing sys.stdout would not reach it.
     """
+    # What Python still holds back would come out in the file.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     saved = [os.dup(1), os.dup(2)]

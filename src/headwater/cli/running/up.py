@@ -104,6 +104,7 @@ def run_sites(options: UpOptions) -> None:
         ),  # the lease of `headwater run`: one excludes the other
         log_to_files(options.state),
     ):
+        # Before statements are submitted, as queries are admitted to these sites.
         deploy(headwater.catalog, deployment)
         if options.planner is not None:
             # In the catalog, because the process that submits a query plans for it, and may be another one.
@@ -163,6 +164,7 @@ class Workers:
 
     def _start(self, name: str) -> None:
         state = str(self.options.state.resolve())
+        # Which sources are exhausted is known only to the sites that read them.
         flags = ["--drain"] if self.options.until_idle else []
         flags += [] if self.options.memory is None else ["--memory", self.options.memory]
         flags += [f"--conf={key}={value}" for key, value in self.options.spark_settings.items()]
@@ -196,6 +198,7 @@ class Workers:
 
     def _stop(self) -> None:
         for process in self._processes.values():
+            # All are told before one is waited for, so that they stop side by side.
             process.terminate()
         deadline = time.monotonic() + STOPPING_SECONDS
         for process in self._processes.values():
@@ -233,6 +236,7 @@ def _run_controller(
                 typer.echo(
                     f"headwater: site {name} exited with status {status}; see {path}", err=True
                 )
+        # Sites that others have started may go on without those of this process.
         if len(exited) == len(workers.names) and workers.names and not controller.alive:
             fail("all sites have exited", EXIT_FAILED)
         if options.until_idle and _is_done(controller.catalog, began):
@@ -298,6 +302,8 @@ def run_site(
                 with handle_signals(engine.stop_requested):
                     engine.run()
             finally:
+                # Given back at once, so that other sites need not wait for leases and heartbeats to
+                # expire.
                 engine.release()
                 headwater.catalog.mark_site_gone(name)
             with suppress(Exception):  # Java may have exited already

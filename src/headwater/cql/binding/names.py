@@ -142,6 +142,8 @@ class Scope:
         shared = self.shared[key]
         values = [self.by_alias[alias].columns[key] for alias in shared.values]
         first = values[0] if len(values) == 1 else build_call("coalesce", *values)
+        # A relation that USING did not join may have a column of that name too: then it is
+        # ambiguous.
         others = [s for s in self.sources if s.alias.lower() not in shared.joined]
         return [first, *(s.columns[key] for s in others if key in s.columns)]
 

@@ -178,6 +178,8 @@ def operands(node: Any, kind: type[Node]) -> list[Any]:
     while pending:
         part = strip_parens(pending.pop())
         if type(part) is kind:
+            # A stack and not recursion: a chain of thousands is nested as deep. The right one is
+            # pushed first, so that the left is taken first.
             pending.append(part.args.get("expression"))
             pending.append(part.args.get("this"))
         else:

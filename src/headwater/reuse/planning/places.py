@@ -42,6 +42,7 @@ class NetworkPlaces:
     def with_offers(
         self, costs: Floats | None, offers: Iterable[Reuse]
     ) -> tuple[Floats, dict[int, Reuse]]:
+        # A copy, as the array is the caller's.
         lowest = np.full(len(self.sites), np.inf) if costs is None else costs.copy()
         reused = dict[int, Reuse]()
         for reuse in offers:
