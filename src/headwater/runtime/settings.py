@@ -123,6 +123,7 @@ def effective_settings(
     base: Settings, options: Mapping[str, str], overrides: Mapping[str, SettingValue]
 ) -> Settings:
     """The base, overridden by the settings in the catalog, then by the flags of this run."""
+    # The catalog also has options that are no settings, such as the allowed paths.
     stored = {
         name: parse_setting(name, value) for name, value in options.items() if name in SETTING_NAMES
     }

@@ -190,6 +190,7 @@ class NewUnit:
     definition: str
     inputs: tuple[str, ...] = ()
     version: int = 1
+    # Made here and not by the database: a unit's site and files are named before it is created.
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
 

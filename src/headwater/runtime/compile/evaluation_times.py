@@ -212,6 +212,7 @@ def _segment_intervals(
         times = times[times >= since]
     if not len(times):
         return
+    # In a gap that is longer than a tuple stays, its window is empty.
     ends = np.flatnonzero(np.diff(times) > stays)
     lows = times[np.concatenate(([0], ends + 1))]
     highs = times[np.concatenate((ends, [len(times) - 1]))]

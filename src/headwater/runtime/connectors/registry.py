@@ -96,6 +96,8 @@ class ConnectorSpec:
 # ---- the connectors that come with Headwater
 
 
+# What opens and sends is imported then: options are checked by commands that load neither PyArrow
+# nor PySpark.
 def _open_files(options: FileOptions, stream: Stream) -> Source:
     from headwater.runtime.connectors.files import FileSource
 

@@ -112,7 +112,7 @@ class UnitFailures:
             return None
         digests = list(dict.fromkeys(query.digest for query in queries if not query.is_hidden))
         groups = [[digest] for digest in culprits] or [digests[: len(digests) // 2]]
-        # Where each fails by itself, moving them would leave no unit that works.
+        # Where each fails by itself they share the cause, say a missing table: the unit stays whole.
         if len(culprits) == len({query.digest for query in queries}) or not any(groups):
             return False
         for group in groups:

@@ -57,6 +57,7 @@ class Housekeeping:
         readers = [
             LogReader(self.units.current(row).plan, self._reader_cursors(row))
             for row in self.catalog.units()
+            # One that never steps again needs none of its inputs, and would keep them for ever.
             if not is_stopped_for_good(self.catalog, row)
         ]
         logs = self._retained_logs()

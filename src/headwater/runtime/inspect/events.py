@@ -53,6 +53,7 @@ def read_events(
     subjects = None if event_filter.name is None else _event_subjects(catalog, event_filter.name)
     since = None if event_filter.seconds is None else time.time() - event_filter.seconds
     kind = event_filter.kind
+    # Read before the events: what comes in between is then found by the next look.
     newest = catalog.events(limit=1)
     events = catalog.events(kind=kind, subjects=subjects, since=since, limit=event_filter.limit)
     while True:

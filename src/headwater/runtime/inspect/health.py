@@ -94,6 +94,8 @@ def _warnings(catalog: Catalog, now: float) -> Iterator[str]:
         for event in catalog.events(kind=kind, since=now - RECENT_SECONDS, limit=1_000):
             last[kind, event.subject] = event
     logs = {stream_log(row.name): row.name for row in catalog.streams()}
+    # An alarm is raised once: without the statistic one that lasts would be forgotten as not
+    # recent.
     for kind in SHARE_EVENTS:
         for log, raised in catalog.statistic_by_owner(logs, kind).items():
             for event in catalog.events(kind=kind, subject=logs[log], limit=1) if raised else ():

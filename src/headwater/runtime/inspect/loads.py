@@ -103,6 +103,7 @@ def describe_load(
 
 def _pairs(operator: Operator, model: CostModel) -> Iterator[PairView]:
     streams = {scan.alias: scan.stream for scan in operator.scans}
+    # With two sources there is one order only.
     if len(operator.sources) < 3:
         return
     known = {alias: stream.lower() for alias, stream in streams.items()}

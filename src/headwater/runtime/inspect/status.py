@@ -338,6 +338,8 @@ class Observer:
         stats = self.catalog.log_stats(log)
         behind = {unit: backlogs.rows(log, cursors) for unit, cursors in readers.items()}
         slowest = max(behind, key=lambda unit: behind[unit], default=None)
+        # The statistic is written by whoever ingests, and outlives a process that died while it
+        # waited.
         waits = WAITS in measured and measured[WAITS].value and slowest and behind[slowest]
         now = time.time()
         return StreamView(

@@ -71,6 +71,7 @@ def verify(catalog: Catalog, progress: Callable[[int], None] = lambda done: None
 def _affected_queries(catalog: Catalog, segment: Segment) -> tuple[str, ...]:
     """The queries whose rows come from a segment: those of the unit whose log it is in, or of the
     units that read the log, directly or through other units."""
+    # Units name the original as their input, also where they read a copy.
     log = segment.log.split(":", 2)[2] if is_log_copy(segment.log) else segment.log
     kind, _, name = log.partition(":")
     rows = catalog.units()

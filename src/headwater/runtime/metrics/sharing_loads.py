@@ -99,6 +99,7 @@ def _summarize_unit(
         return SharingSummary(n, 1, cores, n * cores, moved, n * moved)
     model = unit_model(catalog, planner, unit)
     together = unit_load(catalog, planner, unit, operator, model)
+    # The model is trusted for the proportions alone: how large loads are was measured.
     scale = cores / together.cpu
     chosen = queries[:: max(1, -(-len(queries) // MAX_PRICED))]
     signatures = planner.signatures(chosen)

@@ -115,6 +115,7 @@ def subscriber_of(catalog: Catalog, query: QueryRow, segment: Segment) -> Subscr
 def emits_for(catalog: Catalog, unit: UnitRow, result_key: str) -> bool:
     """Whether a unit already emits rows for the queries of a result key."""
     cursor = catalog.cursor(unit.id, SUBSCRIBERS)
+    # Never shared: all its rows are those of the query that it was created for.
     if cursor is None:
         return result_key == unit.digest
     return result_key in subscribers_at(catalog, unit.id, cursor["seq"])

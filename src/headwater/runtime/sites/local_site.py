@@ -167,6 +167,7 @@ class LocalSite:
                 foreign, {s.id: self._site_of_file(s.path) for s in foreign}
             )
             paths = {segment.id: path for segment, path in copies}
+            # The old files are then orphans in the store of the other site, which sweeps them.
             self.catalog.relocate_segments(lease, paths, self._link_statistics(sent))
         self._adopted_owners.add(owner)
 

@@ -113,6 +113,7 @@ def cluster_settings(master: str, user_settings: Mapping[str, str]) -> dict[str,
     that is not one of this machine's (of a router, say), it listens on all.
     """
     if is_local(master):
+        # No other machine has to reach the driver.
         return {DRIVER_HOST: LOOPBACK, DRIVER_BIND: LOOPBACK}
     settings = {AUTHENTICATE: "true"} if SECRET_FILE in user_settings else {}
     host = user_settings.get(DRIVER_HOST) or _own_address(master)

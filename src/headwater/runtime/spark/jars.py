@@ -114,6 +114,7 @@ def fetch(kind: str) -> list[Path]:
     Raises RuntimeFailure that says what to do.
     """
     cached = list_jars(kind)
+    # Verified each time: whoever may write to the folder may have changed them since.
     if cached:
         return verify_digests(cached)
     reasons = []

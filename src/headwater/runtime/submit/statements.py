@@ -369,6 +369,7 @@ def drop_query(catalog: Catalog, name: str) -> list[str]:
     such query."""
     query = catalog.query(name)
     dropped_units = catalog.drop_query(name)
+    # The queries that are left may all be paused or finished: then the unit stops too.
     if query is not None and query.unit_id not in dropped_units:
         update_unit_state(catalog, query.unit_id)
     return dropped_units

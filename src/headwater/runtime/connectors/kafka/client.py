@@ -143,6 +143,8 @@ def topic_id(spark: SparkSession, cluster: Cluster) -> str | None:
 def _with_admin(spark: SparkSession, cluster: Cluster, ask: Callable[[Any, Any], Answer]) -> Answer:
     settings = client_settings(cluster)
     check_reachable(cluster)
+    # Reached by a plain socket first: Kafka's client reports a server that is not there as a
+    # timeout, and takes what another server answers for the length of a message.
     jvm = _jvm(spark)
     admin = _translate_errors(lambda: _create_admin(jvm, settings), cluster)
     try:
