@@ -124,6 +124,7 @@ class Journal(CatalogBase):
         if subject is not None:
             statement = statement.where(table.c.subject == subject)
         if subjects is not None:
+            # Some subjects are spelled as the user wrote them.
             statement = statement.where(sa.func.lower(table.c.subject).in_(sorted(subjects)))
         if since is not None:
             statement = statement.where(table.c.at >= since)

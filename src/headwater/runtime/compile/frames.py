@@ -241,6 +241,8 @@ def _lane_readings(
         at_once = readings(plan.united, UNITED)
         if _compares_few(plan.united, at_once, PAIRS_PER_LANE * len(plan.lanes), path_of):
             return [(plan.united, at_once)]
+    # What joins were measured to leave is kept by lane: lanes have the same sources and other
+    # conditions.
     several = len(plan.lanes) > 1
     return [
         (lane, readings(lane, f"lane {number}: " if several else ""))

@@ -218,6 +218,7 @@ class Panes(JoinsByDelta):
     def kept_totals(self) -> Mapping[str, KeptTotals]:
         if self.group_totals is None or not self.keeps_panes:
             return {}
+        # Named after what they are totals of: those of another body are never taken for them.
         name = blake2b(body_text(self.block).encode(), digest_size=16).hexdigest()
         return {name: KeptTotals(self.slides, self.group_totals.sql)}
 

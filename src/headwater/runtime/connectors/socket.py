@@ -54,6 +54,7 @@ class LineReader:
         self._condition = Condition()
         self._closed = False
         self._connection: socket.socket | None = None
+        # A daemon, as it may wait for a line for ever while the process is to end.
         Thread(target=self._run, name=f"socket {host}:{port}", daemon=True).start()
 
     @property

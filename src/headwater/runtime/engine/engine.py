@@ -427,6 +427,7 @@ class Engine:
             except CatalogUnavailable:
                 raise
             except CommitConflict as error:
+                # Counts as work, so that the round goes on with the unit as it is now.
                 log.info("unit %s begins its step again: %s", row.id, error)
                 return True
             except LeaseLost as error:
@@ -523,5 +524,6 @@ def read_state_costs(state: Path) -> CostTable:
 
 def _wait_until(moment: float, stopping: Callable[[], bool]) -> None:
     """Sleep until the monotonic clock reaches a moment, or `stopping` says so."""
+    # In short sleeps: Python sleeps on after it has handled a signal.
     while (left := moment - time.monotonic()) > 0 and not stopping():
         time.sleep(min(left, 0.1))

@@ -53,6 +53,7 @@ class UnitFailures:
             self.catalog.park_unit(row.id, message, retries)
             return False
         last = retries > max_retries and not is_disk_full(error)
+        # Not at the first failure: many pass by themselves, and each trial costs as much as a step.
         if (last or retries == ISOLATE_AFTER_FAILURES) and not is_disk_full(error):
             with self._tolerate_errors(row):
                 is_isolated = self._isolate_culprits(current, retries)

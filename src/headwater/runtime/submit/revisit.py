@@ -360,6 +360,7 @@ class Revisit:
             log.info("%s of %s: %s", change.kind, ", ".join(change.units), error)
             self._proposed[_key(change)] = 0
             return False
+        # Done with: to be made once more it has to be found by several looks again.
         del self._proposed[_key(change)]
         return True
 

@@ -150,6 +150,7 @@ def _with_admin(spark: SparkSession, cluster: Cluster, ask: Callable[[Any, Any],
     try:
         return _translate_errors(lambda: ask(jvm, admin), cluster)
     finally:
+        # Without waiting: every answer that was wanted is there, or has failed.
         admin.close(jvm.java.time.Duration.ZERO)
 
 
