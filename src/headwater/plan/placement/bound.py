@@ -44,6 +44,7 @@ def _cheapest_operators(
     """The least CPU that computes a stream, and the operators; infinite if there is no way."""
     scope = problem.scope(stream)
     best: dict[int, tuple[float, frozenset[int]]] = {}
+    # Streams come behind those that they are made of, so the least CPU of each input is known.
     for s in scope.streams:
         best[s] = (0.0, frozenset()) if s in available else (math.inf, frozenset())
         if s in available:
@@ -89,6 +90,7 @@ def certified_bound(
         for unit in _capacity_units(cpu):
             whole = np.floor(cpu / unit + 1e-9)
             program.add_row(columns, whole, most=float(np.floor(capacity / unit + 1e-9).sum()))
+    # Who asks for the same stream is admitted together, so it is worth as many admissions.
     for s, count in requested.items():
         program.minimise([have[s]], -float(count))
     solution = solve_highs(program, seconds)

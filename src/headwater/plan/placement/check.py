@@ -70,6 +70,7 @@ def held_streams(problem: PlacementProblem, plan: PlacementPlan) -> set[tuple[in
     def when(needs: set[tuple[int, int]], then: tuple[int, int]) -> None:
         needs = needs - held_pairs
         for need in needs:
+            # One set for all of its needs, so that the last of them finds it empty.
             waiting[need].append((needs, then))
         if not needs and then not in held_pairs:
             held_pairs.add(then)

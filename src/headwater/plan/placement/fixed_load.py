@@ -51,6 +51,8 @@ class ReplanScope:
                     self.free[0, site] += problem.operators[origin].cpu
                     self.free[1, site] += problem.operators[origin].memory
                     for input in problem.operators[origin].inputs:
+                        # What the scope's own operators read is decided anew, so it is not needed
+                        # from outside.
                         needed[input, site] -= 1
                 elif origin < SOURCE:
                     sender = SOURCE - 1 - origin
@@ -107,6 +109,7 @@ class ReplanScope:
         narrowed.can_run = self.can_run[:, sites]
         if merge_others and others:
             narrowed.free = np.column_stack(
+                # A site that is overfull takes nothing from what the others have left.
                 [narrowed.free, np.maximum(self.free[:, others], 0).sum(axis=1)]
             )
             # Infinite, so that the merged site takes no part in balancing: it has no fullness of
@@ -135,6 +138,7 @@ class ReplanScope:
         for s in self.streams:
             makers = [o for o in problem.producers[s] if o in self._own_operators]
             least[s] = min([problem.streams[s].rate, *(inputs(o) for o in makers)])
+        # As in `_can_run`: an exact fit is not lost to rounding.
         return np.array([inputs(o) for o in self.operators]) * (1 - 1e-9)
 
     def link_capacity(self, a: int, b: int) -> float:

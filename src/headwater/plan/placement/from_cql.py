@@ -213,6 +213,7 @@ class _ProblemBuilder:
             spread = {x.relation for term in constraint.terms for x in columns_of(term)}
             if len(spread) < 2:
                 continue
+            # All pairs of one constraint are a family, numbered by where the first of them stands.
             equal = len(constraint.terms) > 1
             pairs = (
                 [Call("=", pair, BOOLEAN) for pair in combinations(constraint.terms, 2)]
@@ -342,6 +343,7 @@ def _conjuncts(box: Box) -> list[Expr]:
 def _is_connected(half: Sequence[int], joins: Sequence[JoinCondition]) -> bool:
     """Whether conditions connect all of some sources."""
     seen = {half[0]}
+    # Every pass reaches one more source at least, if any of them can be reached at all.
     for _ in half:
         for join in joins:
             if join.sources <= set(half) and join.sources & seen:

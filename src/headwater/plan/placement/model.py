@@ -165,6 +165,7 @@ class PlacementProblem:
         out = max((site.bandwidth_out for site in self.sites), default=0.0)
         into = max((site.bandwidth_in for site in self.sites), default=0.0)
         count = len(self.sites)
+        # With an override for every pair the default is nobody's.
         special = len(self.links.overrides) < count * (count - 1)
         return (special and count > 1 and self.links.default < min(out, into)) or any(
             bandwidth < min(self.sites[a].bandwidth_out, self.sites[b].bandwidth_in)
@@ -229,4 +230,5 @@ def total_capacity(problem: PlacementProblem) -> tuple[float, float]:
     """The bandwidth and the CPU of all sites together, without those that have no limit."""
     bandwidth = sum(s.bandwidth_out for s in problem.sites if s.bandwidth_out < math.inf)
     power = sum(s.cpu for s in problem.sites if s.cpu < math.inf)
+    # Where nothing is limited there are no shares; 1 only keeps the quotient defined.
     return bandwidth or 1.0, power or 1.0

@@ -59,6 +59,7 @@ CLUSTER = SampleSetting(
 def sample_problem(setting: SampleSetting, seed: int) -> PlacementProblem:
     """The problem of a setting; the same for the same seed."""
     random = np.random.default_rng(seed)
+    # Each host gets as many base streams as any other, within one.
     hosts = random.permutation(np.arange(setting.base_streams) % setting.hosts)
     weight = 1.0 / np.arange(1, setting.base_streams + 1) ** setting.zipf
     ranks = random.permutation(setting.base_streams)

@@ -42,6 +42,7 @@ def solve_highs(program: LinearProgram, seconds: float, gap: float = 0.0) -> Sol
     started = time.perf_counter()
     solution = _run_highs(program, seconds, gap, presolve=True)
     if solution.status is SolverStatus.INFEASIBLE:
+        # Even if the first run took all the time: a refusal that is not confirmed is not proven.
         left = max(seconds - (time.perf_counter() - started), 0.1 * seconds)
         solution = _run_highs(program, left, gap, presolve=False)
     return solution
@@ -62,6 +63,7 @@ def _run_highs(program: LinearProgram, seconds: float, gap: float, presolve: boo
         options={"time_limit": max(seconds, 0.01), "mip_rel_gap": gap, "presolve": presolve},
     )
     bound = -np.inf if answer.mip_dual_bound is None else float(answer.mip_dual_bound)
+    # SciPy's numbers: 0 is optimal, 2 is infeasible.
     if answer.status == 2:
         return Solution(SolverStatus.INFEASIBLE)
     if answer.x is None:
@@ -106,6 +108,7 @@ def solve_cp_sat(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = max(seconds, 0.01) * CP_SAT_TIME_FACTOR
+    # The clock as well, for machines on which deterministic time passes too slowly.
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
     solver.parameters.relative_gap_limit = gap
     status = solver.solve(model)
@@ -134,7 +137,9 @@ def _to_integers(arrays: ProgramArrays, starts: Floats) -> tuple[list[int], list
     exact = arrays.factors * scale[arrays.rows]
     factors = np.rint(exact).astype(np.int64)
     spare = np.zeros(count)
+    # Variables begin at 0, so a rounded factor changes its row by no more than this.
     np.add.at(spare, arrays.rows, np.abs(exact - factors) * arrays.upper[arrays.columns])
+    # CP-SAT has whole numbers of 64 bits; what is farther away is no bound.
     far = 2.0**60
     least = np.maximum(np.floor(arrays.least * scale - spare), -far).astype(np.int64)
     most = np.minimum(np.ceil(arrays.most * scale + spare), far).astype(np.int64)

@@ -82,6 +82,7 @@ def problem_arrays(problem: ThroughputProblem) -> ProblemArrays:
     rules = np.zeros((len(OperatorKind), len(OperatorKind)), np.bool_)
     for top, bottom in problem.rules:
         rules[top, bottom] = True
+    # Always the same numbers, so that what collides, if anything does, collides in every run.
     rng = np.random.default_rng(20070401)
     count = len(operators)
     return ProblemArrays(

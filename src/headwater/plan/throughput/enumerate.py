@@ -43,6 +43,7 @@ class PlanStore(NamedTuple):
 def new_plan_store(state: Any, capacity: int) -> PlanStore:
     """Room for that many plans of the problem of a state."""
     count, widest = state.child.shape
+    # At most half full, so that a free place is near.
     size = 1 << (2 * capacity).bit_length()
     return PlanStore(
         np.zeros((capacity, count, widest), np.int16),
@@ -65,6 +66,7 @@ def _store_plan(s: Any, plans: Any, count: int) -> int:
             return count
         slot = (slot + np.uint64(1)) & mask
     if count == len(plans.marks):
+        # Nobody asks how many more there are.
         return count + 1
     plans.table[slot], plans.marks[count] = count, s.mark[0]
     for q in range(len(s.outputs)):
@@ -167,6 +169,8 @@ def _add_operator_load(f: Any, s: Any, sums: Any, placed: Any, o: int, sign: flo
             fits = fits and sums[p, sites + host] <= f.capacity[sites + host] * (1 + TOLERANCE)
         for i in range(f.op[o].arity):
             if placed[s.child[o, i]]:
+                # Called whether all fits so far or not: what is added here is taken away as a
+                # whole.
                 fits = _add_transfer_load(f, s, sums, p, s.child[o, i], o, sign) and fits
         for reader in range(len(s.op)):
             if placed[reader]:
@@ -225,6 +229,7 @@ def _pack_operators(f: Any, s: Any, best: Any, most: int) -> int:
         fits = _add_operator_load(f, s, sums, placed, o, 1.0)
         placed[o] = True
         if fits and depth == n - 1:
+            # Packing looks at loads only; latency is no load.
             if evaluate(f, s, -1.0)[0] > best.quality[0]:
                 return 1
         elif fits:

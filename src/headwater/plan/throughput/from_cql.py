@@ -153,6 +153,7 @@ class _GraphBuilder:
 
     def add(self, node: Relation) -> tuple[int, ColumnNames]:
         """Add a relation; its operator, and the lasting names of its columns."""
+        # Groups that are emitted at other times are another operator.
         key = node, self.period
         if key not in self.added:
             self.added[key] = self._add(node)
@@ -164,6 +165,7 @@ class _GraphBuilder:
                 return self._scan(node)
             case Select(input=Join() as join):
                 apart = [c for c in conjuncts(node.condition) if not _spans(c, join)]
+                # Part of the join: above it, the join would be priced as a product of its inputs.
                 across = [c for c in conjuncts(node.condition) if _spans(c, join)]
                 position, names = self._join(join, across)
                 return self._select(apart, position, names), names

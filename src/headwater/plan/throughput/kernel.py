@@ -69,6 +69,7 @@ def update_operator(f: Any, s: Any, o: int) -> None:
             width += s.op[s.child[o, i]].width
     joins = JOIN <= kind <= FULLJOIN
     fixed = f.op[o].table * arity if joins else f.op[o].table
+    # These hold the tuple at hand (WhiteWater, Table 4).
     if kind in (SELECT, PROJECT, UNION):
         fixed += arriving
     s.op[o].width, s.op[o].fixed = width, fixed
@@ -307,6 +308,7 @@ def largest_within(load: Any, capacity: float) -> float:
             high = min(high, (room / load[k]) ** (1.0 / k))
     if terms < 2 or high == np.inf:
         return high
+    # There no term takes more than its part of the room, so the root is not below.
     low, x = high / terms, high
     for _ in range(200):
         value, slope = 0.0, 0.0
@@ -405,6 +407,7 @@ def can_swap(f: Any, s: Any, top: int, slot: int, deep: int) -> bool:
     """Whether `top` may change places with its input number `slot`, above that one's number `deep`."""
     bottom = s.child[top, slot]
     kt, kb = f.op[top].kind, f.op[bottom].kind
+    # Whoever else reads the lower one would get what the upper one makes of it.
     if not f.rules[kt, kb] or s.op[bottom].uses != 1:
         return False
     if kb in (SEMIJOIN, OUTERJOIN) and deep != 0:
@@ -456,6 +459,7 @@ def swap(f: Any, s: Any, top: int, slot: int, deep: int) -> None:
     s.op[bottom].uses, s.op[top].uses = s.op[top].uses, 1
     _move_behind(s.order, bottom, top)
     if f.op[bottom].kind == AGGREGATE:
+        # A selection below leaves its share of the groups, one above all of them.
         s.op[bottom].groups *= f.op[top].selectivity
     elif f.op[top].kind == AGGREGATE:
         s.op[top].groups /= f.op[bottom].selectivity

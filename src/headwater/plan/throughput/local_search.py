@@ -84,6 +84,7 @@ def new_best(state: Any) -> BestConfiguration:
 
 def new_memory(steps: int, length: float = 0.0) -> WalkMemory:
     """Room for the configurations of that many steps, and a list of that length."""
+    # At most a quarter full, so that a free place is near.
     size = 1 << max(4, math.ceil(math.log2(4 * steps + 1)))
     numbers = np.zeros(7)
     numbers[CURRENT_QUALITY], numbers[LENGTH] = -1.0, length
@@ -100,6 +101,7 @@ def rng_state(seed: int) -> Any:
 @jit_inner
 def random_float(rng: Any) -> float:
     """A number in [0, 1)."""
+    # SplitMix64 (Steele, Lea and Flood 2014).
     rng[0] += np.uint64(0x9E3779B97F4A7C15)
     z = rng[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -248,6 +250,8 @@ def _choose_neighbour(
                 ties = (
                     ties + 1 if quality == best_quality else 1 if quality > best_quality else ties
                 )
+                # The n-th of equals takes the place with chance 1 / n: each ends with the same
+                # chance.
                 if quality > best_quality or (
                     quality == best_quality and random_float(rng) * ties < 1
                 ):
@@ -305,6 +309,7 @@ def _adapt_tabu_length(memory: Any, parameters: Any, mark: Any, ago: int) -> Non
         if memory.times[_find_slot(memory, mark)] > parameters.chaos:
             numbers[REPEATED] += 1
         if ago < parameters.longest:
+            # Moving average and lengths as in reactive tabu search (Battiti and Tecchiolli 1994).
             numbers[CYCLE] = 0.1 * ago + 0.9 * numbers[CYCLE]
             numbers[LENGTH] = numbers[LENGTH] * parameters.grow + 1
             numbers[CHANGED] = numbers[STEP]

@@ -90,14 +90,18 @@ def _is_swap_allowed(
         return False
     if bottom.kind in LEFT_ONLY and swap.slot != 0:
         return False
+    # Held for other times, the rows that meet would depend on the order.
     if top.kind is bottom.kind is OperatorKind.JOIN and top.window != bottom.window:
         return False
     others = frozenset[str]().union(
         *(named[x] for i, x in enumerate(configuration.inputs[swap.bottom]) if i != swap.slot)
     )
     needed = top.reads | top.drops
+    # Below, nothing but x is left for it to read.
     if needed & (bottom.adds | others):
         return False
+    # By keys a group passes or fails as a whole. Without keys there is a row even of nothing, which
+    # no selection below could drop.
     if bottom.kind is OperatorKind.AGGREGATE:
         return bool(bottom.keys) and top.reads <= bottom.keys
     if top.kind is OperatorKind.AGGREGATE:

@@ -60,6 +60,7 @@ def largest_within(load: Polynomial, capacity: float) -> float:
     high = min(math.pow(room / c, 1 / k) for k, c in terms)
     if len(terms) == 1:
         return high
+    # At high / len(terms) no term takes more than its part of the room.
     return _newton(load, capacity, high / len(terms), high)
 
 

@@ -204,6 +204,7 @@ def build_statistics(profile: WorkloadProfile, condition_texts: list[str]) -> St
             condition,
             {c: Column(*sources[c], c.type, c.nullable) for c in sources},
         )
+        # People may write a column by the alias of the query or by its stream.
         texts = [condition_text(condition), condition_text(at_source)]
         condition_texts.extend(texts)
         for text in map(_normalize_text, texts):

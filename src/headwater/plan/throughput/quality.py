@@ -56,6 +56,7 @@ def quality(problem: ThroughputProblem, configuration: Configuration) -> Quality
     """The quality of a configuration, and what binds."""
     if problem.latency is not None:
         seconds = latency(problem, configuration)
+        # No rate makes a path faster, so there is no multiple to look for.
         if seconds > problem.latency:
             return Quality(
                 0.0, CapacityConstraint("latency", "the slowest path", (seconds,), problem.latency)

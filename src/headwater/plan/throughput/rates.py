@@ -68,6 +68,7 @@ def group_count(problem: ThroughputProblem, configuration: Configuration, positi
             for i in _selections_below(problem, configuration.inputs, position)
             - _selections_below(problem, problem.initial_inputs, position)
         )
+        # Those below from the start are in the number of groups that was given.
         / prod(
             problem.operators[i].selectivity
             for i in _selections_below(problem, problem.initial_inputs, position)

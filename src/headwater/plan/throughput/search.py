@@ -120,6 +120,7 @@ def run_restarts(
 
 def random_placement(problem: ThroughputProblem, seed: int) -> Configuration:
     """The plan as written, with every operator on a random one of its options."""
+    # Not the seed itself, from which the walk draws its moves.
     rng = random.Random(f"scattered {seed}")
     hosts = tuple(rng.choice(options) for options in problem.options)
     return replace(problem.initial_configuration(), hosts=hosts)
@@ -253,6 +254,7 @@ def two_phases(
     )
     chosen = replace(plan.configuration, hosts=start.hosts)
     for result in second(problem, chosen, seed):
+        # The best places of the best plan on one site need not be the best of all.
         yield replace(result, seen=result.seen + plan.seen, proven=False)
 
 
@@ -317,6 +319,7 @@ def _search_exactly(
     state = arrays.configuration_arrays(problem, facts, guess.configuration if guess else start)
     best = new_best(state)
     best.seen[0] = guess.seen if guess else 0
+    # No step at all: it only looks at where it is.
     walk(facts, state, best, rng_state(0), new_memory(0), WalkParameters(CLIMB), 0)
     yield _search_result(problem, facts, best)
     arrays.load_configuration(problem, facts, state, start)
@@ -344,6 +347,7 @@ def _enumerate_plans(facts: Any, state: Any, most: int) -> tuple[Any, int]:
             return plans, count
         if capacity == most:
             raise PlanError(f"more than {most:,} plans are too many; take another search")
+        # Enumeration has left the state at another plan, and has to begin where it began.
         restore_plan(facts, state, plans, 0)
         capacity = min(most, 4 * capacity)
 

@@ -43,6 +43,7 @@ def adapt(
     What does not fit, and queries that wait, are always planned; of the `suspects`, at most `most`.
     """
     ledger = Ledger(problem, plan)
+    # What the ledger could not load has lost a site that it needs.
     displaced = (set(plan.admitted) | set(waiting)) - ledger.admitted
     while not ledger.fits():
         stream = _heaviest_stream(ledger)

@@ -137,6 +137,8 @@ class CompactFormulation:
         columns = np.concatenate([v[v != NO_VARIABLE] for v, _ in terms])
         factors = np.concatenate([f[v != NO_VARIABLE] for v, f in terms])
         if len(columns):
+            # What stays may fill a site beyond its capacity: then it takes no more, but is no
+            # contradiction.
             self.program.add_row(columns, factors, most=max(0.0, free))
 
     def _constrain_demand(self) -> None:
@@ -159,6 +161,7 @@ class CompactFormulation:
             rate = self.problem.streams[s].rate
             level = self.program.add_variables(count, count)
             for a, b in pairs:
+                # Where a stream enters, it is never received.
                 if self.source[row, b]:
                     continue
                 send = self.send[row, a, b] = int(self.program.add_variables(1)[0])
@@ -204,6 +207,7 @@ class CompactFormulation:
         if weights.balance:
             self._add_balance(cpu)
         if weights.sites:
+            # Only where nothing else runs does the scope decide whether the site is in use.
             for site in np.flatnonzero(self.scope.free[0] >= self.scope.capacity[0]).tolist():
                 runs = self.run[:, site][self.run[:, site] != NO_VARIABLE]
                 if len(runs):

@@ -48,6 +48,7 @@ def build_scope_table(problem: PlacementProblem, stream: int) -> ScopeTable:
     """The arrays for a stream."""
     scope = problem.scope(stream)
     row_of = {s: i for i, s in enumerate(scope.streams)}
+    # The kernel goes through streams and their operators side by side, so both are in one order.
     order = sorted(scope.operators, key=lambda o: row_of[problem.operators[o].output])
     operators = [problem.operators[o] for o in order]
     arity = max((len(o.inputs) for o in operators), default=1)
@@ -158,6 +159,7 @@ def place_stream(
             links,
         )
         able = (free[3] >= rate) & (barred[root] & NO_SEND == 0)
+        # To serve takes bandwidth out of the site, as sending does.
         last = np.where(able, cost[root] + rate * price[3], np.inf)
         column = int(last.argmin())
         if last[column] == np.inf:
@@ -196,6 +198,7 @@ def write_plan(
     Sites are columns, `where` says which.
     """
     s, site = scope_table.streams[stream], where[column]
+    # Two inputs may need the same stream, and the first has brought it by now.
     if site in ledger.origins[s]:
         return True
     way = int(how[stream, column])
@@ -238,6 +241,7 @@ def free_link_capacity(ledger: Ledger, where: Sequence[int], limited: bool = Tru
         if a in column and b in column:
             capacities[column[a], column[b]] = capacity
     if not limited:
+        # Where there is no link at all, nothing is short: it is missing, and stays so.
         return np.where(capacities > 0, np.inf, 0.0)
     for (a, b), used in ledger.sent.items():
         if a in column and b in column:

@@ -43,6 +43,7 @@ class FlowFormulation:
         count, hosts = len(streams), len(problem.sites)
         self.demanded = list(dict.fromkeys([*scope.served, *requested]))
         self.d = program.add_variables((len(self.demanded), hosts))
+        # No site sends to itself: the upper bound of these variables is 0.
         self.x = program.add_variables((count, hosts, hosts), 1.0 - np.eye(hosts))
         self.y = program.add_variables((count, hosts))
         self.z = program.add_variables((len(operators), hosts))
@@ -86,6 +87,8 @@ class FlowFormulation:
                 if m != h:
                     self._limit_load(self.x[:, h, m], rates, scope.link_capacity(h, m))
         # acyclicity (III.7)
+        # The M of the big-M constraint has to be above |H| + 1, the largest difference of
+        # potentials.
         far = hosts + 2.0
         for row in range(count):
             high, low = np.repeat(p[row], hosts), np.tile(p[row], hosts)
@@ -140,6 +143,8 @@ def sqpr(ledger: Ledger, queries: Sequence[int], budget: Budget) -> Iterator[Dec
 def _solve(ledger: Ledger, queries: Sequence[int], budget: Budget) -> dict[int, Decision]:
     problem = ledger.problem
     requested = [problem.queries[query].stream for query in queries]
+    # A single query is a hard constraint: where admission is a mere value, the solver stays with
+    # refusing.
     alone = len(set(requested)) == 1
     formulation = FlowFormulation(ReplanScope(ledger, requested), requested, soft=not alone)
     solution = solve_highs(formulation.program, budget.seconds * len(queries))

@@ -65,6 +65,7 @@ def plan_on_one_site(ledger: Ledger, stream: int) -> bool:
     if steps is None:
         return False
     tree, site = steps
+    # The same steps once more: all that was tried since has been rolled back.
     _obtain(ledger, tree, stream, site)
     ledger.serve(stream, site)
     return True

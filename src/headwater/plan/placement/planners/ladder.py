@@ -95,6 +95,8 @@ def plan_exactly(
     scope = ReplanScope(ledger, requested)
     scopes = [scope]
     if len(problem.sites) > MAX_SITES and not problem.has_tight_links:
+        # With the others as one site a refusal is a proof; a plan that uses them all the same is
+        # none, and the query is solved without them.
         scopes = [scope.narrow(merge_others=True), scope.narrow(merge_others=False)]
     for narrowed in scopes:
         formulation = CompactFormulation(narrowed, requested)

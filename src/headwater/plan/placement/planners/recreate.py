@@ -55,6 +55,8 @@ def ruin_and_recreate(
                 return True
             rng.shuffle(removed)
             again = all(placer(ledger, one, popularity) for one in removed)
+            # Kept even if the new query finds no place: rounds that keep only success admit fewer
+            # in the end.
             if again and load_share(ledger) < before - MIN_SAVING:
                 accepted.append(True)
                 if placer(ledger, stream, popularity):

@@ -77,6 +77,8 @@ class RegionPlacer:
             if not chosen:
                 break
             inside = chain.from_iterable(self._regions[region] for region in chosen)
+            # Whoever holds a part of the query too, wherever it is: that part need not be made
+            # again.
             sites = sorted({*inside, *chain.from_iterable(holders)})
             if place_stream(ledger, stream, popularity, sites=sites):
                 return True

@@ -79,6 +79,7 @@ def macro_w(
         for s in problem.operators[o].inputs:
             rate = problem.streams[s].rate
             receive = program.add_variables(hosts)
+            # So little that it only decides between placements that are equally even.
             program.minimise(receive, rate * 1e-6)
             for site in range(hosts):
                 into[site].append((int(receive[site]), rate))
@@ -162,6 +163,7 @@ def _placement_value(
             return None
         capacity = np.maximum(ledger.capacity[0], 1e-300)
         fullest = float((1.0 - ledger.free[0] / capacity)[np.isfinite(capacity)].max(initial=0.0))
+        # To nine digits, else rounding would decide before what is sent does.
         return round(fullest, 9), sum(ledger.sent.values())
 
 
