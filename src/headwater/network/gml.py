@@ -162,6 +162,7 @@ def _tokenize(path: Path, text: str) -> Iterator[_Token]:
         kind = match.lastgroup
         if kind is not None:
             start = match.start(kind)
+            # From the last token on: counting from the beginning would take quadratic time.
             line += text.count("\n", position, start)
             position = start
             if kind == "bad":

@@ -23,6 +23,7 @@ def load_latencies(path: Path, cost: float = 1.0, bandwidth: float = math.inf) -
     Raises InputError, with the line, for what is not a square of numbers that are not negative.
     """
     round_trips = _read_square(path)
+    # The mean of both directions, half of it, in seconds.
     one_way = (round_trips + round_trips.T) / 2 / 2 / 1000
     count = len(round_trips)
     links = tuple(

@@ -82,6 +82,7 @@ def transit_stub_network(shape: TransitStubShape, seed: int) -> Network:
         ends = random.choice(domains[domain_a]), random.choice(domains[domain_b])
         links.append(_draw_link(*ends, shape.backbone, random))
     for transit in [position for domain in domains for position in domain]:
+        # A stub without hosts would have nothing by which to link it.
         for stub in range(shape.stubs if shape.hosts else 0):
             names = [f"{sites[transit].name}.s{stub}.{node}" for node in range(shape.hosts)]
             positions = _add_sites(sites, names, router=False)

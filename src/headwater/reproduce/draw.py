@@ -21,6 +21,7 @@ def draw_plot(plot: Plot, folder: Path) -> Path:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
+    # Not by pyplot, which would keep every figure in memory and look for a display.
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for line, style in zip(plot.lines, cycle(STYLES), strict=False):

@@ -159,6 +159,7 @@ def predict_rate(query: str, costs: CostTable, cores: int) -> float:
 def _cpu_load(problem: ThroughputProblem) -> float:
     """The seconds of cores that a second of streams takes, by the best plan."""
     best = run_search(SEARCHES["portfolio"], problem, seconds=1.0).configuration
+    # There is one site, hence one such constraint.
     (cpu,) = [c.load for c in constraints(problem, best) if c.resource == "cpu"]
     # At multiple 1 of the profile; the floor keeps a query without any cost from dividing by 0.
     return max(value(cpu, 1.0), 1e-12)
@@ -166,6 +167,7 @@ def _cpu_load(problem: ThroughputProblem) -> float:
 
 def measure_rate(spark: Any, folder: Path, query: str, rows: int, number: int) -> float:
     """The tuples per second of each stream that the engine ingests and answers."""
+    # Only what the query reads: ingesting the others would count as its time.
     names = [name for name in "abc" if f" {name} [" in query or f"{name}." in query]
     statements = [stream_declaration(name, COLUMNS, folder / str(rows) / name) for name in names]
     statements.append(f"CREATE QUERY q AS {query}")

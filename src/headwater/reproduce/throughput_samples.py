@@ -97,6 +97,7 @@ def small_problem(seed: int) -> ThroughputProblem:
     rng = random.Random(f"small {seed}")
     emitters = rng.randint(1, 2)
     others = rng.randint(max(2, emitters), 5)
+    # To join the emitters takes one join less than there are; the rest are unary.
     return _random_problem(rng, emitters, others - (emitters - 1), sites=4, choices=(2, 2))
 
 
@@ -134,6 +135,7 @@ def _random_problem(
         draft.emit(number)
     joins = emitters - 1
     while unary or joins:
+        # By what is left of each kind, so that every order of the two kinds is equally likely.
         if rng.random() < joins / (unary + joins):
             draft.join()
             joins -= 1
@@ -201,6 +203,7 @@ class _Draft:
         """Drop a column or two of a root; False if it has too few."""
         below = self._random_root()
         names = self.free_columns[below]
+        # One column at least has to remain.
         if len(names) < 3:
             return False
         drops = self.rng.sample(names, self.rng.randint(1, 2))

@@ -88,6 +88,7 @@ def _run_searches(
         problem = make(seed)
         start = random_placement(problem, seed)
         plain = {name: run_timed(name, problem, start, seed) for name in names}
+        # In configurations and not in seconds, so that a run repeats on any machine.
         budget = PORTFOLIO_BUDGET_FACTOR * sum(plain[name].result.seen for name in names)
         return {**plain, "portfolio": run_timed("portfolio", problem, start, seed, budget)}
 
@@ -389,6 +390,7 @@ def _figure_5() -> ReportTable:
     rows = []
     for name in ("two-phase-exhaustive", "exhaustive"):
         result = run_search(SEARCHES[name], problem, forced)
+        # Operator 0 is the emitter, which is always first.
         order = " -> ".join(
             problem.operators[position].name for position in result.configuration.order if position
         )

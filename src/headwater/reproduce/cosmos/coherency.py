@@ -167,12 +167,14 @@ def _trees(settings: FigureSettings, steps: int) -> tuple[ReportTable, list[Clai
         for rule, bound in RULES.items():
             shares, sent = [], []
             for seed in range(1, settings.seeds + 1):
+                # Anew for each rule, so that all meet the same walk and the same tree.
                 random = np.random.default_rng(seed)
                 source = random_walk(random, steps) if trades is None else trades
                 parents = random_parents(random, 50)
                 requirements = {one: float(random.uniform(0.01, 0.1)) for one in list(parents)[1:]}
                 effective = effective_requirements(parents, requirements)
                 histories = tree_histories(source, parents, effective, bound)
+                # A second more, so that the last value counts as well.
                 end = float(source.times[-1]) + 1
                 shares += [
                     100 * (1 - fidelity(source, histories[one], cr, end))

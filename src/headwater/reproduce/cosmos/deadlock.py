@@ -44,6 +44,7 @@ def random_trees(random: Random, providers: int, trees: int) -> list[Parents]:
             for member in members[1:]:
                 parents[member] = random.choice(list(parents))
             drawn.append(parents)
+        # A provider in no tree would make the world smaller than it is said to be.
         if len({member for parents in drawn for member in parents}) == providers:
             return drawn
 
@@ -54,6 +55,7 @@ def locks(settings: FigureSettings) -> Report:
     worlds: dict[str, Sequence[Parents]] = dict(CASES)
     for seed in range(1, settings.seeds + 1):
         random = Random(seed)
+        # Four seeds in a row have all pairs of 4 or 5 providers and 2 or 3 trees.
         providers, trees = (4, 2) if settings.quick else (4 + seed % 2, 2 + seed // 2 % 2)
         worlds[f"random {seed}"] = random_trees(random, providers, trees)
     if not settings.quick:
@@ -96,6 +98,7 @@ def _sample_largest(settings: FigureSettings) -> Exploration:
     states = ends = failures = 0
     first = ""
     for seed in range(1, settings.seeds + 1):
+        # Other trees than those that are explored in full.
         random = Random(1000 + seed)
         trees = random_trees(random, 5, 3)
         world = ordered_world(trees, all_moves, 2)

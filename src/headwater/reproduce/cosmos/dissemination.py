@@ -76,6 +76,7 @@ def _seconds_of_a_decision() -> float:
     world = synthetic_world(1, 64)
     view = holder_view(DisseminationTree(world, greedy_tree(world)).arrays, 0)
     moves = np.tile(list_moves(view), (20, 1))
+    # Once before the clock runs: the first call compiles.
     price_moves(view, moves)
     seconds = []
     for _ in range(5):
@@ -95,6 +96,7 @@ def simulated(
     slow: DisseminationWorld | None = None,
 ) -> DisseminationRun:
     """Messages of one object through a tree, in the world `slow` from half of the time on if there is one."""
+    # The seed alone decides: all trees get the same messages, and draw the same times.
     updates = poisson_updates(
         float(world.rates.max()), scale.seconds, np.random.default_rng([seed, 6])
     )
@@ -114,6 +116,7 @@ def adapted(world: DisseminationWorld, parents: Indices, rounds: int = ADAPTIVE_
     """A tree after rounds of adaptation with exact statistics."""
     tree = DisseminationTree(world, parents)
     for _ in range(rounds):
+        # With exact statistics the next round would find nothing either.
         if not run_round(tree):
             break
     return tree.parents
@@ -241,6 +244,8 @@ def by_time(settings: FigureSettings) -> Report:
         start = random_tree(world, np.random.default_rng([seed, 5]))
         greedy = greedy_tree(world)
         runs = {
+            # Near the optimum many moves save less than the one percent that keeps noise from
+            # moving anything.
             "Random+Adaptive": (start, 0.0),
             "Random+Adaptive (1 %)": (start, WORTHWHILE),
             "Greedy+Adaptive": (greedy, 0.0),
@@ -259,6 +264,7 @@ def by_time(settings: FigureSettings) -> Report:
             for curve, line in run(seed, load).items():
                 for at, value in enumerate(line):
                     values.setdefault((curve, (at + 1) * width), []).append(value)
+    # 30 periods of 200 seconds.
     period30 = next(x for _, x in values if x >= 6000.0)
     claims = []
     for load, above in ((1.0, 3.0), (5.0, 4.0)):
@@ -299,6 +305,8 @@ def by_rate(settings: FigureSettings) -> Report:
         )
     )
     low, high = scale.loads[0], scale.loads[-1]
+    # Once nearly every copy is out of tolerance all the time, only annealing's loss still grows,
+    # and this ratio falls again.
     source = mean_of(values, "Source-Based", high) / mean_of(values, "Source-Based", low)
     claims = [
         claim_that(
@@ -340,7 +348,9 @@ def after_a_change(settings: FigureSettings) -> Report:
         runs = {"DiTA": (best_dita_tree(world), False), "SA": (sa, False)}
         runs["SA+Adaptive"] = (sa, True)
         for curve, (tree, adaptive) in runs.items():
+            # The source keeps its times: figure 4.4 slows the first nodes below it.
             slow = world.slowed(tree_order(tree)[1 : SLOWED + 1], SLOWER)
+            # After the change the yardstick is a tree that was built for the slow world.
             again = annealed_tree(slow, np.random.default_rng([seed, 8]), scale.annealing)
             after = simulated(slow, again, seed, scale).losses
             losses = simulated(world, tree, seed, scale, adaptive, slow=slow).losses

@@ -258,6 +258,7 @@ def by_objects(settings: FigureSettings) -> Report:
     )
     few, many = counts[0], counts[-1]
     unit = {x: mean_of(values, "SA, millionths", x) for x in counts}
+    # The values are relative to annealing's with as many objects, so they are made absolute first.
     growth = {
         curve: mean_of(values, curve, many) * unit[many] / (mean_of(values, curve, few) * unit[few])
         for curve in ("Greedy", "Greedy+Adaptive", "SA+Adaptive", "Source-Based")
@@ -372,6 +373,7 @@ def multi_by_interest(settings: FigureSettings) -> Report:
                 "more with more objects",
                 "yes",
                 f"{gain[few, degrees[0]]:.0%} and {gain[many, degrees[0]]:.0%} at {degrees[0]}",
+                # A gain that is none does not grow.
                 gain[many, degrees[0]] > max(gain[few, degrees[0]], 0.0),
             ),
         ),
@@ -442,6 +444,7 @@ def after_a_change(settings: FigureSettings) -> Report:
                 window=scale.seconds / scale.windows,
             )
             _add_line(values, "SA+Adaptive" if adaptive else "SA", scale, MILLION * run.losses)
+    # The time from the change to the middle is left out: there the tree is still adapting.
     late = [x for curve, x in values if curve == "SA" and x > scale.seconds / 2]
     early = [x for curve, x in values if curve == "SA" and x <= moment]
     means = {
@@ -485,6 +488,7 @@ def _slow_after(
 def real_trades(settings: FigureSettings) -> Report:
     """The trees on a day of real trades, on a generated network and on measured latencies: time out of tolerance."""
     files = trade_files(settings.data)
+    # `trade_files` has refused a run without data.
     assert settings.data is not None
     hosts = measured_routes(settings.data).distance
     scale = object_scale(settings)
@@ -510,6 +514,7 @@ def _trade_losses(
         drawn = np.random.default_rng([seed, 12])
         chosen = drawn.choice(len(distances), scale.providers + 1, replace=False)
         delays = np.ascontiguousarray(distances[np.ix_(chosen, chosen)])
+        # All else stays the same, so that only the network makes a difference.
         setting = replace(setting, world=replace(setting.world, delays=delays))
     return _compare(setting, seed, scale, absolute=True)
 

@@ -99,6 +99,7 @@ def draw_times(
     """Seconds by node: uniform around the mean times the load; the source has the least."""
     least, mean = kind
     random = np.random.default_rng([seed, stream])
+    # The mean of this span is the mean of its kind times the load (COSMOS, section 4.4.1).
     times: Floats = random.uniform(least, 2 * mean * load - least, providers + 1)
     times[SOURCE] = least
     return times
@@ -121,6 +122,7 @@ def synthetic_world(
     """One object that every provider wants at a random rate."""
     random = np.random.default_rng([seed, 3])
     rates = random.uniform(*RATES, providers + 1) * rate
+    # Nobody can want more messages than the source has updates.
     rates[SOURCE] = rates.max()
     return make_world(seed, providers, load, rates[:, None])
 

@@ -292,6 +292,8 @@ def _routing_rate(world: DistributionWorld, queries: QueryGraph, place: np.ndarr
     new = world.queries(max(2_000, len(queries)), 99)
     best = np.inf
     for _ in range(5):
+        # Routing writes into its table, so each run has a new one, which is not timed; the first
+        # run also compiles.
         table = make_table(federation, federation.tree, queries, place, "wec")
         begun = time.process_time()
         route_batch(table, new)

@@ -219,6 +219,7 @@ def _values(runs: Sequence[Run], name: str, number: int | None = None) -> list[f
 
 
 def _ratios(runs: Sequence[Run], name: str, by: str) -> list[float]:
+    # Both in the order of seeds and numbers: each pair is of the same queries.
     pairs = zip(_values(runs, name), _values(runs, by), strict=True)
     return [mine / other for mine, other in pairs]
 
@@ -398,4 +399,5 @@ def sensitivity(settings: FigureSettings) -> Report:
     return Report((ReportTable(title, columns, tuple(rows)),), (claim,))
 
 
+# The thesis does not say how large results are, and the order of its curves depends on it.
 RESULT_SHARES = (0.0, 0.01, 0.05, 0.10, 0.50)

@@ -54,6 +54,7 @@ def cell_rates(data: Path) -> Floats:
 def _rates_of(file: Path) -> Floats:
     rows = _read_lines(file)
     times, prices, sizes = np.array([[float(row[at]) for at in (0, 1, 2)] for row in rows]).T
+    # A line as it is in the file, with its commas and its end.
     length = np.array([sum(map(len, row)) + len(row) for row in rows], np.float64)
     cell = CELLS * _part(prices) + _part(sizes)
     seconds = (times[-1] - times[0]) / 1000.0

@@ -87,6 +87,7 @@ def auctions(durations: Durations, count: int, seed: int) -> dict[str, list[tupl
         (item, int(random.integers(50)), Decimal(int(random.integers(1, 10_000))) / 100, int(time))
         for item, time in enumerate(opened)
     ]
+    # Tuples of a stream come in the order of their times.
     ends: list[tuple[Value, ...]] = [
         (int(item), int(random.integers(500)), int(closed[item])) for item in np.argsort(closed)
     ]

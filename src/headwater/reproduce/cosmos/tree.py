@@ -105,6 +105,8 @@ def run_tree(latencies: Floats, count: int, k: int, changes: int, seed: int) -> 
         else:
             gone = tree.providers[int(random.integers(len(tree.providers)))]
             tree = leave_tree(tree, latencies, gone)
+            # At the far end: those who join next were not in the tree before, as long as there are
+            # any.
             outside.insert(0, gone)
         if change % 100 == 99:
             tree = elect_parents(tree, latencies)
@@ -142,10 +144,12 @@ def run_protocol(latencies: Floats, count: int, changes: int, seed: int) -> Prot
         federation.run_for(float(random.random()) * 4.0)
     federation.lose_nothing()
     seconds = _seconds_until_right(federation)
+    # Messages of a tree at rest, without those that mend it.
     before, start = sum(federation.sent.values()), federation.now
     federation.run_for(100.0)
     sent = sum(federation.sent.values()) - before
     rate = sent / len(federation.nodes) / (federation.now - start)
+    # Those of the start joined a tree that was still small.
     joined = [node.membership.probes for p, node in federation.nodes.items() if p not in first]
     return ProtocolRun(count, float(np.mean(joined)), rate, seconds)
 
@@ -153,6 +157,7 @@ def run_protocol(latencies: Floats, count: int, changes: int, seed: int) -> Prot
 def _change(federation: FederationSimulation, random: np.random.Generator, count: int) -> None:
     inside = sorted(federation.nodes)
     outside = [p for p in range(2 * count) if p not in federation.nodes]
+    # Joins and departures are equally likely when half of all are inside.
     if random.random() < 1 - len(inside) / (2 * count):
         contacts = random.choice(inside, 3, replace=False)
         federation.start(int(random.choice(outside)), [int(contact) for contact in contacts])

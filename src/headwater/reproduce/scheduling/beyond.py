@@ -40,6 +40,7 @@ def trace(settings: FigureSettings) -> Report:
 def bursts(settings: FigureSettings) -> Report:
     """Bursts ten times as fast as the processor, with long pauses."""
     tuples = 100 if settings.quick else 1000
+    # On average as dense as the arrivals of the other figures.
     return _claims_report("saturated bursts", OnOff(tuples, on=10, off=90, spacing=0.1), settings)
 
 

@@ -68,6 +68,7 @@ def by_clusters(settings: FigureSettings) -> Report:
     variants: dict[str, tuple[Callable[[Sequence[float], int], Clusters], float | None]] = {
         "logarithmic": (logarithmic_clusters, None),
         "uniform": (uniform_clusters, None),
+        # What the approximation itself costs, without the time that deciding takes.
         "logarithmic, decisions free": (logarithmic_clusters, 0.0),
     }
     counts = (SMALL, PAPER_COUNT) if settings.quick else COUNTS
@@ -175,6 +176,8 @@ def implementation_steps(settings: FigureSettings) -> Report:
                 "deciding naively raises the l2 norm many times",
                 "+6470 %",
                 format_spread([100 * (v - 1) for v in naive], 0, " %"),
+                # Not the paper's number: that depends on how long queues grow, and so on how long a
+                # run is.
                 min(naive) > 10,
             ),
             Claim("every step lowers it", "yes", "on every seed" if falling else "no", falling),

@@ -20,6 +20,7 @@ from headwater.sim.joins import run_joins
 from headwater.sim.metrics import Metrics
 from headwater.sim.workload import paper_joins
 
+# The paper does not say how dense its streams are; so dense, a window holds 1 to 10 tuples.
 GAP = 1.0
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 ALL_POLICIES = tuple(POLICIES)

@@ -51,6 +51,7 @@ def l2_norm(metrics: Metrics) -> float:
 
 
 def _run_loads(settings: FigureSettings, title: str) -> BySeed:
+    # 0.7 and the highest: the claims speak of these.
     loads = LOADS[2::4] if settings.quick else LOADS
     return run_policies(title, ALL_POLICIES, on_off_arrivals(settings), loads, seed_range(settings))
 
@@ -174,6 +175,7 @@ def classes(settings: FigureSettings) -> Report:
         seed_range(settings),
         ("hr", "hnr", "bsd"),
     )
+    # In parallel; `run_policy` keeps each run, from which the classes are read below.
     run_policies("slowdown by class", policies, arrivals, [HIGHEST], seeds)
     tenths = range(1, 10)
     by_class = {
@@ -225,6 +227,7 @@ def _class_slowdown(policy: str, settings: FigureSettings, seed: int, tenth: int
         query
         for query, chain in enumerate(chains)
         if cost_class(chains, query) == 0
+        # A selectivity of 1 belongs to the last class.
         and min(9, int(chain.operators[0].selectivity * 10)) == tenth
     ]
     return run_policy(policy, arrivals, HIGHEST, seed).metrics(chosen).slowdown

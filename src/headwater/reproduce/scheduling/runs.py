@@ -129,6 +129,7 @@ def mean_line(name: str, x: Sequence[float], values: Sequence[Sequence[float]]) 
     means = tuple(estimate.mean for estimate in intervals)
     if any(len(some) == 1 for some in values):
         return PlotLine(name, tuple(x), means)
+    # These plots are logarithmic, and have no place for an interval that reaches below zero.
     low = tuple(max(estimate.low, estimate.mean / 10) for estimate in intervals)
     return PlotLine(name, tuple(x), means, low, tuple(estimate.high for estimate in intervals))
 

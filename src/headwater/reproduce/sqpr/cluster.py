@@ -105,6 +105,7 @@ def _load_shares(outcome: SubmissionOutcome, what: str) -> list[float]:
     sites = site_loads(outcome.problem, outcome.plan)
     if what == "CPU":
         return [site.cpu.share for site in sites]
+    # Hosts of these samples can receive as much as they can send.
     return [
         (s.bandwidth_in.used + s.bandwidth_out.used) / (2 * s.bandwidth_in.capacity) for s in sites
     ]

@@ -113,6 +113,7 @@ def _detail_table(title: str, runs: dict[str, list[SubmissionOutcome]]) -> Repor
         times = (
             f"{first.seconds_quantile(0.5) * 1e3:.2f} / {first.seconds_quantile(0.95) * 1e3:.1f}"
         )
+        # Far beyond what fits, a mere count rewards refusing large queries early.
         rows.append((planner, first.admitted_count(), first.first_refusal, ways, times))
     columns = ("planner", "admitted", "first refusal", "by number of streams", "ms p50 / p95")
     return ReportTable(f"{title}: in detail, seed 1", columns, tuple(rows))
@@ -153,6 +154,7 @@ def _sqpr_report(
     gaps = [
         100 * (1 - o.admitted_count() / max(1, sum(h))) for o, h in zip(best, hopeful, strict=True)
     ]
+    # About as many as fit: of twice as many, who refuses large queries early admits more.
     half, longest = setting.queries // 2, f"SQPR with {limits[-1]:g} s"
     claims = [
         _claim_admits_more(

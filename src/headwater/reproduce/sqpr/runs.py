@@ -82,6 +82,7 @@ def submit_queries(
         batch_queries = range(start, min(start + batch, count))
         decisions += plan(ledger, batch_queries, Budget(seconds, seed))
     final_plan = ledger.plan()
+    # A planner that breaks a constraint would only look better for it.
     ensure_valid(problem, final_plan)
     return SubmissionOutcome(problem, tuple(decisions), final_plan)
 

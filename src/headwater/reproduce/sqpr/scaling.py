@@ -150,6 +150,8 @@ def _planning_times(
     for query in range(len(problem.queries)):
         used = 1 - float(ledger.free[0].sum()) / capacity
         if used < 0.75:
+            # Filled by the fast planner, so that only what is measured takes the time of the slow
+            # one.
             list(fill(ledger, [query], Budget(seconds)))
             continue
         if used > 0.95 or len(times) == queries:
@@ -206,6 +208,8 @@ def time_by_hosts(settings: FigureSettings) -> Report:
             "SQPR's form is solved to the optimum up to 100 hosts",
             f"yes, in {PAPERS_LIMIT:g} s",
             ", ".join(f"{x:g} hosts: {in_time[x]} of {queries} in {seconds:g} s" for x in both),
+            # The form is not run beyond ten hosts: the claim may fail here, but cannot be shown to
+            # hold.
             False if missed else None,
         ),
         Claim(
@@ -226,6 +230,7 @@ def time_by_ways(settings: FigureSettings) -> Report:
     cases = [(float(w), replace(_dense_setting(size), ways=(w,))) for w in ways]
     title = f"Time to plan a query on {size} hosts at 75 to 95 % of the CPU; limit {seconds:g} s"
     table, times, _ = _timing_table(title, "streams", settings, cases, 5.0, seconds, queries)
+    # The solver overruns its limit, each time by another amount.
     sqpr = [min(t, seconds) for t in times["sqpr"].values()]
     claim = Claim(
         "larger queries take longer to plan",

@@ -143,6 +143,8 @@ class SimulatedDeployment:
         at_sources = sum(
             not running.inputs and running.operator.where != ANYTHING for running in self._graph
         )
+        # A feeder that serves others as well has to filter for this reader; so has the last
+        # operator.
         between = sum(
             len(feeder.subscribers) > len(running.subscribers)
             for running in self._graph

@@ -203,6 +203,7 @@ def _no_rewriting_claim(runs: Sequence[TracesByStrategy]) -> Claim:
 
 def _more_selections_claim(runs: Sequence[TracesByStrategy]) -> Claim:
     more = _per_seed(runs, lambda r: -percent_saved(r, selection_count))
+    # No verdict: the paper says no number.
     return Claim("selections above NO REUSE", "slightly", format_spread(more, unit=" %"), None)
 
 
@@ -235,6 +236,7 @@ def _tables(name: str, runs: Sequence[TracesByStrategy]) -> tuple[ReportTable, .
             for hour in hours
         ),
     )
+    # A quick run ends within the first hour.
     return (overall, hourly) if hours else (overall,)
 
 
@@ -280,6 +282,7 @@ def _plots(file: str, name: str, runs: Sequence[TracesByStrategy]) -> tuple[Plot
             f"{name}: end-to-end latency of queries, in order",
             "query",
             "ms",
+            # Seeds have different numbers of queries, so the first one stands for all.
             tuple(_in_order(strategy, runs[0][strategy]) for strategy in (NO_REUSE, HEADWATER)),
         ),
         Plot(

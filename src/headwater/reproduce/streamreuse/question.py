@@ -47,10 +47,12 @@ def prepare_query(
     signature = signature_of(canonicalize(query))
     assert signature.kind is SharingKind.JOIN and len(signature.scans) > 1
     all_streams = stream_names(signature.scans)
+    # Parts are named by their streams.
     assert len(all_streams) == len(signature.scans), "each stream once"
     smaller = [signature_of(canonicalize(part)) for part in partial_join_queries(signature)]
     parts = {stream_names(part.scans): part for part in (signature, *smaller)}
     joins = tuple(sorted(parts, key=lambda streams: (len(streams), sorted(streams))))
+    # As in the paper. With bounds on all equal columns NO REUSE is cheaper, and less can be saved.
     compared = None if infer else _compared_columns(query)
     parts |= {
         frozenset({scan.stream}): _feed_signature(signature, scan, compared)

@@ -57,6 +57,7 @@ def prepare_submissions(
         for statement in parse(workload.declarations)
         if isinstance(statement, CreateStream)
     )
+    # Not the random numbers of the workload, so that one can change without the other.
     random = Random(f"sinks {seed}")
     return [
         Submission(
@@ -85,7 +86,9 @@ def simulate(
         now = minute * MINUTE
         while pending and pending[-1][1].submitted_at <= now:
             number, submission = pending.pop()
+            # Nobody shares with a query that had left before.
             _remove_expired(state, submission.submitted_at)
+            # Of the search alone: parsing and canonicalising are the same for all strategies.
             started = thread_time()
             decision = decide_plan(state, submission, strategy)
             elapsed = thread_time() - started

@@ -75,7 +75,9 @@ HEADWATER = "Headwater"
 
 STRATEGIES = {
     NO_REUSE: Strategy(offer_nothing, offer_nothing),
+    # As the paper has it: equal joins are shared, but equal streams are sent to each query.
     NO_REWRITING: Strategy(offer_equal, offer_nothing),
+    # With 0.3 RW has slightly fewer joins, and a seed of EW saves less than the paper's 96 %.
     HEADWATER: Strategy(offer_overlapping, offer_overlapping, foresight=0.15),
 }
 

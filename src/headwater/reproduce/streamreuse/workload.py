@@ -156,8 +156,10 @@ def airline_workload(seed: int, hours: float = 5.0, numbers: Airline | None = No
     numbers = numbers or Airline()
     random = Random(f"EW {seed}")
     draws = list(draw_arrivals(random, numbers.per_hour, hours * HOUR))
+    # Every gate asks for a flight of its own, as in the paper: no two of these queries are equal.
     flights = iter(random.sample(range(1, numbers.flights + 1), len(draws)))
     terminal_carriers = [(t, c) for t in range(numbers.terminals) for c in range(numbers.carriers)]
+    # Terminal queries differ as well, as long as there are displays that nobody has asked for.
     displays = cycle(random.sample(terminal_carriers, len(terminal_carriers)))
     arrivals = []
     for time, kind in draws:
