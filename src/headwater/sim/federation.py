@@ -164,6 +164,7 @@ class FederationSimulation:
     def _arrive_after(self, delay: float, sender: int, receiver: int, envelope: Envelope) -> None:
         def arrive() -> None:
             node = self.nodes.get(receiver)
+            # Judged on arrival: what is under way when the network is cut does not pass any more.
             if node is None or self._side.get(sender, 0) != self._side.get(receiver, 0):
                 self.lost += 1
                 return

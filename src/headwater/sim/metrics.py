@@ -129,6 +129,7 @@ def student_t_quantile(freedom: int, confidence: float) -> float:
 
 def _student_t_mass(t: float, freedom: int) -> float:
     """The mass between -t and t, exact: a finite sum in the angle of t."""
+    # Abramowitz and Stegun, 26.7.3 and 26.7.4.
     angle = math.atan(t / math.sqrt(freedom))
     term = math.cos(angle) if freedom % 2 else 1.0
     total = 0.0

@@ -100,6 +100,7 @@ def wanted_rates(updates: Updates, tolerances: Tolerances) -> Floats:
     strict = np.where(np.isnan(values), np.inf, values)
     strict[SOURCE] = 0.0
     for item, value in zip(updates.item.tolist(), updates.value.tolist(), strict=True):
+        # As a source would send it: what a copy holds is the last value that it was sent.
         sent = np.abs(value - held[:, item]) > strict[:, item]
         held[sent, item] = value
         count[sent, item] += 1

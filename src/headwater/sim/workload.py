@@ -149,6 +149,7 @@ def paper_joins(
     seed: int, load: float, gaps: tuple[float, float], queries: int = QUERIES
 ) -> tuple[WindowJoin, ...]:
     """A select on each of two streams, a window join, a project."""
+    # Apart from (seed, 0) for queries, and 1 and 2 for arrivals.
     rng = np.random.default_rng((seed, 3))
     windows = rng.uniform(*WINDOWS, queries)
     plain = []

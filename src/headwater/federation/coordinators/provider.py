@@ -89,7 +89,8 @@ class ProviderNode:
         if key in self._received or self.is_leaving:
             return []
         self._received[key] = None
-        # Repetitions come soon after the original, so the oldest may be forgotten.
+        # A copy that comes after so many others would be taken for new: the price of bounded
+        # memory.
         if len(self._received) > REMEMBERED_MESSAGES:
             self._received.popitem(last=False)
         me = self.membership

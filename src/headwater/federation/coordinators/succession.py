@@ -183,7 +183,8 @@ def _split(me: Membership, level: int) -> None:
     answered = [name for name in names if role.members[name].has_answered]
     if role.overfull_since is None:
         role.overfull_since = me.now
-    # A split by guessed latencies would soon be undone; but no cluster stays too large for ever.
+    # Waits until all is measured, but not for ever: one that never answers would keep the cluster
+    # too large.
     is_known = len(answered) == len(names) and is_complete(latencies)
     if not is_known and me.now - role.overfull_since < PATIENCE_SECONDS:
         return

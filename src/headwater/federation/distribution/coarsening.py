@@ -243,8 +243,7 @@ def _match(
             is_edge = weight > 0.0 or len(homes) > 0
             if is_edge and (best == -1 or weight > heaviest or (weight == heaviest and v < best)):
                 best, heaviest = v, weight
-        # Only what was written: clearing all substreams for each vertex would cost more than the
-        # search.
+        # Only what was written: the array is as long as there are substreams.
         for at in range(start[u], start[u + 1]):
             own[substream[at]] = 0.0
         is_matched[u] = True

@@ -244,7 +244,7 @@ def best_move(a: Any, state: Any, vertex: int, penalty: float, row: Any) -> Any:
             continue
         more = added_violation(a, state, vertex, k)
         is_over = excess(state.used[k] + a.load[vertex], a.bound[k]) > 0.0
-        # From one place above its bound to another, a violation would only change its address.
+        # From one place above its bound to another, a violation would only move.
         if penalty == 0.0 and (more > 0.0 or (more == 0.0 and is_over)):
             continue
         found = row[here] - row[k]

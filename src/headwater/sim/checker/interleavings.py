@@ -122,6 +122,7 @@ def sample_runs(world: CheckedWorld[N], judge: Judge[N], random: Random, runs: i
         state = steps.start()
         while not steps.is_end(state):
             deaths = list(steps.deaths(state)) if random.random() < _DEATHS else []
+            # This is no end, so where nobody dies there is an event.
             state = random.choice(deaths or list(steps.events(state)))
             states += 1
         ends += 1

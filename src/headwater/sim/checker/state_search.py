@@ -105,6 +105,7 @@ _FULL = 0.7
 
 @cached_njit
 def _hashed(low: np.uint64, high: np.uint64) -> np.uint64:
+    # Both words together, then the last steps of SplitMix64.
     mixed = low * np.uint64(0x9E3779B97F4A7C15) ^ high * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -113,6 +114,7 @@ def _hashed(low: np.uint64, high: np.uint64) -> np.uint64:
 
 @cached_njit
 def _change_key(number: int, by: int, change: int) -> np.int64:
+    # Six bits are enough for _MOST_NODES nodes, and leave 28 for the change.
     return (np.int64(number) << 34) | (np.int64(change) << 6) | np.int64(by)
 
 
@@ -369,6 +371,7 @@ class _Search:
         return bool(self.tables.quiet[number])
 
     def _add_event(self, follower: int, sent: Sequence[tuple[int, int]]) -> None:
+        # A number is named before it is asked about: until then its entry has to say so.
         self._reserve("events", follower + 1, -1)
         self._reserve("receiver", self.sends + len(sent))
         self._reserve("change", self.sends + len(sent))

@@ -102,7 +102,7 @@ class FailureReader:
             name = failure.provider
             if failure.kind is FailureKind.returns:
                 if (name is not None and name not in dead) or failure.count > number:
-                    # What cannot happen changes nobody's life for what is checked after it.
+                    # What cannot happen does not count for what is checked after it.
                     section.note("event", _cannot_return(failure, number))
                     continue
                 number -= failure.count

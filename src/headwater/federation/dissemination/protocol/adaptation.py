@@ -365,8 +365,8 @@ class AdaptingMember(TreeMember):
 
     def _handle_offer(self, attempt: AttemptId, change: NewParent) -> None:
         place = self.places.get(attempt.tree)
-        # A child that changes its parent for another reason as well would end where nobody wants
-        # it.
+        # The choice was made for a child of the old parent: one that has left it, or is about to,
+        # is not moved as well.
         fits = place and place.parent == change.old and not place.candidates and not place.leaving
         if self.lock.owner != attempt or not fits or place is None:
             self.send(attempt.holder, MoveRefused(attempt))

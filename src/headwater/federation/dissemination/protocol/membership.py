@@ -411,7 +411,7 @@ class TreeMember:
         self.places[tree] = replace(place, joining=False)
         self.finish_seeking(place, False)
         place = self.places[tree]
-        # The origin is asked at every heartbeat until it agrees: there is nobody else left.
+        # There is nobody left but the origin, which is asked until it agrees.
         if not place.candidates and place.parent is None and place.origin != self.number:
             place = replace(place, candidates=(place.origin,))
         self.places[tree] = place
