@@ -40,6 +40,7 @@ from headwater.runtime.inspect.verify import Verification, verify
 from headwater.runtime.inspect.views import View
 from headwater.runtime.results import reader
 from headwater.runtime.results.subscribers import expired_position
+from headwater.runtime.settings import SettingValue
 from headwater.runtime.spark.memory import memory_setting
 from headwater.runtime.storage.paths import allow_paths as restrict_paths
 from headwater.runtime.storage.state_dir import check_state_dir, ensure_state_dir
@@ -80,22 +81,32 @@ class Headwater:
     def engine(self) -> Engine:
         """The engine of this process, with its Spark session."""
         if self._engine is None:
-            # Imported only here: PySpark takes a second to load, and submitting does not need it.
-            from headwater.runtime.engine.engine import Engine
-
             # A session that was handed in belongs to the caller, who alone may start it again.
             restart = self._start_spark if self._spark is None else None
-            spark = self._spark or self._start_spark()
-            self._engine = Engine(
-                self.catalog,
-                self.state,
-                spark,
-                clock=self._clock,
-                revisit=Revisit(
-                    self.catalog, self.definitions, self._move_queries, clock=self._clock
-                ).look,
-                restart_spark=restart,
-            )
+            return self.start_engine(self._spark or self._start_spark(), restart)
+        return self._engine
+
+    def start_engine(
+        self,
+        spark: SparkSession,
+        restart_spark: Callable[[], SparkSession] | None,
+        overrides: Mapping[str, SettingValue] | None = None,
+    ) -> Engine:
+        """Make the engine of this process, in a session that the caller has started; `restart_spark`
+        starts another after that has ended, and `overrides` are settings that `SET` does not change."""
+        # Imported only here: PySpark takes a second to load, and submitting does not need it.
+        from headwater.runtime.engine.engine import Engine
+
+        revisit = Revisit(self.catalog, self.definitions, self._move_queries, clock=self._clock)
+        self._engine = Engine(
+            self.catalog,
+            self.state,
+            spark,
+            overrides=overrides or {},
+            clock=self._clock,
+            revisit=revisit.look,
+            restart_spark=restart_spark,
+        )
         return self._engine
 
     def _move_queries(self, unit_id: str, names: Sequence[str], why: Mapping[str, Any]) -> bool:

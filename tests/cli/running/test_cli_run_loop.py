@@ -18,8 +18,14 @@ from typing import Any
 import pytest
 from runtime_states import Made, make
 
-from headwater.cli.running.run import _interruptible_start, handle_signals
+from headwater.cli.running.run import (
+    RunOptions,
+    _interruptible_start,
+    _start_engine,
+    handle_signals,
+)
 from headwater.errors import HeadwaterError
+from headwater.runtime.catalog import stream_log
 from headwater.runtime.engine.engine import Engine, Settings, Unit
 
 Step = Callable[[Engine, Unit], bool]
@@ -70,6 +76,39 @@ def test_a_state_that_was_stopped_can_run_again(made: Made, steps: Callable[[Ste
         headwater.run(interval=0.01)
         headwater.run(interval=0.01)
         assert headwater.engine.steps >= 2
+
+
+JOINS = """
+CREATE STREAM bids (item INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM asks (item INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE STREAM fees (item INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;
+CREATE QUERY wide AS SELECT b.v FROM bids [NOW] b, asks [NOW] a, fees [NOW] f
+  WHERE b.item = a.item AND b.item = f.item;
+CREATE QUERY narrow AS SELECT b.v FROM bids [NOW] b, asks [NOW] a WHERE b.item = a.item;
+"""
+
+
+def test_a_run_looks_again_at_what_units_read(
+    tmp_path: Path, steps: Callable[[Step], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.cli.running.spark.start_spark", lambda *_: None)
+    monkeypatch.setattr("headwater.runtime.engine.engine.REVISIT_SECONDS", -1.0)
+    steps(lambda this, unit: False)
+    made = make(tmp_path / "state", JOINS)
+    options = RunOptions(made.path, None, False, 0, "local[1]", True, {"max_concurrency": 3})
+    with made.open() as headwater:
+        catalog, wide = headwater.catalog, made.unit("wide")
+        rates = {"rows_rate": 1_000.0, "batches": 9.0}
+        logs = [stream_log(name) for name in ("bids", "asks", "fees")]
+        catalog.set_statistics({(log, name): n for log in logs for name, n in rates.items()})
+        engine = _start_engine(headwater, options)
+
+        def is_requested() -> bool:
+            return bool(catalog.events(kind="rewiring requested", subject=wide))
+
+        engine.run(until_idle=True, interval=0.01, patience=2, stopping=is_requested)
+        assert is_requested()
+        assert headwater.engine is engine and engine.overrides == {"max_concurrency": 3}
 
 
 def test_patience_waits_for_more(engine: Engine, steps: Callable[[Step], None]) -> None:

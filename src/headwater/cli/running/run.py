@@ -257,17 +257,10 @@ class _ShortFormatter(logging.Formatter):
 def _start_engine(headwater: Headwater, options: RunOptions) -> Engine:
     """Create the engine with its Spark session."""
     from headwater.cli.running.spark import start_spark
-    from headwater.runtime.engine.engine import Engine
 
     options.echo(f"starting Spark on {options.master}")
     start = partial(start_spark, options.state, options.master, headwater.session_settings)
-    return Engine(
-        headwater.catalog,
-        headwater.state,
-        start(),
-        overrides=options.overrides,
-        restart_spark=start,
-    )
+    return headwater.start_engine(start(), start, options.overrides)
 
 
 def _run_engine(engine: Engine, options: RunOptions) -> None:
