@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import ROOT, Run
@@ -23,6 +24,9 @@ from runtime_states import ROWS, TEXT, Made, Rows, make
 from headwater.algebra.times import parse_timestamp
 from headwater.errors import CatalogError
 from headwater.runtime.api import open_state
+from headwater.runtime.catalog import Catalog, unit_log
+from headwater.runtime.engine.isolation import move_queries
+from headwater.runtime.maintenance.stream_logs import sweep_orphans
 from headwater.runtime.results.sink_progress import read_delivery
 
 GATE = ROOT / "examples" / "airline" / "gate.cql"
@@ -448,6 +452,31 @@ def test_clean_removes_what_dropped_units_had_at_once(run: Run, filled: Made) ->
     assert (record["files"], record["units"], record["forgotten"]) == (1, 1, 3)
     assert not folder.exists()
     assert (filled.path / "log" / "streams" / "s").exists()
+
+
+def test_clean_leaves_the_files_of_a_query_that_is_being_moved(
+    run: Run, filled: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new unit is not in the catalog yet, and links have the age of the files that they are links to."""
+    before = run("results", "big", "-f", "json", "--state", filled.path).out
+    for path in (filled.path / "log").rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    commit = Catalog.move_queries
+
+    def commit_late(catalog: Catalog, *args: Any) -> None:
+        assert "removed 0 files" in run("clean", "--state", filled.path).out
+        assert sweep_orphans(catalog, filled.path) == []
+        commit(catalog, *args)
+
+    monkeypatch.setattr(Catalog, "move_queries", commit_late)
+    old = filled.unit("big")
+    with filled.open() as headwater:
+        catalog = headwater.catalog
+        unit, lease = catalog.unit(old), catalog.acquire(unit_log(old), "me", 60)
+        assert unit is not None and lease is not None
+        new = move_queries(catalog, headwater.state, lease, unit, ["big", "large"])
+    assert filled.unit("big") == new != old
+    assert run("results", "big", "-f", "json", "--state", filled.path).out == before != ""
 
 
 # ---- what can be wrong

@@ -56,12 +56,11 @@ def clean_state(catalog: Catalog, state: Path, older_than: float) -> CleanResult
 def _dropped_units(catalog: Catalog, log: Path) -> list[Path]:
     """The folders of dropped units.
 
-    Folders are listed before the catalog is read: a unit is in the catalog before it has a folder, so a
-    folder whose unit is not there afterwards belongs to a dropped one.
+    Not those of units that the catalog does not know: one to which queries are being moved has files
+    before it is there.
     """
-    folders = [folder for folder in sorted(log.glob("units/*")) if folder.is_dir()]
-    live = {row.id for row in catalog.units()}
-    return [folder for folder in folders if folder.name not in live]
+    dropped = {row.id for row in catalog.units(dropped=True) if row.state == "dropped"}
+    return [path for path in sorted(log.glob("units/*")) if path.is_dir() and path.name in dropped]
 
 
 def _is_needed(catalog: Catalog, folder: Path) -> bool:

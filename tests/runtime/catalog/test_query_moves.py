@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ def unit_of(catalog: Catalog, unit_id: str) -> UnitRow:
 
 
 @pytest.fixture
-def shared(stream: Catalog) -> tuple[Catalog, Lease]:
+def shared(stream: Catalog, tmp_path: Path) -> tuple[Catalog, Lease]:
     """A unit of two queries, one of which has a sink, that has written and read something; and its
     lease."""
     catalog = stream
@@ -45,9 +46,9 @@ def shared(stream: Catalog) -> tuple[Catalog, Lease]:
         catalog.commit(
             lease,
             segments=[
-                NewSegment(unit_log(OLD), f"/r{seq}", 1, 1, 5, 6, keys={"members": 1}),
-                NewSegment(panes_log(OLD), f"/p{seq}", 1, 1, keys={"scan": None}),
-                NewSegment(subscribers_log(OLD), f"/m{seq}", 1, 1),
+                NewSegment(unit_log(OLD), f"{tmp_path}/r{seq}", 1, 1, 5, 6, keys={"members": 1}),
+                NewSegment(panes_log(OLD), f"{tmp_path}/p{seq}", 1, 1, keys={"scan": None}),
+                NewSegment(subscribers_log(OLD), f"{tmp_path}/m{seq}", 1, 1),
             ],
             cursors={(OLD, stream_log("s")): {"seq": seq}, ("sink:bad", unit_log(OLD)): {"seq": 1}},
         )
@@ -57,9 +58,17 @@ def shared(stream: Catalog) -> tuple[Catalog, Lease]:
 def moved(catalog: Catalog, lease: Lease, *names: str) -> UnitRow:
     old = unit_of(catalog, OLD)
     new = NewUnit(old.digest, old.definition, old.inputs, old.version + 1, NEW)
-    paths = {s.id: f"{s.path}.{NEW}" for s in catalog.segments_of_unit(OLD)}
+    paths = copies(catalog)
     catalog.move_queries(lease, old, new, names, paths)
     return unit_of(catalog, NEW)
+
+
+def copies(catalog: Catalog) -> dict[int, str]:
+    """Files for the segments of the unit to which queries are moved."""
+    paths = {s.id: f"{s.path}.{NEW}" for s in catalog.segments_of_unit(OLD)}
+    for path in paths.values():
+        Path(path).touch()
+    return paths
 
 
 def test_a_moved_query_has_all_of_its_unit(shared: tuple[Catalog, Lease]) -> None:
@@ -139,13 +148,16 @@ def test_nothing_moves_if_something_came_first(shared: tuple[Catalog, Lease]) ->
     new = NewUnit(old.digest, old.definition, old.inputs, old.version + 1, NEW)
     with pytest.raises(CommitConflict, match="segments"):
         catalog.move_queries(lease, old, new, ["bad"], {})
-    paths = {s.id: s.path for s in catalog.segments_of_unit(OLD)}
+    paths = copies(catalog)
     with pytest.raises(CommitConflict, match="queries"):
         catalog.move_queries(lease, replace(old, version=old.version + 1), new, ["bad"], paths)
     with pytest.raises(CommitConflict, match="no longer"):
         catalog.move_queries(lease, old, new, ["gone"], paths)
     with pytest.raises(LeaseLost):
         catalog.move_queries(replace(lease, token=99), old, new, ["bad"], paths)
+    Path(min(paths.values())).unlink()
+    with pytest.raises(CatalogError, match="removed before it could be registered"):
+        catalog.move_queries(lease, old, new, ["bad"], paths)
     assert catalog.unit(NEW) is None and len(catalog.subscribers(OLD)) == 2
 
 

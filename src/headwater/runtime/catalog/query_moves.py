@@ -17,7 +17,7 @@ from headwater.runtime.catalog import schema
 from headwater.runtime.catalog.database import Transaction, select_rows
 from headwater.runtime.catalog.journal import add_event
 from headwater.runtime.catalog.leases import check_lease
-from headwater.runtime.catalog.log import Logs, check_unit_version
+from headwater.runtime.catalog.log import Logs, check_unit_version, sync_files
 from headwater.runtime.catalog.queries import NO_DEFINITION, bump_unit_version, create_unit
 from headwater.runtime.catalog.records import (
     Json,
@@ -73,8 +73,10 @@ class QueryMoves(Logs):
         `paths` has a copy of the file of each of `segments_of_unit` that has one, owned by the new
         unit. The definitions of both units are cleared, to be derived again from their queries. `why` is
         added to the events.
-        Raises LeaseLost, and CommitConflict if the queries or segments of the unit have changed.
+        Raises LeaseLost, CommitConflict if the queries or segments of the unit have changed, and
+        CatalogError if a copy was removed before it could be registered.
         """
+        sync_files(paths.values())
         with self._database.write() as transaction:
             check_lease(transaction, lease)
             check_unit_version(transaction.connection, unit.id, unit.version)
@@ -103,7 +105,8 @@ class QueryMoves(Logs):
 
     def _with_path(self, segment: Segment, path: str) -> Segment:
         """The segment with another file, its path as stored."""
-        return replace(segment, path=self._with_relative_path(NewSegment("", path, 0, 0)).path)
+        new = self._with_relative_path(NewSegment("", path, 0, 0, on_disk=bool(path)))
+        return replace(segment, path=new.path)
 
 
 def _select_unit_segments(unit_id: str) -> sa.Select[tuple[object, ...]]:

@@ -23,7 +23,6 @@ from headwater.runtime.catalog import (
     Segment,
     UnitRow,
 )
-from headwater.runtime.durability import make_durable
 from headwater.runtime.engine.steps.step import Step
 from headwater.runtime.engine.steps.stepper import Stepper
 from headwater.runtime.engine.unit import Unit
@@ -210,7 +209,6 @@ def move_queries(
         for s in catalog.segments_of_unit(unit.id)
         if s.path
     }
-    make_durable(paths.values())  # before the commit that names them
     catalog.move_queries(lease, unit, new, names, paths, why)
     return new.id
 

@@ -293,12 +293,15 @@ def drop_empty_batches(table: pa.Table) -> pa.Table:
 
 
 def link_file(file: StoredFile, folder: Path) -> str:
-    """Like `copy_file`, but with hard links where the file system supports them."""
+    """Like `copy_file`, but with hard links where the file system supports them. The file is as young as
+    the copy then."""
     return copy_file(file, folder, _link_or_copy)
 
 
 def _link_or_copy(source: str | Path, target: str | Path) -> None:
     try:
+        # They have one age: that of the file would have a sweep for orphans take the copy for one.
+        os.utime(source)
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
