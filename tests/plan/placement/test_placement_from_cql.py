@@ -22,12 +22,13 @@ STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;\n"
     for name in "abcd"
 )
+TABLE = "CREATE TABLE t (k INT, v INT) FROM files(path => 't.csv', format => 'csv');\n"
 W = "[RANGE 10 SECONDS]"
 ABC = f"SELECT a.v FROM a {W}, b {W}, c {W} WHERE a.k = b.k AND b.k = c.k"
 
 
 def problem_of(*queries: str) -> PlacementProblem:
-    text = STREAMS + "".join(f"CREATE QUERY q{i} AS {q};\n" for i, q in enumerate(queries))
+    text = STREAMS + TABLE + "".join(f"CREATE QUERY q{i} AS {q};\n" for i, q in enumerate(queries))
     found: list[tuple[str, Query]] = [
         (s.name, s.query) for s in parse(text) if isinstance(s, CreateQuery)
     ]
@@ -71,6 +72,41 @@ def test_another_condition_window_or_filter_is_another_stream(other: str) -> Non
     first = f"SELECT a.v FROM a {W}, b {W} WHERE a.k = b.k"
     problem = problem_of(first, other)
     assert sum(s.name == "a * b" for s in problem.streams) == 2
+
+
+@pytest.mark.parametrize(
+    ("sources", "joined", "own"),
+    [
+        (f"a {W}, b {W}", "TRUE", "a.k = a.v"),
+        (f"a {W}, b {W}", "a.k = b.k", "a.k = a.v"),
+        (f"a {W}, b {W}", "TRUE", "a.k IS NOT NULL"),
+        (f"a {W}, t", "a.k = t.k", "t.v > 5"),
+        (f"a {W}, t", "a.k = t.k", "t.k = t.v"),
+    ],
+)
+def test_a_condition_of_one_source_is_part_of_the_join(sources: str, joined: str, own: str) -> None:
+    without = f"SELECT a.v FROM {sources} WHERE {joined}"
+    problem = problem_of(without, f"{without} AND {own}")
+    assert len([s for s in problem.streams if s.name in ("a * b", "a * t")]) == 2
+
+
+def test_equal_columns_of_one_source_are_a_selection_of_it() -> None:
+    """One equality is implied by two others, whichever source has two of the columns."""
+    product = f"SELECT a.v FROM a {W}, b {W}"
+    rates = [
+        next(s.rate for s in problem_of(product + where).streams if s.name == "a * b")
+        for where in (
+            "",
+            " WHERE a.k = a.v",
+            " WHERE a.k = b.k AND a.k = a.v",
+            " WHERE a.k = b.k AND b.k = b.v",
+        )
+    ]
+    distinct = 100
+    expected = [1, 1 / distinct, 1 / distinct**2, 1 / distinct**2]
+    assert [rate / rates[0] for rate in rates] == pytest.approx(expected)
+    bounded = problem_of(f"{product} WHERE a.k = a.v AND a.k > 5")
+    assert "a if a.k = a.v and a.k >= 6" in {s.name for s in bounded.streams}
 
 
 def test_equal_queries_want_the_same_stream() -> None:

@@ -171,11 +171,7 @@ class _ProblemBuilder:
         source = body.sources[position]
         assert isinstance(source, Scan | TableScan)
         base, rate, width = self._base_stream(source)
-        own = [
-            c
-            for c in _conjuncts(body.where)
-            if {x.relation for x in columns_of(c)} == {source.alias}
-        ]
+        own = _source_conditions(body.where, source.alias)
         share = 1.0
         for condition in own:
             share *= self._selectivity(condition, body)
@@ -187,11 +183,13 @@ class _ProblemBuilder:
             holds = rate * self.statistics.horizon
         label = source_text(source)
         stream = base
-        if own and isinstance(source, Scan):
-            name = source.stream
+        if own:
+            name = source.stream if isinstance(source, Scan) else source.table
             texts = sorted(condition_text(_requalify(c, {source.alias: name})) for c in own)
-            parts = frozenset({f"stream {name.lower()}", *texts})
             label = f"{label} where {' and '.join(texts)}"
+        # A table is filtered where it is read, at every site, so no stream of its rows is sent.
+        if own and isinstance(source, Scan):
+            parts = frozenset({f"stream {name.lower()}", *texts})
             if parts not in self.stream_of:
                 cost = self.costs["select"]
                 cpu = cost.per_tuple * rate + cost.per_result * rate * share
@@ -210,21 +208,20 @@ class _ProblemBuilder:
         }
         collected: list[JoinCondition] = []
         for constraint in body.where.constraints:
-            spread = {x.relation for term in constraint.terms for x in columns_of(term)}
-            if len(spread) < 2:
-                continue
             # All pairs of one constraint are a family, numbered by where the first of them stands.
             equal = len(constraint.terms) > 1
-            pairs = (
+            pairs: list[Expr] = (
                 [Call("=", pair, BOOLEAN) for pair in combinations(constraint.terms, 2)]
                 if equal
                 else constraint_conjuncts(constraint)
             )
             collected += [
-                self._condition(expr, body, position_of, names, len(collected)) for expr in pairs
+                self._condition(expr, body, position_of, names, len(collected))
+                for expr in pairs
+                if len(_relations(expr)) > 1
             ]
         for term in body.where.terms:
-            if len({x.relation for x in columns_of(term)}) > 1:
+            if len(_relations(term)) > 1:
                 collected.append(self._condition(term, body, position_of, names, len(collected)))
         return collected
 
@@ -328,16 +325,21 @@ def _number_duplicates(parts: Sequence[SourcePart]) -> list[SourcePart]:
     return numbered
 
 
-def _conjuncts(box: Box) -> list[Expr]:
-    """The conditions of a box on single terms, and its other terms."""
+def _source_conditions(box: Box, alias: str) -> list[Expr]:
+    """The conditions of a box on one source alone; columns of it that equal another's are equal."""
     collected: list[Expr] = []
     for constraint in box.constraints:
-        alone = [Constraint((term,), constraint.domain) for term in constraint.terms]
-        if not constraint.domain.has_all_values:
-            collected += [
-                condition for single in alone for condition in constraint_conjuncts(single)
-            ]
-    return [*collected, *box.terms]
+        terms = tuple(term for term in constraint.terms if _relations(term) == {alias})
+        # What is joined on a column and has no other condition on it: not NULL follows from the
+        # join.
+        is_joined = len(terms) == 1 < len(constraint.terms) and constraint.domain.has_all_values
+        if terms and not is_joined:
+            collected += constraint_conjuncts(Constraint(terms, constraint.domain))
+    return [*collected, *(term for term in box.terms if _relations(term) == {alias})]
+
+
+def _relations(expr: Expr) -> set[str]:
+    return {column.relation for column in columns_of(expr)}
 
 
 def _is_connected(half: Sequence[int], joins: Sequence[JoinCondition]) -> bool:
