@@ -23,6 +23,7 @@ from headwater.plan.placement.model import (
 from headwater.plan.placement.planner import Budget, Decision, remove_queries
 from headwater.plan.placement.planners.ladder import LadderPlanner
 from headwater.plan.placement.planners.registry import PLANNERS, make_planner
+from headwater.plan.placement.planners.soda import macro_w
 from headwater.plan.placement.samples import SampleSetting, sample_problem
 from placement_systems import random_system
 
@@ -156,6 +157,26 @@ def test_a_site_in_the_middle_relays(name: str) -> None:
     ledger, (decision,) = run(name, chain({(0, 1): 30.0, (1, 2): 30.0}))
     assert decision.admitted
     assert {(s.origin, s.target) for s in ledger.plan().sends} == {(0, 1), (1, 2)}
+
+
+def test_soda_places_nothing_at_a_site_without_cpu() -> None:
+    problem = chain({(0, 2): 30.0})
+    assert macro_w(Ledger(problem), [0], 2, 10.0) == (2,)
+
+
+def test_soda_is_even_beside_a_site_without_cpu() -> None:
+    """One that only forwards does not count as full."""
+    sites = tuple(Site(n, cpu=cpu) for n, cpu in (("relay", 0), ("one", 50), ("two", 50)))
+    streams = (
+        PlacementStream("a", frozenset("a"), 10, (1,)),
+        PlacementStream("b", frozenset("b"), 10, (1,)),
+        PlacementStream("ab", frozenset("ab"), 1),
+        PlacementStream("ab + 1", frozenset(("ab", "1")), 1),
+    )
+    operators = tuple(PlacementOperator((0, 1), output, 20) for output in (2, 3))
+    queries = tuple(PlacementQuery(f"q{output}", output) for output in (2, 3))
+    ledger, _ = run("soda", PlacementProblem(sites, streams, operators, queries, Links()))
+    assert {r.site for r in ledger.plan().runs} == {1, 2}
 
 
 def test_a_refusal_says_what_is_short_and_that_it_is_proven() -> None:

@@ -100,11 +100,13 @@ def macro_w(
     for site in range(hosts):
         free, capacity = ledger.free[:, site], ledger.capacity[0, site]
         own = run[:, site]
-        if np.isfinite(capacity) and capacity > 0:
+        if np.isfinite(capacity):
             cpu = np.array([problem.operators[o].cpu for o in new])
-            used = 1.0 - free[0] / capacity
             program.add_row(own, cpu, most=max(0.0, free[0]))
-            program.add_row([*own, fullest], [*(cpu / capacity), -1.0], most=-used)
+            # A site without CPU only forwards: it is neither full nor empty.
+            if capacity > 0:
+                used = 1.0 - free[0] / capacity
+                program.add_row([*own, fullest], [*(cpu / capacity), -1.0], most=-used)
         for terms, left in ((into[site], free[2]), (out[site], free[3])):
             if terms and np.isfinite(left):
                 program.add_row([v for v, _ in terms], [f for _, f in terms], most=max(0.0, left))
@@ -161,8 +163,10 @@ def _placement_value(
     with ledger.attempt():
         if not _apply_placement(ledger, new, stream, sites):
             return None
-        capacity = np.maximum(ledger.capacity[0], 1e-300)
-        fullest = float((1.0 - ledger.free[0] / capacity)[np.isfinite(capacity)].max(initial=0.0))
+        capacity = ledger.capacity[0]
+        loaded = np.isfinite(capacity) & (capacity > 0)
+        free = ledger.free[0, loaded] / capacity[loaded]
+        fullest = float((1.0 - free).max(initial=0.0))
         # To nine digits, else rounding would decide before what is sent does.
         return round(fullest, 9), sum(ledger.sent.values())
 
