@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
+import typer
 from command_line import STREAM, Run
 
+from headwater.cli.running import up
+from headwater.cli.running.up import UpOptions, Workers
+from headwater.errors import CatalogUnavailable
 from headwater.network.sites import read_deployment
-from headwater.runtime.api import open_state
+from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog.deployment import deploy
+from headwater.runtime.sites.controller import Controller
+from headwater.runtime.sites.planner import SitePlanner
 
 SITES = '[[site]]\nname = "one"\ncpu = 0.5\n[[site]]\nname = "two"\ncpu = 0.5\nstore = "two"\n'
 QUERY = "SELECT a, COUNT(*) AS n FROM s [RANGE {n} SECONDS] GROUP BY a UNION ALL SELECT {n} AS a, 1 AS n FROM s [NOW]"
@@ -104,3 +114,59 @@ def test_up_makes_nothing_of_a_text_that_is_wrong(run: Run, tmp_path: Path) -> N
     done = run("up", tmp_path / "sites.toml", tmp_path / "bad.cql", "--state", tmp_path / "state")
     assert done.status == 1 and "did you mean SELECT?" in done.err
     assert not (tmp_path / "state").exists()
+
+
+# ---- a catalog that is away for a moment
+
+
+def away_once(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[str]:
+    """The catalog cannot be reached at the first call of a function; the messages that were raised."""
+    works, raised = getattr(where, name), list[str]()
+
+    def call(*args: Any) -> Any:
+        if raised:
+            return works(*args)
+        raised.append("the catalog is away")
+        raise CatalogUnavailable(raised[0])
+
+    monkeypatch.setattr(where, name, call)
+    return raised
+
+
+def controlled(headwater: Headwater, folder: Path, until_idle: bool) -> tuple[Controller, Workers]:
+    """The controller of a site that is alive, and as its worker a process that exits at once."""
+    (folder / "sites.toml").write_text('[[site]]\nname = "one"\n')
+    deployment = read_deployment(folder / "sites.toml")
+    deploy(headwater.catalog, deployment)
+    headwater.catalog.touch_site("one")
+    options = UpOptions(folder / "sites.toml", None, folder, None, until_idle, None, quiet=True)
+    workers = Workers(options, ["one"])
+    workers._processes["one"] = subprocess.Popen([sys.executable, "-c", ""])
+    workers._processes["one"].wait()
+    return Controller(SitePlanner(headwater.catalog, headwater.definitions, deployment)), workers
+
+
+def test_up_notes_that_a_site_is_gone_when_the_catalog_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(up, "CHECK_SECONDS", 0.01)
+    with open_state(tmp_path / "state") as headwater:
+        controller, workers = controlled(headwater, tmp_path, until_idle=False)
+        raised = away_once(monkeypatch, headwater.catalog, "mark_site_gone")
+        with pytest.raises(typer.Exit):
+            up._run_controller(controller, workers, workers.options, Event())
+        assert raised and [site.seen_at for site in headwater.catalog.sites()] == [0.0]
+    said = capsys.readouterr().err
+    assert said.count("site one exited") == 1 and "all sites have exited" in said
+
+
+def test_up_waits_for_the_catalog_when_it_looks_whether_all_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(up, "CHECK_SECONDS", 0.01)
+    with open_state(tmp_path / "state") as headwater:
+        controller, workers = controlled(headwater, tmp_path, until_idle=True)
+        workers._processes.clear()
+        away_once(monkeypatch, up, "has_deliveries_to_await")
+        up._run_controller(controller, workers, workers.options, Event())
+    assert [record.message for record in caplog.records] == ["the catalog is away; waiting"]

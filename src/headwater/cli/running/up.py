@@ -220,27 +220,32 @@ def _run_controller(
     began = time.time()
     while not stop.wait(CHECK_SECONDS):
         try:
-            change = controller.tick()
+            _check_sites(controller, workers, options, exited)
+            if options.until_idle and _is_done(controller.catalog, began):
+                return
         except CatalogUnavailable as error:
             # Sites keep working without a controller, so it can wait for the catalog.
             log.warning("%s; waiting", error)
-            continue
-        if change is not None:
-            _report_change(controller, change, options)
-        for name, status in workers.exit_statuses().items():
-            if name not in exited:
-                exited.add(name)
-                # Its units can move immediately, without waiting for its heartbeat to time out.
-                controller.catalog.mark_site_gone(name)
-                path = options.state / f"site-{name}.log"
-                typer.echo(
-                    f"headwater: site {name} exited with status {status}; see {path}", err=True
-                )
-        # Sites that others have started may go on without those of this process.
-        if len(exited) == len(workers.names) and workers.names and not controller.alive:
-            fail("all sites have exited", EXIT_FAILED)
-        if options.until_idle and _is_done(controller.catalog, began):
-            return
+
+
+def _check_sites(
+    controller: Controller, workers: Workers, options: UpOptions, exited: set[str]
+) -> None:
+    """Place units on the sites that are alive, and add the workers that have exited to `exited`; ends the
+    command if no site is left."""
+    change = controller.tick()
+    if change is not None:
+        _report_change(controller, change, options)
+    for name, status in workers.exit_statuses().items():
+        if name not in exited:
+            # Its units can move immediately, without waiting for its heartbeat to time out.
+            controller.catalog.mark_site_gone(name)
+            exited.add(name)
+            path = options.state / f"site-{name}.log"
+            typer.echo(f"headwater: site {name} exited with status {status}; see {path}", err=True)
+    # Sites that others have started may go on without those of this process.
+    if len(exited) == len(workers.names) and workers.names and not controller.alive:
+        fail("all sites have exited", EXIT_FAILED)
 
 
 def _report_change(controller: Controller, change: ReplanResult, options: UpOptions) -> None:
