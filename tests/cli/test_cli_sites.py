@@ -18,7 +18,9 @@ from headwater.cli.running.up import UpOptions, Workers
 from headwater.errors import CatalogUnavailable
 from headwater.network.sites import read_deployment
 from headwater.runtime.api import Headwater, open_state
+from headwater.runtime.catalog import Catalog
 from headwater.runtime.catalog.deployment import deploy
+from headwater.runtime.engine.engine import Engine
 from headwater.runtime.sites.controller import Controller
 from headwater.runtime.sites.planner import SitePlanner
 
@@ -158,6 +160,20 @@ def test_up_notes_that_a_site_is_gone_when_the_catalog_is_back(
         assert raised and [site.seen_at for site in headwater.catalog.sites()] == [0.0]
     said = capsys.readouterr().err
     assert said.count("site one exited") == 1 and "all sites have exited" in said
+
+
+def test_what_ended_a_site_is_not_hidden_by_a_catalog_that_is_away(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_engine(engine: Engine) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("headwater.cli.running.spark.start_spark", lambda *_: None)
+    monkeypatch.setattr(Engine, "run", run_engine)
+    raised = away_once(monkeypatch, Catalog, "mark_site_gone")
+    with pytest.raises(KeyError):
+        up.run_site("one", state, None, drain=False)
+    assert raised
 
 
 def test_up_waits_for_the_catalog_when_it_looks_whether_all_is_done(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from headwater.cli.running.run import (
     _interruptible_start,
     _start_engine,
     handle_signals,
+    hold_lease,
 )
 from headwater.errors import HeadwaterError
-from headwater.runtime.catalog import stream_log
+from headwater.runtime.catalog import Catalog, stream_log
 from headwater.runtime.engine.engine import Engine, Settings, Unit
 
 Step = Callable[[Engine, Unit], bool]
@@ -216,3 +218,15 @@ def test_a_signal_that_a_library_passes_over_still_stops_the_start(number: int) 
         os.kill(os.getpid(), number)
         time.sleep(1)
     assert signal.getsignal(number) == before
+
+
+def test_what_ended_a_run_is_not_hidden_by_a_catalog_that_is_away(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.sqlite"
+    with (
+        Catalog.open(path, timeout=0.1) as catalog,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        with pytest.raises(KeyError), hold_lease(catalog, "run"):
+            other.execute("BEGIN IMMEDIATE")
+            raise KeyError
+        assert [lease.name for lease in catalog.leases()] == ["run"], "it expires by itself"

@@ -202,9 +202,11 @@ def hold_lease(catalog: Catalog, name: str) -> Iterator[None]:
         with run_periodically(renew, LEASE_SECONDS / 3, name):
             yield
     finally:
-        with suppress(CatalogError):  # the catalog may be unavailable
+        # Without the catalog the lease expires by itself; what ended the block is to be raised, not this.
+        with suppress(CatalogError):
             catalog.record_event("engine stopped", name, process=process_name())
-        catalog.release(own_lease)
+        with suppress(CatalogError):
+            catalog.release(own_lease)
 
 
 # ---- logs

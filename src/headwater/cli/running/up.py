@@ -35,7 +35,7 @@ from headwater.cli.running.run import (
     summarize_outcomes,
 )
 from headwater.cli.statements import execute_source
-from headwater.errors import CatalogUnavailable, suggest
+from headwater.errors import CatalogError, CatalogUnavailable, suggest
 from headwater.network.sites import Deployment, read_deployment
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog
@@ -310,7 +310,8 @@ def run_site(
                 # Given back at once, so that other sites need not wait for leases and heartbeats to
                 # expire.
                 engine.release()
-                headwater.catalog.mark_site_gone(name)
+                with suppress(CatalogError):
+                    headwater.catalog.mark_site_gone(name)
             with suppress(Exception):  # Java may have exited already
                 engine.spark.stop()
 
