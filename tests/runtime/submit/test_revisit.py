@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from headwater.algebra.types import INT, TIMESTAMP, Field, Schema
 from headwater.cost.model import CostModel
 from headwater.cost.operators import SECOND_COSTS, CostTable, OperatorCost
 from headwater.cql import parse_query
+from headwater.errors import CatalogUnavailable
 from headwater.network.sites import read_deployment
 from headwater.reuse import Operator, minimal_operator, relax, signature_of
 from headwater.reuse.load import SharingCosts
@@ -286,6 +288,26 @@ def test_units_of_a_still_world_are_looked_at_once(looking: Looking) -> None:
     assert seen == [2, 2, 1]
 
 
+def test_what_was_refused_is_asked_for_again_when_units_have_changed(
+    looking: Looking, caplog: pytest.LogCaptureFixture
+) -> None:
+    change = Change("unshare", (looking.unit_of("wide"),), 1.0, "it reads the rows of no unit")
+    seen: list[int] = []
+
+    def propose(running: Sequence[RunningJoin], costs: SharingCosts) -> list[Change]:
+        seen.append(len(running))
+        return [change]
+
+    revisit = Revisit(looking.catalog, looking.definitions, unmoved, propose)
+    with caplog.at_level(logging.INFO, "headwater"):
+        assert [revisit.look() for _ in range(8)] == [[]] * 8
+        assert len(caplog.records) == 1 and len(seen) == 3, "then the world is still"
+        more = "CREATE QUERY more AS SELECT v FROM taxes [NOW]"
+        scripts.execute(looking.catalog, looking.definitions, more)
+        assert [revisit.look() for _ in range(8)] == [[]] * 8
+    assert len(caplog.records) == 2
+
+
 # ---- queries that cost more shared than alone
 
 
@@ -379,6 +401,19 @@ def test_who_cannot_be_moved_now_is_moved_later(paying: Paying) -> None:
     paying.say(single2=(0.3, 0.1))
     assert [paying.looking.revisit.look() for _ in range(3)] == [[]] * 3
     paying.moves.possible = True
+    assert len(paying.looking.revisit.look()) == 1
+
+
+def test_a_catalog_that_is_away_refuses_nothing(paying: Paying) -> None:
+    def move(unit: str, queries: Sequence[str], why: Mapping[str, Any]) -> bool:
+        raise CatalogUnavailable("the catalog is away")
+
+    paying.say(single2=(0.3, 0.1))
+    paying.looking.revisit.move = move
+    paying.looking.revisit.look()
+    with pytest.raises(CatalogUnavailable):
+        paying.looking.revisit.look()
+    paying.looking.revisit.move = paying.moves.move
     assert len(paying.looking.revisit.look()) == 1
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from headwater.algebra.nodes import Query
-from headwater.errors import CatalogError, CommitConflict
+from headwater.errors import CatalogError, CatalogUnavailable
 from headwater.reuse import (
     Operator,
     QuerySignature,
@@ -239,6 +239,10 @@ class Revisit:
     _proposed: dict[tuple[object, ...], int] = field(default_factory=dict)
     _settled: object = None
     """What the last look saw, if it proposed nothing."""
+    _units: object = None
+    """The fingerprint of the units at the last look."""
+    _refused: set[tuple[object, ...]] = field(default_factory=set)
+    """The changes that were refused for the units as they are."""
     _operators: dict[str, tuple[str, Operator | None]] = field(default_factory=dict)
     """The definition of each unit that joins, and the operator that it defines."""
     _has_more: bool = False
@@ -248,12 +252,17 @@ class Revisit:
         """Look once; returns the changes that were asked for."""
         if effective_settings(Settings(), self.catalog.options(), {}).sharing != "all":
             return []
+        units = self.catalog.units_fingerprint()
+        if units != self._units:
+            self._units = units
+            self._refused.clear()
         costs, costly = self._costs(), self._costly_queries()
-        seen = (self.catalog.units_fingerprint(), _rounded(costs.rates), bool(costly))
+        seen = (units, _rounded(costs.rates), bool(costly))
         if seen == self._settled:
             return []
         changes = [*self._moves(costly), *self.propose(self._candidates(), costs)]
         proposed = {_key(change): change for change in changes}
+        proposed = {key: change for key, change in proposed.items() if key not in self._refused}
         # What this look does not propose is forgotten, as looks have to agree in a row.
         self._proposed = {key: self._proposed.get(key, 0) + 1 for key in proposed}
         self._settled = None if proposed or self._has_more else seen
@@ -353,12 +362,14 @@ class Revisit:
                     return False
             else:
                 self._request(change, detail)
-        except CommitConflict as error:
-            log.info("%s of %s later: %s", change.kind, ", ".join(change.units), error)
-            return False
-        except (HandOverRefused, CatalogError) as error:
+        except HandOverRefused as error:
             log.info("%s of %s: %s", change.kind, ", ".join(change.units), error)
-            self._proposed[_key(change)] = 0
+            self._refused.add(_key(change))
+            return False
+        except CatalogUnavailable:
+            raise
+        except CatalogError as error:  # others have changed something meanwhile
+            log.info("%s of %s later: %s", change.kind, ", ".join(change.units), error)
             return False
         # Done with: to be made once more it has to be found by several looks again.
         del self._proposed[_key(change)]
