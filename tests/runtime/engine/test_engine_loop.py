@@ -206,6 +206,26 @@ def test_a_stream_that_is_dropped_while_a_batch_is_read(
     assert "stream unread" not in {event.kind for event in headwater.catalog.events()}
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_abandoned_stream_that_is_dropped_is_forgotten(
+    headwater: Headwater, tmp_path: Path, at_once: bool
+) -> None:
+    """One that is declared anew under its name is read, also where no round came in between."""
+    declared = f"""CREATE STREAM t (a INT, ts TIMESTAMP) TIMESTAMP BY ts
+        FROM files(path => '{tmp_path}/in', format => 'json')"""
+    headwater.execute(declared)
+    ingestion = headwater.engine.ingestion
+    ingestion.abandon("t", "Java ended at work on it")
+    assert ingestion.refresh() == ["s"]
+    assert ingestion.problems() == ["stream t: Java ended at work on it"]
+    headwater.execute("DROP STREAM t")
+    assert at_once or (ingestion.refresh(), ingestion.problems()) == (["s"], [])
+    headwater.execute(declared)
+    assert (ingestion.refresh(), ingestion.problems()) == (["s", "t"], [])
+    ingestion.abandon("gone", "it was dropped meanwhile")
+    assert ingestion.problems() == []
+
+
 def test_a_stream_that_is_dropped_while_others_end(
     headwater: Headwater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

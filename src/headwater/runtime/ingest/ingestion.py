@@ -74,7 +74,8 @@ class Ingestion:
     _throttled: dict[str, bool] = field(default_factory=dict)
     _missing_paths: set[str] = field(default_factory=set)
     """Streams whose path did not exist when it was last checked, so that each is reported once."""
-    _abandoned: set[str] = field(default_factory=set)
+    _abandoned: dict[str, float] = field(default_factory=dict)
+    """Streams that are no longer read in this run, each with when it was declared."""
     _seen_files: dict[str, tuple[Position, dict[str, SeenFile]]] = field(default_factory=dict)
 
     def local_streams(self) -> list[StreamRow]:
@@ -86,6 +87,7 @@ class Ingestion:
 
     def refresh(self) -> list[str]:
         """Forget dropped and reassigned streams; returns the names of those ingested here."""
+        self._forget_abandoned()
         declared = self.definitions.streams
         mine = [name for name in declared if self._is_mine(name) and name not in self._abandoned]
         # Why a stream was abandoned is still to be reported when the run ends.
@@ -99,6 +101,15 @@ class Ingestion:
         self._seen_files = {name: seen for name, seen in self._seen_files.items() if name in mine}
         self.sources.close_except(set(mine))
         return mine
+
+    def _forget_abandoned(self) -> None:
+        """Forget abandoned streams that were dropped; one that was declared anew since is another."""
+        rows = self.catalog.streams() if self._abandoned else []
+        declared_at = {row.name: row.created_at for row in rows}
+        for name, at in list(self._abandoned.items()):
+            if declared_at.get(name) != at:
+                del self._abandoned[name]
+                self._failures.pop(name, None)
 
     def expects_more(self) -> bool:
         """Whether a source will have more, or is to be retried after a failure."""
@@ -189,10 +200,13 @@ class Ingestion:
 
     def abandon(self, name: str, message: str) -> None:
         """Stop reading a stream in this run, because nothing else could continue beside it."""
+        row = self.catalog.stream(name)
+        if row is None:  # it was dropped meanwhile
+            return
         log.error("stream %s is no longer read in this run: %s", name, message)
         self.catalog.record_event("stream unread", name, error=message)
         self._failures[name] = ReadFailure(message, self.settings.retries + 1)
-        self._abandoned.add(name)
+        self._abandoned[name] = row.created_at
 
     def _record_failure(self, name: str, error: Exception) -> bool:
         message = describe_error(error)
