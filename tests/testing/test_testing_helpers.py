@@ -134,6 +134,24 @@ def test_a_stream_that_lost_its_oldest_tuples_is_refused() -> None:
         hw.catalog.remove_segments([hw.catalog.segments(stream_log("s"))[0].id])
         with pytest.raises(EvaluationError, match="the oldest tuples of s were deleted"):
             expected_results(hw, "q")
+        hw.catalog.remove_segments([hw.catalog.segments(stream_log("s"))[0].id])
+        with pytest.raises(EvaluationError, match="the oldest tuples of s were deleted"):
+            expected_results(hw, "q")
+
+
+def test_a_stream_that_was_rewound_has_lost_nothing() -> None:
+    """What is left of a segment is another one, with another number."""
+    with temporary_state() as hw:
+        hw.execute(
+            "CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT;"
+            "CREATE QUERY q AS SELECT a FROM s [NOW];"
+        )
+        hw.push("s", [(1, "2026-03-01T08:00:00Z"), (2, "2026-03-01T12:00:00Z")])
+        hw.execute("REWIND STREAM s TO TIMESTAMP '2026-03-01 09:00:00'")
+        assert hw.catalog.segments(stream_log("s"))[0].first_seq > 1
+        assert [row["a"] for row in expected_results(hw, "q")] == [1]
+        hw.execute("REWIND STREAM s TO TIMESTAMP '2026-03-01 07:00:00'")
+        assert expected_results(hw, "q") == []
 
 
 def test_only_the_rows_of_a_query_count_after_its_start() -> None:

@@ -81,12 +81,14 @@ def check_results(headwater: Headwater, name: str, tables: Tables | None = None)
 
 def _ingested_rows(headwater: Headwater, stream: Stream) -> list[Row]:
     """The tuples of a stream's log, in order of arrival."""
-    segments = headwater.catalog.segments(stream_log(stream.name))
-    if segments and segments[0].first_seq > 1:
+    stats = headwater.catalog.log_stats(stream_log(stream.name))
+    # By rows, as sequence numbers do not tell: all may be gone, and what a rewind leaves gets a new one.
+    if stats.rows < stats.total_rows:
         raise EvaluationError(
             f"the oldest tuples of {stream.name} were deleted when KEEP had passed, so its queries "
             "cannot be evaluated: declare it with a longer KEEP in this test"
         )
+    segments = headwater.catalog.segments(stream_log(stream.name))
     # For the types of the columns, where there is no segment yet.
     empty = build_arrow_table(stream, [], 0)
     tables = [empty, *(read_arrow(segment) for segment in segments if segment.rows)]
