@@ -7,8 +7,10 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
+from headwater.algebra.types import INT, Field, Schema
+from headwater.cql import Connector
 from headwater.reference.records import MAX_LINE_BYTES
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import stream_log
 from headwater.runtime.catalog.schema import FileName
-from headwater.runtime.connectors.files import FileSource
+from headwater.runtime.connectors.files import FileSource, read_table
 from headwater.runtime.engine.engine import Engine
 from headwater.runtime.storage.paths import allow_paths
 
@@ -412,3 +416,31 @@ def test_names_of_files_are_kept_as_they_are(parts: list[str]) -> None:
     assert kept is not None
     kept.encode("utf-8")
     assert FileName().process_result_value(kept, sqlite_dialect()) == name
+
+
+# ---- tables
+
+
+def test_a_large_table_stays_until_the_step_has_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the steps in other threads load meanwhile. A frame of this session is the path that it will
+    read."""
+    lazy: Any = SimpleNamespace(
+        read=SimpleNamespace(parquet=Path), createDataFrame=lambda table: table
+    )
+    schema = Schema((Field("item", INT),))
+
+    def read(name: str) -> Any:
+        (tmp_path / name).write_text('{"item": 1}\n')
+        options = (("path", str(tmp_path / name)), ("format", "json"))
+        return read_table(lazy, Connector("files", options), schema)
+
+    with ThreadPoolExecutor(1) as step, ThreadPoolExecutor(1) as others:
+        with monkeypatch.context() as patched:
+            patched.setattr("headwater.runtime.connectors.files.MAX_BATCH_BYTES", 0)
+            large = step.submit(read, "large").result()
+        for number in range(100):
+            assert len(others.submit(read, f"small{number}").result()) == 1
+        assert pq.read_table(large)["item"].to_pylist() == [1]
+    assert not large.parent.exists(), "it went with the thread"

@@ -9,8 +9,12 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import shutil
 import tempfile
+import threading
+import weakref
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -54,6 +58,11 @@ did not store one."""
 
 MAX_GONE_FILES = 100_000
 """How many files that were read and then deleted are remembered, newest first."""
+
+MAX_HELD_COPIES = 16
+"""Copies of large tables that a thread keeps, whatever others load: more than one step reads."""
+
+_held = threading.local()
 
 
 @dataclass(frozen=True)
@@ -363,13 +372,34 @@ def read_table(spark: SparkSession, source: Connector, schema: Schema) -> DataFr
     table = _load_table(files, options, schema)
     if isinstance(table, pa.Table):
         return spark.createDataFrame(drop_empty_batches(table))
-    return spark.read.parquet(str(Path(table.name, "table.parquet")))
+    _hold(table)
+    return spark.read.parquet(str(table.path))
+
+
+class _TableCopy:
+    """The rows of a table as a Parquet file in a temporary folder, which goes with this object."""
+
+    def __init__(self, table: pa.Table) -> None:
+        folder = tempfile.mkdtemp(prefix="headwater-table-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder, "table.parquet")
+        pq.write_table(table, self.path, row_group_size=1_000_000)
+
+
+def _hold(copy: _TableCopy) -> None:
+    """Keep a copy while the step of this thread may read it: Spark reads it only when the step runs, and
+    by then the tables of other steps may have taken its place in the cache."""
+    if not hasattr(_held, "copies"):
+        _held.copies = deque(maxlen=MAX_HELD_COPIES)
+    if copy in _held.copies:
+        _held.copies.remove(copy)
+    _held.copies.append(copy)
 
 
 @functools.lru_cache(maxsize=64)
 def _load_table(
     files: tuple[tuple[Any, ...], ...], options: FileOptions, schema: Schema
-) -> pa.Table | tempfile.TemporaryDirectory[str]:
+) -> pa.Table | _TableCopy:
     """The rows of files: a small table in memory, a large one as Parquet in a temporary folder.
 
     Marks are part of the cache key, so the files are read again only after a change.
@@ -383,7 +413,5 @@ def _load_table(
     table = pa.concat_tables(tables)
     if table.nbytes <= MAX_BATCH_BYTES:
         return table
-    # The object and not its path is kept in the cache: when it is forgotten, the folder goes too.
-    folder = tempfile.TemporaryDirectory(prefix="headwater-table-")
-    pq.write_table(table, Path(folder.name, "table.parquet"), row_group_size=1_000_000)
-    return folder
+    # The object and not its path is kept in the cache: when nobody has it any more, the file goes too.
+    return _TableCopy(table)
