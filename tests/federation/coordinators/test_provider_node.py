@@ -111,6 +111,17 @@ def test_a_heartbeat_of_a_stranger_is_turned_away_and_it_starts_again() -> None:
     assert send(node, 2.0, "c", 2, JoinRequest(1, 2, 2, 0)) == [JoinRefused(1)]
 
 
+def test_who_is_turned_away_does_not_follow_what_was_sent_before() -> None:
+    """Its own tree is a later epoch of the cluster that it was in; the parent may take it again."""
+    node = member_of_a()
+    send(node, 2.0, "a", 3, NotAMember(1))
+    assert node.membership.seats[1].epoch == 6
+    assert send(node, 2.1, "a", 2, cluster(5, "a", "b", "c")) == [Refuse(1, 6)]
+    assert node.membership.is_alone
+    send(node, 3.0, "a", 4, cluster(7, "a", "b", "c"))
+    assert node.membership.seats[1].parent == "a"
+
+
 def test_what_others_say_of_a_root_is_asked_of_the_root_itself() -> None:
     """A tree is joined on its root's own word only: others may speak of one that is no more."""
     node = ProviderNode("b", TreeOptions(contacts=("c",)))

@@ -226,6 +226,7 @@ class Membership:
 
     def be_alone(self) -> None:
         """Be a tree of one provider."""
+        # Above that of the last cluster: what its parent sent before counts as stale.
         epoch = self.seats[1].epoch + 1 if 1 in self.seats else 0
         self.seats.clear()
         self.roles.clear()
@@ -269,12 +270,12 @@ class Membership:
 
     def lose_seat(self, level: int) -> None:
         """Be in no cluster of a level: a tree of its own below it, or alone."""
-        del self.seats[level]
         if level == 1:
             self.be_alone()
-        for higher in [h for h in self.roles if h >= level and level > 1]:
+            return
+        for higher in [h for h in self.roles if h >= level]:
             del self.roles[higher]
-        for higher in [h for h in self.seats if h > level > 1]:
+        for higher in [h for h in self.seats if h >= level]:
             del self.seats[higher]
 
     def remember(self, *names: str) -> None:
