@@ -9,6 +9,7 @@ from headwater.federation.coordinators.membership import TreeOptions
 from headwater.federation.coordinators.messages import (
     ChildList,
     Children,
+    Dissolve,
     Elect,
     Envelope,
     Heartbeat,
@@ -23,6 +24,7 @@ from headwater.federation.coordinators.messages import (
     Refuse,
     SubtreeLoad,
     TreeSummary,
+    Vote,
 )
 from headwater.federation.coordinators.provider import ProviderNode
 
@@ -157,6 +159,39 @@ def test_members_of_a_silent_parent_elect_the_median_of_the_living() -> None:
     assert {node.membership.seats[1].parent for node in nodes.values()} == {"c"}
     assert sorted(nodes["c"].membership.roles[1].members) == ["b", "c", "d"]
     assert nodes["c"].membership.roles[1].epoch == 6
+
+
+def second_level(epoch: int) -> Children:
+    return replace(cluster(epoch, "a", "c", "d"), level=2)
+
+
+def hear_only(node: ProviderNode, start: int, message: Message) -> None:
+    """Three heartbeats at which d sends this, and nobody else lives."""
+    for now in (start, start + 2, start + 4):
+        send(node, now, "d", now, message)
+        node.tick(now)
+
+
+def test_an_old_vote_does_not_count_whatever_its_epoch() -> None:
+    """The cluster that it was for is no more; the epochs of the next one began anew."""
+    node = ProviderNode("c", TreeOptions(contacts=("a",)))
+    send(node, 1.0, "a", 1, second_level(7))
+    send(node, 1.0, "d", 1, Vote(2, 7))
+    send(node, 2.0, "a", 2, Dissolve(2, None))
+    send(node, 3.0, "a", 3, second_level(1))
+    hear_only(node, 10, Ping(10.0))
+    assert node.membership.seats[2].parent == "a" and 2 not in node.membership.roles
+    hear_only(node, 16, Vote(2, 1))
+    assert node.membership.roles[2].epoch == 2
+
+
+def test_a_successor_begins_above_the_epochs_of_its_voters() -> None:
+    """Else those who voted for it would refuse it."""
+    node = ProviderNode("c", TreeOptions(contacts=("a",)))
+    send(node, 1.0, "a", 1, cluster(5, "a", "c", "d"))
+    hear_only(node, 10, Vote(1, 7))
+    assert sorted(node.membership.roles[1].members) == ["c", "d"]
+    assert node.membership.roles[1].epoch == 8
 
 
 def test_unknown_latencies_are_sent_as_such() -> None:

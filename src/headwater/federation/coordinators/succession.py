@@ -321,25 +321,26 @@ def _vote(me: Membership, level: int, seat: Seat, since: float) -> None:
     if candidate != me.name:
         me.send(candidate, Vote(level, seat.epoch))
         return
-    votes = me.votes.get(level, {})
     recent = me.now - 2 * HEARTBEAT_SECONDS
-    voters = [
-        name
-        for name in living
-        if name == me.name or votes.get(name, (-1, -1.0)) >= (seat.epoch, recent)
-    ]
+    votes = {
+        name: epoch
+        for name, (epoch, heard) in me.votes.get(level, {}).items()
+        if name in living and epoch >= seat.epoch and heard >= recent
+    }
+    votes[me.name] = seat.epoch
     # Of the living and not of the cluster: which side of a cut has a root, the quorum decides.
-    if 2 * len(voters) > len(living):
-        _succeed(me, level, seat, tuple(living))
+    if 2 * len(votes) > len(living):
+        # A voter may have heard of a later epoch, and would refuse one that is not above it.
+        _succeed(me, level, seat, tuple(living), max(votes.values()) + 1)
 
 
-def _succeed(me: Membership, level: int, seat: Seat, living: Names) -> None:
+def _succeed(me: Membership, level: int, seat: Seat, living: Names, epoch: int) -> None:
     """Take the place of a dead parent, and ask the level above to confirm it."""
     square: Latencies = ()
     if seat.latencies:
         places = [seat.members.index(name) for name in living]
         square = tuple(tuple(seat.latencies[a][b] for b in places) for a in places)
-    me.take_role(level, seat.epoch + 1, living, square)
+    me.take_role(level, epoch, living, square)
     me.remember(seat.parent)
     above = tuple(name for name in seat.above if name not in (seat.parent, me.name))
     if above:
