@@ -138,6 +138,20 @@ def test_silence_of_three_heartbeats_is_death_and_beats_are_sent() -> None:
     assert child.places[0].candidates == (0,)
 
 
+def test_an_origin_that_refuses_or_is_dead_is_asked_again_with_the_next_heartbeat() -> None:
+    net = Net(2)
+    net.join(1)
+    child = net.members[1]
+    question = (0, AttachRequest(0, 0, None))
+    # Its parent does not know it any more: perhaps only as a parent.
+    assert child.handle(0, AttachRefusal(0), 1.0) == [question]
+    assert child.handle(0, AttachRefusal(0), 1.1) == []
+    assert child.tick(2.0) == [question]
+    assert child.note_death(0, 2.1) == []
+    net.settle(1, child.tick(4.0))
+    assert net.parents() == {0: None, 1: 0}
+
+
 def test_both_paths_deliver_and_duplicates_fall_by_number() -> None:
     net = Net(2)
     net.join(1)

@@ -407,7 +407,8 @@ class TreeMember:
 
     def _ask_next(self, tree: int) -> None:
         """The first candidate is of no use: ask the next, if one is still needed."""
-        place = replace(self.places[tree], candidates=self.places[tree].candidates[1:])
+        useless, *others = self.places[tree].candidates
+        place = replace(self.places[tree], candidates=tuple(others))
         self.places[tree] = replace(place, joining=False)
         self.finish_seeking(place, False)
         place = self.places[tree]
@@ -415,7 +416,10 @@ class TreeMember:
         if not place.candidates and place.parent is None and place.origin != self.number:
             place = replace(place, candidates=(place.origin,))
         self.places[tree] = place
-        self._ask(tree)
+        # If it was the origin that refused, or is dead, it is asked with the next heartbeat: at once,
+        # its answers would keep the network busy until it is in the tree again.
+        if place.candidates != (useless,):
+            self._ask(tree)
 
     def _lose_parent(self, place: TreeMembership) -> None:
         """Go to the nearest ancestor that lives, unless a new parent is being asked already."""
