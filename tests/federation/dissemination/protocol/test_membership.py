@@ -152,6 +152,18 @@ def test_an_origin_that_refuses_or_is_dead_is_asked_again_with_the_next_heartbea
     assert net.parents() == {0: None, 1: 0}
 
 
+def test_an_ancestor_that_does_not_answer_is_given_up() -> None:
+    """Two that die together are noticed by their silence alone, one after the other."""
+    net = Net(4, MembershipPolicy(choose_parent=chain))
+    net.join(1, 2, 3)
+    del net.members[1], net.members[2]
+    for second in range(25):
+        for number, member in net.members.items():
+            net.settle(number, member.tick(float(second)))
+    assert net.parents() == {0: None, 3: 0}
+    assert net.members[0].places[0].child_numbers() == (3,)
+
+
 def test_both_paths_deliver_and_duplicates_fall_by_number() -> None:
     net = Net(2)
     net.join(1)

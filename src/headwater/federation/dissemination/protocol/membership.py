@@ -398,7 +398,8 @@ class TreeMember:
         if not place.candidates:
             return
         report = self.policy.report(place)
-        self.heard[place.candidates[0]] = self.now
+        # Of the first question, not of its repetitions: else one that is dead would be asked for ever.
+        self.heard.setdefault(place.candidates[0], self.now)
         if place.joining:
             self.send(place.candidates[0], TreeJoinRequest(tree, report))
         else:
