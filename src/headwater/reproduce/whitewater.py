@@ -1,7 +1,7 @@
 """WhiteWater, section 6: how often and how fast searches find the best configuration.
 
 The paper's figures rest on random queries of which it states only the sizes; the queries here are drawn
-in the same sizes (`plan.throughput.samples`), a hundred for each seed, so shares and orders are compared, not single values. Times
+in the same sizes (`throughput_samples`), a hundred for each seed, so shares and orders are compared, not single values. Times
 are of the processor, so that other work on the machine does not count.
 """
 

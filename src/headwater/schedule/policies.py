@@ -28,8 +28,8 @@ class Candidate:
     """A candidate: a unit or operator with pending tuples.
 
     `since` is when its oldest pending tuple arrived. A shared one has a segment for each query, all of
-    which begin with what costs `shared`. `served` says when its query last ran: any number that
-    rises, 0 for one that never did.
+    which begin with what costs `shared_cost`. `last_served` says when its query last ran: any
+    number that rises, 0 for one that never did.
     """
 
     name: str

@@ -38,8 +38,8 @@ LEFT, RIGHT, JOIN, COMMON = range(4)
 class JoinArrays(NamedTuple):
     """Queries as arrays; `cost` and `threshold` by query and operator: left, right, join, common.
 
-    By query and side: `taken` is the next tuple of that side, `low` the first of the other side that
-    may still be in its window.
+    By query and side: `next_tuple` is the next of that side, `window_start` the first of the other
+    side that may still be in its window.
     """
 
     key: np.uint64

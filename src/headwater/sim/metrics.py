@@ -54,7 +54,7 @@ class Metrics:
 class SimulationResult:
     """What a run gave: the tally by query, the time it ended, and what it took.
 
-    `executed` counts operator executions, `decisions` choices of the policy, `overhead` the simulated
+    `executions` counts operator executions, `decisions` choices of the policy, `overhead` the simulated
     time that the choices themselves took.
     """
 

@@ -1,8 +1,8 @@
-"""Problems and configurations as arrays, for the compiled code in `kernel` and `walks`.
+"""Problems and configurations as arrays, for the compiled code in `kernel` and `local_search`.
 
-`Facts` never change; `State` is one configuration with all that follows from it. Column names become
-bits, sets of sites become numbers of options, and constraints places in one array: cpu, memory, in
-and out of each site, then the links.
+`ProblemArrays` never change; `ConfigurationArrays` are one configuration with all that follows from
+it. Column names become bits, sets of sites become numbers of options, and constraints places in one
+array: cpu, memory, in and out of each site, then the links.
 """
 
 from __future__ import annotations

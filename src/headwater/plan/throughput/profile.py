@@ -197,7 +197,7 @@ def stream_rate(profile: WorkloadProfile, point: Mapping[str, float], stream: st
 
 
 def build_statistics(profile: WorkloadProfile, condition_texts: list[str]) -> Statistics:
-    """Estimates from a profile; `asked` gets the texts of the conditions."""
+    """Estimates from a profile; `condition_texts` gets the texts of the conditions."""
 
     def share(condition: Expr, sources: Mapping[Column, SourceColumn]) -> float:
         at_source = substitute(

@@ -392,10 +392,11 @@ def _bound_all(
 def portfolio(
     problem: ThroughputProblem, start: Configuration, seed: int
 ) -> Iterator[SearchResult]:
-    """All searches in turn, each as it would run alone, then annealing again and again from the best.
+    """All searches in turn, each as it would run alone, then annealing again and again.
 
-    So it is never worse than any of them, once each has had its turn. The quick ones come first. It ends
-    when branch and bound has proven that there is nothing better; otherwise it continues until it is stopped.
+    So it is never worse than any of them, once each has had its turn. The quick ones come first. The annealing
+    at the end begins at the best and at a random placement by turns. All of it ends when branch and bound has
+    proven that there is nothing better; otherwise it continues until it is stopped.
     """
     best: SearchResult | None = None
     seen = 0

@@ -34,7 +34,7 @@ class World:
     """A network, what a byte per second costs and how long it takes between its sites.
 
     `near` has for each site the bit vector of the regions that are searched around it, `source` is
-    where streams arise, and `places` are the sites on which joins may run, in order.
+    where streams arise, and `join_sites` are the sites on which joins may run, in order.
     """
 
     network: Network

@@ -34,7 +34,7 @@ SHARE_UNITS = 10**6
 
 
 class CompactFormulation:
-    """The program for a scope, in which all of `wanted` have to be served."""
+    """The program for a scope, in which all of `requested` have to be served."""
 
     def __init__(self, scope: ReplanScope, requested: Sequence[int]) -> None:
         self.scope, self.problem = scope, scope.ledger.problem
