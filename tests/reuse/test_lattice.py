@@ -14,7 +14,6 @@ from headwater.reuse import (
     Lattice,
     Operator,
     QuerySignature,
-    SharingKind,
     minimal_operator,
     partial_join_queries,
     relax,
@@ -41,7 +40,7 @@ def drawn(rng: random.Random, size: int) -> list[QuerySignature]:
     found = [
         asked(random_join(rng)).form if rng.random() < 0.7 else grouped(rng) for _ in range(size)
     ]
-    return [one for one in found if one.kind is not SharingKind.EXACT]
+    return [one for one in found if one.block is not None]
 
 
 def some_regions(rng: random.Random) -> int:

@@ -64,7 +64,7 @@ def test_a_wider_operator_never_costs_less(seed: int, grouped: bool) -> None:
     rng = random.Random(seed)
     draw = random_group if grouped else random_join
     wanted = [asked(draw(rng)).form for _ in range(12)]
-    signatures = [one for one in wanted if one.kind is not SharingKind.EXACT]
+    signatures = [one for one in wanted if one.block is not None]
     model = random_model(rng, [minimal_operator(one) for one in signatures])
     widest: dict[str, Operator] = {}
     for one in signatures:

@@ -7,7 +7,7 @@ import pytest
 from golden import Case, cases, rewrite
 from headwater.algebra.canonical import canonicalize
 from headwater.algebra.catalog import Namespace
-from headwater.cql import parse, parse_query
+from headwater.cql import parse, parse_query, tree
 from headwater.cql.statements import CreateStream
 from headwater.reuse import (
     Lattice,
@@ -25,8 +25,10 @@ from headwater.reuse.describe import (
     describe_lanes,
     describe_operator,
     describe_shape,
+    describe_terms,
 )
 from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.relation_subscribers import RelationSubscribers
 from strategies import ASKS, BIDS, ITEMS
 
 FILE = "reuse/pairs.txt"
@@ -51,7 +53,9 @@ def forms(case: Case) -> tuple[QuerySignature, QuerySignature]:
 def plan(case: Case) -> str:
     """What becomes of the second query while the operator of the first runs."""
     one, other = forms(case)
-    if one.kind is SharingKind.EXACT:
+    if one.relation is not None and one.sharing_key == other.sharing_key:
+        return plan_beside(one, other)
+    if one.block is None:
         return "equal" if one.sharing_key == other.sharing_key else "nothing in common"
     running = minimal_operator(one)
     found = classify_containment(other, running)
@@ -71,6 +75,22 @@ def plan(case: Case) -> str:
             [describe_bounds(members.residual_bounds(f), after.sources) for f in (one, other)],
         )
     return "\n".join(lines)
+
+
+def plan_beside(one: QuerySignature, other: QuerySignature) -> str:
+    """What is computed where both read the same sources."""
+    statements = RelationSubscribers((one, other)).statements
+    if len(statements) == 2:
+        return "beside it, in a statement of its own"
+    family = statements[0].family
+    if family.numbers is None:
+        return (
+            "equal" if one.digest == other.digest else "in its statement, which shows more columns"
+        )
+    terms = ", ".join(describe_terms(family.terms, family.query.root))
+    rows = [f"{table.scan.table} {row}" for table in family.tables for row in table.rows]
+    query = tree(family.query)
+    return "\n".join([f"in its statement, with other constants for {terms}", *query, *rows])
 
 
 def _of_a_part(one: QuerySignature, other: QuerySignature) -> str:

@@ -14,13 +14,14 @@ import pytest
 
 from headwater.reuse import Operator, minimal_operator
 from headwater.reuse.describe import count_noun, describe_bounds, describe_lanes, describe_operator
+from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.load import operator_load, reading_load
 from headwater.reuse.planning.single_site import SitePlan
 from headwater.reuse.signature import SharingKind
 from headwater.runtime.api import Headwater
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, is_log, unit_log
-from headwater.runtime.compile import SharedJoin
+from headwater.runtime.compile import SharedJoin, SharedLifetimes
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.engine.planned_units import RunningUnits
 from headwater.runtime.engine.unit import Unit
@@ -131,7 +132,9 @@ def _check_operator(
     signature = planner.signature(query)
     operator = running_operator(planner, unit)
     if operator is None:
-        assert placement.operator is None and placement.part is None
+        assert placement.part is None
+        if isinstance(unit.plan, SharedLifetimes):
+            check_statements(placement, query, unit.plan)
         return
     assert placement.operator == tuple(describe_operator(operator))
     assert (placement.waits_for is not None) == unit.waits
@@ -156,12 +159,29 @@ def _check_operator(
         assert placement.lanes == ()
 
 
+def check_statements(placement: Placement, query: QueryRow, plan: SharedLifetimes) -> None:
+    """What is said of queries that are computed beside each other."""
+    assert placement.operator is not None
+    first, *others = placement.operator
+    streams = sorted({scan.stream for _, scan in plan.scans})
+    assert first.startswith(f"reads {', '.join(streams)} once for ")
+    assert first.endswith(f" in {count_noun(len(plan.statements), 'statement', 'statements')}")
+    own = next((s for s in plan.statements if query.result_key in s.statement.digests), None)
+    if own is None:  # it is over
+        assert not others
+    elif len(own.statement.digests) == 1:
+        assert others == ["the statement of this query serves no other one"]
+    else:
+        number = count_noun(len(own.statement.digests) - 1, "other query", "other queries")
+        assert others[0].startswith(f"its statement serves {number}, which ")
+
+
 def running_operator(planner: UnitPlanner, unit: Unit) -> Operator | None:
-    """What the plan of a unit computes; None if only equal queries share it."""
-    if unit.plan.subscribers is not None:
+    """What the plan of a unit computes, if it is a join or groups."""
+    if isinstance(unit.plan.subscribers, JoinSubscribers | GroupSubscribers):
         return unit.plan.subscribers.operator
     signature = planner.signature(unit.queries[0])
-    return None if signature.kind is SharingKind.EXACT else minimal_operator(signature)
+    return None if signature.block is None else minimal_operator(signature)
 
 
 def _check_decision(
@@ -171,7 +191,9 @@ def _check_decision(
     moved = catalog.events(kind="query moved", subject=query.name, limit=1)
     if plan is None:
         assert placement.added is None and placement.alternatives == ()
-        assert placement.relation == ("moved" if moved else "exact")
+        beside = ("apart", "beside", "equal", "new with sharing none", "new with sharing equal")
+        relations = ("moved",) if moved else ("exact", *beside)
+        assert placement.relation in relations
         return
     choice = plan.choice
     assert (placement.added, placement.alone) == (choice.added_load, choice.standalone_load)

@@ -60,9 +60,9 @@ def operator_definition(operator: Operator, output: Output) -> str:
 
 
 def operator_from_definition(query: Query) -> Operator | None:
-    """The operator that a query is the definition of; None if it shares with equal queries only."""
+    """The operator that a query is the definition of; None if it is neither a join nor groups."""
     signature = signature_of(canonicalize(query))
-    if signature.kind is SharingKind.EXACT:
+    if signature.block is None:
         return None
     # The signature is the fallback, for a text without the form that `operator_definition` writes.
     operator = _read_operator(query.root)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headwater.algebra.conditions.box import constraint_conjuncts
 from headwater.algebra.conditions.predicate import Box
 from headwater.algebra.expressions import Column, Expr
-from headwater.algebra.nodes import Scan, TableScan
+from headwater.algebra.nodes import Project, Relation, Scan, TableScan, walk_relations
 from headwater.algebra.windows import format_duration
 from headwater.cql.writer import call_text, expr_text
 from headwater.reuse.join_subscribers import AGE, Shape
@@ -71,6 +71,25 @@ def describe_lanes(lanes: Sequence[Lane], operator: Operator) -> list[str]:
         queries = count_noun(len(lane.signatures), "query", "queries")
         lines.append(f"{reads} where {where}, for {queries}")
     return lines
+
+
+def describe_terms(terms: Iterable[Expr], root: Relation) -> list[str]:
+    """Expressions somewhere in a query, by the columns of the streams and tables that they are made of."""
+    nodes = list(walk_relations(root))
+    made = {
+        column: item.expr
+        for node in nodes
+        if isinstance(node, Project)
+        for column, item in zip(node.columns, node.items, strict=True)
+    }
+    sources = {n.alias: _source_name(n) for n in nodes if isinstance(n, Scan | TableScan)}
+
+    def name_of(column: Column) -> str:
+        while isinstance(origin := made.get(column), Column) and origin != column:
+            column = origin
+        return f"{sources.get(column.relation, column.relation)}.{column.name}"
+
+    return [expr_text(term, name_of) for term in terms]
 
 
 def describe_bounds(bounds: Sequence[Bound], sources: Sequence[Scan | TableScan]) -> str:

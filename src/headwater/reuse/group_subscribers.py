@@ -203,7 +203,7 @@ class GroupSubscribers:
             signature, filters = blocks[key]
             terms = tuple(bound.term for bound in next(iter(subscribers.values())))
             block = _add_terms(signature, terms)
-            column_positions = _assign_columns(signature.content.items, column_types)
+            column_positions = assign_columns(signature.content.items, column_types)
             domains = {digest: [b.domain for b in bounds] for digest, bounds in subscribers.items()}
             for table in build_tables([term.type for term in terms], domains):
                 evaluations.append(
@@ -258,8 +258,8 @@ def _range_windows(signatures: Sequence[QuerySignature]) -> list[Range]:
     return [window for window in windows if isinstance(window, Range)]
 
 
-def _assign_columns(items: Sequence[Expr], columns: list[Type]) -> tuple[int, ...]:
-    """Columns for items, shared with other evaluations where types agree; new ones are added."""
+def assign_columns(items: Sequence[Expr], columns: list[Type]) -> tuple[int, ...]:
+    """Columns for items, shared with other statements where types agree; new ones are added."""
     positions: list[int] = []
     for item in items:
         free = (n for n, type_ in enumerate(columns) if type_ == item.type and n not in positions)

@@ -20,7 +20,7 @@ from headwater.algebra.conditions.predicate import Box, cover, implies
 from headwater.algebra.conditions.simplify import canonical_text
 from headwater.algebra.expressions import Column, Expr, columns_of
 from headwater.algebra.functions import AggregateCall
-from headwater.algebra.nodes import Output, Scan, TableScan
+from headwater.algebra.nodes import Aggregate, Output, Scan, TableScan, walk_relations
 from headwater.algebra.windows import Range, Window
 from headwater.reuse.signature import (
     QuerySignature,
@@ -148,7 +148,7 @@ def classify_containment(signature: QuerySignature, operator: Operator) -> Conta
     """How a query relates to an operator; None if their sharing keys differ."""
     if operator.sharing_key != signature.sharing_key:
         return None
-    if signature.kind is SharingKind.EXACT or minimal_operator(signature) == operator:
+    if signature.block is None or minimal_operator(signature) == operator:
         return Containment.EQUAL
     return (
         Containment.CONTAINED if relax(operator, signature) is operator else Containment.OVERLAPPING
@@ -241,7 +241,7 @@ def reaches_within_history(signature: QuerySignature, streams: Mapping[str, Stre
         return all(slide <= streams[scans[0].stream.lower()].keep for slide in slides if slide)
     # ISTREAM and DSTREAM compare with the instant before, which is up to a slide before the start.
     # Slides that differ have instants at which a window is not at a multiple of its own.
-    compares = signature.kind is SharingKind.GROUP and signature.output is not Output.RSTREAM
+    compares = signature.kind is not SharingKind.JOIN and signature.output is not Output.RSTREAM
     before = min((slide for slide in slides if slide), default=0) if compares else 0
     for scan in scans:
         window = scan.window
@@ -258,12 +258,15 @@ def depends_on_previous_event(signature: QuerySignature) -> bool:
     """Whether results may depend on when the last event before the start was, however short windows
     are: that is the instant before where no window slides, and where windows do, an aggregate
     without keys has a row at every instant after the first event."""
-    if signature.kind is not SharingKind.GROUP:
+    if signature.kind is SharingKind.JOIN:
         return False
     slides = any(isinstance(s.window, Range) and s.window.slide for s in signature.scans)
     if not slides:
         return signature.output is not Output.RSTREAM
-    group = signature.content.group
+    if signature.relation is not None:
+        nodes = walk_relations(signature.relation.root)
+        return any(isinstance(node, Aggregate) and not node.keys for node in nodes)
+    group = None if signature.block is None else signature.block.group
     return group is not None and not group.keys
 
 

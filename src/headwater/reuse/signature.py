@@ -2,7 +2,8 @@
 
 The sharing key of a select-project-join is its sources and join conditions; predicates, columns and
 time windows may differ. Grouped queries must also agree on whether their windows slide, and over a join
-on the windows themselves. Any other query shares only with equal ones: its sharing key is its digest.
+on the windows themselves. Any other query has to read the same sources as a whole (`families`); one whose
+aggregates need all rows shares only with equal ones.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import combinations, groupby, permutations, product
 from math import factorial, prod
 
 from headwater.algebra.canonical import Block, CanonicalQuery, Group
+from headwater.algebra.canonical.block import Body
 from headwater.algebra.canonical.relation import RelationBuilder
 from headwater.algebra.conditions.box import Constraint, constraint_conjuncts
 from headwater.algebra.conditions.domain import Domain, domain_of
@@ -29,7 +31,7 @@ from headwater.algebra.expressions import (
     substitute,
 )
 from headwater.algebra.functions import AggregateCall, is_mergeable
-from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column
+from headwater.algebra.nodes import Output, Query, Scan, TableScan, find_column, walk_relations
 from headwater.algebra.types import BOOLEAN
 from headwater.algebra.windows import Range
 
@@ -43,10 +45,12 @@ TRUE_DOMAIN = domain_of(BOOLEAN, [True])
 
 
 class SharingKind(Enum):
-    """How a query can share: as a join, as groups kept in panes, or only with its equals."""
+    """How a query can share: as a join, as groups kept in panes, as one of several relations of the same
+    sources, or only with its equals."""
 
     JOIN = "join"
     GROUP = "group"
+    RELATION = "relation"
     EXACT = "whole"
 
 
@@ -75,7 +79,8 @@ def bound_condition(bound: Bound) -> Expr:
 
 @dataclass(frozen=True)
 class QuerySignature:
-    """A query with its sources in the order of its sharing key; `block` is None if it shares with equals only."""
+    """A query with its sources in the order of its sharing key; `block` is None if it is neither a join nor
+    groups, and `relation` then is the query in canonical form if it may share."""
 
     digest: str
     kind: SharingKind
@@ -83,6 +88,7 @@ class QuerySignature:
     output: Output
     block: Block | None
     bounds: tuple[Bound, ...] = ()
+    relation: Query | None = None
 
     @property
     def content(self) -> Block:
@@ -91,6 +97,8 @@ class QuerySignature:
 
     @cached_property
     def scans(self) -> tuple[Scan, ...]:
+        if self.relation is not None:
+            return tuple(n for n in walk_relations(self.relation.root) if isinstance(n, Scan))
         return () if self.block is None else scans_of(self.block)
 
     @cached_property
@@ -148,7 +156,7 @@ def signature_of(canonical: CanonicalQuery) -> QuerySignature:
     """The signature of a canonical query."""
     body, digest, output = canonical.body, canonical.digest, canonical.output
     if not isinstance(body, Block) or not _is_simple(body):
-        return QuerySignature(digest, SharingKind.EXACT, digest, output, None)
+        return _relation_signature(canonical)
     kind = SharingKind.JOIN
     if output is not Output.ISTREAM or body.group is not None or body.distinct:
         if not _fits_panes(body):
@@ -157,6 +165,34 @@ def signature_of(canonical: CanonicalQuery) -> QuerySignature:
     block = _align_sources(kind, body)
     return QuerySignature(
         digest, kind, sharing_key_of(kind, block), output, block, bounds_of(kind, block)
+    )
+
+
+def _relation_signature(canonical: CanonicalQuery) -> QuerySignature:
+    """The signature of a query that can be computed beside others over the same sources."""
+    query, digest = canonical.query, canonical.digest
+    leaves = [n for n in walk_relations(query.root) if isinstance(n, Scan | TableScan)]
+    if _follows_from_tuples(canonical.body):
+        return QuerySignature(digest, SharingKind.EXACT, digest, canonical.output, None)
+    sources = sorted({source_name(leaf) for leaf in leaves})
+    sharing_key = " ".join([SharingKind.RELATION.value, *sources])
+    return QuerySignature(
+        digest, SharingKind.RELATION, sharing_key, canonical.output, None, relation=query
+    )
+
+
+def _follows_from_tuples(body: Body) -> bool:
+    """Whether a body is one block over windows by time, of which a unit keeps what only that query needs: it
+    emits rows when tuples come, or keeps the rows of groups."""
+    return (
+        isinstance(body, Block)
+        and not body.semis
+        and not (body.group is not None and body.distinct)
+        and all(
+            isinstance(source, TableScan)
+            or (isinstance(source, Scan) and isinstance(source.window, Range))
+            for source in body.sources
+        )
     )
 
 

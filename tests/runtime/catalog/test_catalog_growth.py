@@ -94,9 +94,11 @@ def test_a_long_run_leaves_no_more_than_a_short_one(
 
 def test_the_newest_of_what_was_dropped_is_remembered(tmp_path: Path) -> None:
     with open_state(tmp_path) as headwater:
-        headwater.execute("CREATE STREAM s (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT")
         for number in range(4):
-            headwater.execute(f"CREATE QUERY q{number} AS SELECT v AS w FROM s [ROWS {number + 1}]")
+            headwater.execute(
+                f"CREATE STREAM s{number} (v INT, ts TIMESTAMP) TIMESTAMP BY ts FROM CLIENT"
+            )
+            headwater.execute(f"CREATE QUERY q{number} AS SELECT v AS w FROM s{number}")
             headwater.catalog.acquire(f"unit:{headwater.query(f'q{number}').row.unit_id}", "x", 9)
             if number:
                 headwater.execute(f"DROP QUERY q{number}")

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.algebra.canonical import canonicalize
 from headwater.cql import CreateQuery, parse
-from headwater.reuse import Containment, SharingKind, classify_containment, signature_of
+from headwater.reuse import Containment, classify_containment, signature_of
 from headwater.runtime.api import Headwater, open_state
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow
 from headwater.runtime.compile import unit_plans
@@ -45,7 +45,7 @@ def check(headwater: Headwater) -> None:
     fresh.refresh()
     assert kept._mark() == fresh._mark() == headwater.catalog.units_fingerprint()
     assert kept._units.keys() == fresh._units.keys()
-    assert {k: v for k, v in kept._exact_units.items() if v} == fresh._exact_units
+    assert {k: v for k, v in kept._relations._units.items() if v} == fresh._relations._units
     for unit_id in fresh._units:
         assert (unit_id in kept.lattice) == (unit_id in fresh.lattice)
         if unit_id in fresh.lattice:
@@ -168,7 +168,7 @@ def test_several_who_submit_at_once(tmp_path: Path) -> None:
             (statement,) = parse(query.definition, headwater.definitions.namespace)
             assert isinstance(statement, CreateQuery)
             form = signature_of(canonicalize(statement.query))
-            if form.kind is not SharingKind.EXACT:
+            if form.block is not None:
                 operator = known(headwater).lattice.operator(query.unit_id)
                 assert classify_containment(form, operator) in (
                     Containment.EQUAL,

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.errors import CatalogError, QueryRefused
 from headwater.network.sites import read_deployment
-from headwater.reuse import Containment, Operator, SharingKind, classify_containment
+from headwater.reuse import Containment, Operator, classify_containment
 from headwater.reuse.describe import describe_operator
 from headwater.reuse.operator import serving_operator
 from headwater.runtime.api import Headwater, open_state
@@ -99,7 +99,7 @@ def agrees(headwater: Headwater) -> None:
         forms = UnitPlanner(definitions).signatures(catalog.subscribers(unit.id))
         assert needs[unit.id] == estimate_usage(rates, definitions.query(unit.definition))
         if operator is None:
-            assert all(form.kind is SharingKind.EXACT for form in forms)
+            assert all(form.block is None for form in forms)
             continue
         assert known.lattice.operator(unit.id) == operator == compiled(headwater, unit)
         least = serving_operator(sorted(forms, key=lambda form: form.digest))

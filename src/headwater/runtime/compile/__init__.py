@@ -5,7 +5,7 @@ A query runs in one of three ways. A select-project-join whose results follow fr
 or all rows, keeps new tuples as panes and emits from them when the watermark has passed (`Panes`); panes
 over ROWS windows are built again at each step. Everything else (`Lifetimes`) reads its windows, and says
 of each row from when until when it is there. Several joins that overlap run as one (`SharedJoin`), and so do grouped queries
-(`SharedPanes`). `plan` has the protocol that all of them follow.
+(`SharedPanes`), and all others that read the same sources (`SharedLifetimes`). `plan` has the protocol that all of them follow.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headwater.runtime.compile.lifetimes import Lifetimes
 from headwater.runtime.compile.panes import Panes
 from headwater.runtime.compile.plan import Plan
 from headwater.runtime.compile.shared_join import SharedJoin
+from headwater.runtime.compile.shared_lifetimes import SharedLifetimes
 from headwater.runtime.compile.shared_panes import SharedPanes
 from headwater.runtime.compile.windows import FOREVER, window_start
 from headwater.runtime.storage.columns import ARRIVAL, TIME
@@ -31,6 +32,7 @@ __all__ = [
     "Panes",
     "Plan",
     "SharedJoin",
+    "SharedLifetimes",
     "SharedPanes",
     "compile_query",
     "window_start",

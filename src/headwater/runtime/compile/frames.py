@@ -47,7 +47,7 @@ from headwater.runtime.compile.plan import (
     PARTIAL_JOIN,
     DeltaLane,
     IncrementalPlan,
-    LifetimePlan,
+    LifetimeStatement,
     PanePlan,
     PartialJoin,
     TermViews,
@@ -599,24 +599,25 @@ def build_panes(
 
 def lifetime_results(
     spark: SparkSession,
-    plan: LifetimePlan,
-    windows: Mapping[str, DataFrame],
-    tables: Mapping[str, DataFrame],
-    before: int | None,
-    instants: Sequence[int],
+    statement: LifetimeStatement,
+    frames: Mapping[str, DataFrame],
+    due: DueInstants,
     rows: int,
     new_rows: int,
 ) -> DataFrame:
-    """What is emitted at those instants, of windows that hold so many rows, of which so many are new;
-    `before` is the last instant that was evaluated already."""
-    timeline = plan.timeline(before, instants, rows, new_rows)
+    """What a statement emits at the instants due, of windows that hold so many rows, of which so many are
+    new; `frames` are the scans and tables of its plan."""
+    instants, before = due.instants, last_instant_until(statement.slides, due.before)
+    timeline = statement.timeline(before, instants, rows, new_rows)
     with _temp_views(spark) as view:
-        names = {name: view(frame) for name, frame in {**windows, **tables}.items()}
-        if reads_instants(timeline, plan.query.output):
+        names = {name: view(frames[alias]) for name, alias in statement.views.items()}
+        for name, table in statement.constants.items():
+            names[name] = view(spark.createDataFrame(table))
+        if reads_instants(timeline, statement.query.output):
             shown = [*([] if before is None else [before]), *instants]
-            table = pa.table({"ts": pa.array([shown], pa.list_(pa.int64()))})
-            names[INSTANTS] = view(spark.createDataFrame(table))
-        return spark.sql(_name_views(names, plan.result_sql(timeline, len(instants) + 1)))
+            listed = pa.table({"ts": pa.array([shown], pa.list_(pa.int64()))})
+            names[INSTANTS] = view(spark.createDataFrame(listed))
+        return spark.sql(_name_views(names, statement.result_sql(timeline, len(instants) + 1)))
 
 
 def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:

@@ -16,6 +16,7 @@ from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Query, Scan, TableScan
 from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
+from headwater.reuse.relation_subscribers import RelationSubscribers
 from headwater.runtime.spark.sql import quote_identifier
 from headwater.runtime.storage.columns import TIME
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 PARTIAL_JOIN = "part"
 """The alias of rows that another unit has joined already; each source of them is a struct."""
+
+Subscribers = JoinSubscribers | GroupSubscribers | RelationSubscribers
+"""The queries of a unit, and which of its rows are whose."""
 
 SlideSets = Mapping[frozenset[int], bool]
 """The sets of slides by which a plan is evaluated, and whether one of them emits at every instant."""
@@ -115,7 +119,7 @@ class Plan(Protocol):
         """What another unit joins for this one."""
 
     @property
-    def subscribers(self) -> JoinSubscribers | GroupSubscribers | None:
+    def subscribers(self) -> Subscribers | None:
         """The queries whose rows are distinguished by row class, which needs a subscriber table;
         None if every row is for every query of the unit."""
 
@@ -228,19 +232,41 @@ class PanePlan(IncrementalPlan, DeltaLane, Protocol):
 class LifetimePlan(Plan, Protocol):
     """A plan that reads its windows, and computes when the rows of its result enter and leave."""
 
+    @property
+    def subscribers(self) -> RelationSubscribers | None: ...
+
     def max_instants_per_step(self, configured: int) -> int:
         """How many instants one step may evaluate, of which the settings allow so many if it matters."""
+
+    @property
+    def statements(self) -> Sequence[LifetimeStatement]:
+        """What is computed, each at the instants of its own slides; all emit the same columns."""
+
+
+class LifetimeStatement(Protocol):
+    """A relation that a step computes, and what of it is emitted."""
+
+    @property
+    def query(self) -> Query: ...
+
+    @property
+    def slides(self) -> frozenset[int]: ...
+
+    @property
+    def views(self) -> Mapping[str, str]:
+        """What its SQL calls the scans and tables of the plan, with the alias that they have there."""
+
+    @property
+    def constants(self) -> Mapping[str, pa.Table]:
+        """The views that its SQL reads beside those."""
 
     def timeline(
         self, before: int | None, instants: Sequence[int], rows: int, new_rows: int
     ) -> Timeline:
         """The timeline of a step that reads about so many rows, of which so many are new."""
 
-    @property
-    def query(self) -> Query: ...
-
     def result_sql(self, timeline: Timeline, number: int) -> str:
-        """SQL of the rows emitted at the instants of a step, which are so many: `_tau`, c0, c1, .."""
+        """SQL of the rows emitted at the instants of a step, which are so many."""
 
 
 class StepFactory(Protocol[T_co]):

@@ -42,11 +42,18 @@ from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.operator import serving_operator
 from headwater.reuse.planning.single_site import narrowed_query
+from headwater.reuse.relation_subscribers import RelationSubscribers
 from headwater.reuse.signature import source_name
 from headwater.runtime.catalog import Catalog, NarrowedPartialJoin, QueryRow, UnitRow
 from headwater.runtime.catalog.definitions import Definitions
-from headwater.runtime.compile import Plan, SharedJoin, SharedPanes, compile_query
-from headwater.runtime.compile.plan import PartialJoin
+from headwater.runtime.compile import (
+    Plan,
+    SharedJoin,
+    SharedLifetimes,
+    SharedPanes,
+    compile_query,
+)
+from headwater.runtime.compile.plan import PartialJoin, Subscribers
 from headwater.runtime.lifecycle import input_streams, plannable_queries
 
 if TYPE_CHECKING:
@@ -68,15 +75,20 @@ class UnitPlanner:
         return self.signatures([query])[0]
 
     def signatures(self, queries: Sequence[QueryRow]) -> tuple[QuerySignature, ...]:
-        """The signatures of queries, in order, each under its result key instead of its digest; what
-        they name is looked up once for all."""
+        """The signatures of queries, in order, each under its result key instead of its digest."""
+        own = self.signatures_by_content(queries)
+        return tuple(
+            replace(signature, digest=query.result_key)
+            for query, signature in zip(queries, own, strict=True)
+        )
+
+    def signatures_by_content(self, queries: Sequence[QueryRow]) -> tuple[QuerySignature, ...]:
+        """The signatures of queries, in order, under their digests; what they name is looked up once for all."""
         names = self.definitions.namespace
         for query in queries:
             if query.digest not in self._signatures:
                 self._signatures[query.digest] = signature_of(_parse_canonical(query, names))
-        return tuple(
-            replace(self._signatures[query.digest], digest=query.result_key) for query in queries
-        )
+        return tuple(self._signatures[query.digest] for query in queries)
 
     def forget_all_but(self, digests: Collection[str]) -> None:
         """Keep nothing in memory of queries that are gone."""
@@ -103,6 +115,8 @@ class UnitPlanner:
         if alone or self.signature(first).kind is SharingKind.EXACT:
             return compile_query(self.canonical(first))
         signatures = self.signatures([by_key[key] for key in sorted(by_key)])
+        if signatures[0].kind is SharingKind.RELATION:
+            return SharedLifetimes(RelationSubscribers(signatures))
         if signatures[0].kind is SharingKind.GROUP:
             return SharedPanes(
                 GroupSubscribers(self._serving_operator(unit, signatures, before), signatures)
@@ -174,7 +188,7 @@ class UnitPlanner:
     def _least_definition(self, queries: Sequence[QueryRow]) -> str:
         """The definition of a unit with these queries."""
         signatures = self.signatures(sorted(queries, key=lambda query: query.result_key))
-        if signatures[0].kind is SharingKind.EXACT:
+        if signatures[0].block is None:
             return unparse(self.canonical(queries[0]).query)
         return operator_definition(serving_operator(signatures), signatures[0].output)
 
@@ -189,9 +203,9 @@ class UnitPlanner:
         operator = self.operator(unit)
         assert operator is not None
         previous = None if before is None else before.subscribers
-        served = (
-            set() if previous is None or previous.operator != operator else {*previous.signatures}
-        )
+        served = set[QuerySignature]()
+        if isinstance(previous, JoinSubscribers | GroupSubscribers):
+            served = {*previous.signatures} if previous.operator == operator else served
         enough = reduce(
             relax, (signature for signature in signatures if signature not in served), operator
         )
@@ -241,9 +255,7 @@ def _parse_canonical(query: QueryRow, names: Namespace) -> CanonicalQuery:
     return canonicalize(statement.query)
 
 
-def write_subscribers(
-    subscribers: JoinSubscribers | GroupSubscribers, folder: Path
-) -> segment_files.WrittenFile:
+def write_subscribers(subscribers: Subscribers, folder: Path) -> segment_files.WrittenFile:
     """A version of the subscriber table as a file."""
     import pyarrow as pa  # here, so that submitting a query does not wait for the import
 

@@ -7,6 +7,7 @@ of several tuples is visible from the last entry until the first exit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 
 from headwater.algebra.nodes import Scan
 from headwater.algebra.windows import Range, Rows, Window
@@ -15,6 +16,9 @@ from headwater.runtime.storage.columns import ARRIVAL, TIME
 
 UNTIL = "_until"
 """The column of an opened ROWS window: the time from which it no longer holds the tuple."""
+
+WINDOW = "window_"
+"""What the names of windows begin with."""
 
 FOREVER = 2**62
 """A time after all others."""
@@ -49,6 +53,12 @@ def holds_sql(time: str, instant: str, window: Range) -> str | None:
         return None
     at = instant if window.slide is None else last_multiple_sql(instant, window.slide)
     return f"{time} >= {at} - {window.size}L"
+
+
+def window_name(scan: Scan, all_slides: frozenset[int]) -> str:
+    """What a window is called, whichever query has it: what it holds at the instants of these slides."""
+    text = f"{scan.stream.lower()} {scan.window} {sorted(all_slides)}"
+    return f"{WINDOW}{blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def window_start(scan: Scan, instant: int) -> int | None:

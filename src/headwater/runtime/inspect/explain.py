@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,12 @@ from headwater.reuse.describe import (
     describe_lanes,
     describe_operator,
     describe_shape,
+    describe_terms,
 )
+from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.operator import Operator
+from headwater.reuse.relation_subscribers import RelationSubscribers
 from headwater.runtime.catalog import (
     Catalog,
     Json,
@@ -58,6 +61,8 @@ RELATIONS = {
     "moved": "moved to a unit of its own from one that failed",
     "moved apart": "moved to a unit of its own, as that costs less",
     "exact": "shares with equal queries only",
+    "apart": "no operator that reads its sources had room for it: new operator",
+    "beside": "computed beside the other queries of an operator that reads its sources",
     None: "why is no longer recorded",
 }
 
@@ -227,6 +232,9 @@ def _describe_operator(
     _, awaited = catalog.partial_joins(unit.id)
     if awaited is not None:
         unit, queries = _while_waiting(catalog, unit, queries, awaited)
+    if signature.kind is SharingKind.RELATION:
+        beside = _next_plan(catalog, planner, unit, queries)
+        return OperatorView(tuple(_describe_statements(beside, query)))
     if len(queries) > MAX_SHAPED_QUERIES:
         operator, plan = planner.operator(unit), None
     else:
@@ -249,6 +257,31 @@ def _describe_operator(
         bounds = JoinSubscribers(operator, (signature,)).residual_bounds(signature)
         part = describe_bounds(bounds, operator.sources)
     return OperatorView(lines, lanes, shapes, part, load, waits_for)
+
+
+def _describe_statements(plan: Plan, query: QueryRow) -> Iterator[str]:
+    """What a unit computes beside each other, and in which statement a query is."""
+    names = sorted({*(s.stream for _, s in plan.scans), *(t.table for _, t in plan.tables)})
+    subscribers = plan.subscribers
+    if not isinstance(subscribers, RelationSubscribers):
+        yield f"reads {', '.join(names)} for this query alone"
+        return
+    statements = subscribers.statements
+    number = len({signature.digest for signature in subscribers.signatures})
+    yield (
+        f"reads {', '.join(names)} once for {count_noun(number, 'different query', 'different queries')}"
+        f" in {count_noun(len(statements), 'statement', 'statements')}"
+    )
+    own = next((s for s in statements if query.result_key in s.digests), None)
+    if own is None:
+        return
+    others = len(own.digests) - 1
+    if not others:
+        yield "the statement of this query serves no other one"
+        return
+    terms = ", ".join(describe_terms(own.family.terms, own.family.query.root))
+    differ = f"which differ in {terms}" if terms else "which show other columns"
+    yield f"its statement serves {count_noun(others, 'other query', 'other queries')}, {differ}"
 
 
 def _while_waiting(
@@ -277,7 +310,7 @@ def _next_plan(
 
 def _operator_of(plan: Plan, planner: UnitPlanner, queries: Sequence[QueryRow]) -> Operator:
     """What a plan computes; one that does not distinguish queries has the rows of one of them."""
-    if plan.subscribers is not None:
+    if isinstance(plan.subscribers, JoinSubscribers | GroupSubscribers):
         return plan.subscribers.operator
     return minimal_operator(planner.signature(queries[0]))
 

@@ -30,6 +30,7 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.compile import Plan, window_start
+from headwater.runtime.compile.checkpoints import checkpoint_names, checkpoint_of
 from headwater.runtime.compile.evaluation_times import earliest_last_instant
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.append import build_segment
@@ -91,8 +92,7 @@ class LogReader:
             return window_start(scan, instant)
         # By time nothing can be said: how far back the window reaches depends on how many tuples
         # come.
-        checkpoint: int | None = self.cursors.get(f"carried:{alias}")
-        return checkpoint
+        return checkpoint_of(self.cursors, checkpoint_names(self.plan)[alias], alias)
 
     def _delta_needed_from(self, log: str) -> int | None:
         """A tuple is needed while a tuple that is to come in another input may meet it."""

@@ -16,7 +16,7 @@ from headwater.reuse.decide import has_lanes, relaxing_load
 from headwater.reuse.lanes import MAX_LANES
 from headwater.reuse.load import OperatorLoad, operator_load, reading_load
 from headwater.reuse.operator import Operator, minimal_operator, serving_operator
-from headwater.reuse.signature import QuerySignature, SharingKind
+from headwater.reuse.signature import QuerySignature
 from headwater.runtime.catalog import Catalog, QueryRow, UnitRow, stream_log
 from headwater.runtime.compile.unit_plans import UnitPlanner
 from headwater.runtime.lifecycle import input_streams, plannable_queries
@@ -93,10 +93,10 @@ def _summarize_unit(
     unit = planner.ensure_definition(catalog, unit)
     operator = planner.operator(unit)
     if operator is None:
-        # Its queries are equal: each would take alone what the unit takes.
         moved = sum(_log_rate(catalog, row.name) for row in input_streams(catalog, unit))
         n = len(queries)
-        return SharingSummary(n, 1, cores, n * cores, moved, n * moved)
+        cores_alone = _cores_alone(catalog, planner, unit, queries, cores)
+        return SharingSummary(n, 1, cores, cores_alone, moved, n * moved)
     model = unit_model(catalog, planner, unit)
     together = unit_load(catalog, planner, unit, operator, model)
     # The model is trusted for the proportions alone: how large loads are was measured.
@@ -129,6 +129,18 @@ def _summarize_unit(
     )
 
 
+def _cores_alone(
+    catalog: Catalog, planner: UnitPlanner, unit: UnitRow, queries: Sequence[QueryRow], cores: float
+) -> float:
+    """What queries without an operator would take alone. One that is equal to all takes what the unit takes;
+    of others that are computed beside each other nothing is certain but that each would have steps of its own."""
+    if len({query.digest for query in queries}) < 2:
+        return len(queries) * cores
+    model = unit_model(catalog, planner, unit)
+    steps = model.step_seconds(len(unit.inputs)) * model.steps_per_second.value
+    return max(cores, cores + (len(queries) - 1) * min(steps, cores))
+
+
 def _costly(
     unit: UnitRow,
     queries: Sequence[QueryRow],
@@ -143,7 +155,7 @@ def _costly(
     are the signatures of all that it serves, other units included. One in a lane of its own costs no more
     than alone, whatever the operator is."""
     costly: list[CostlyQuery] = []
-    if len({s.digest for s in served}) < 2 or operator.kind is SharingKind.EXACT:
+    if len({s.digest for s in served}) < 2:
         return costly
     has_lane = has_lanes(operator) and lanes < MAX_LANES
     together = load_of(operator).cpu

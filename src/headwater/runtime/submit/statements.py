@@ -136,9 +136,9 @@ def _choose_unit(
         return plan
     earlier = earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
     equal_to = _equal_query(catalog, unit_id, signature.digest)
-    # A unit of groups evaluates each instant once. A query that joins when an instant after its start
+    # All but joins evaluate each instant once. A query that joins when an instant after its start
     # has been evaluated would miss the rows of that instant.
-    is_unemitted = signature.kind is SharingKind.GROUP and equal_to is None
+    is_unemitted = signature.kind is not SharingKind.JOIN and equal_to is None
     unit = index.unit(unit_id)
     need = None
     if reads_partial_join(unit):
@@ -185,7 +185,7 @@ def _submit_to_new_unit(
         newest = None
     partial_join = None if reading is None else _new_partial_join(catalog, index, reading, unit.id)
     row = catalog.accept_query(
-        replace(query, placement_note=_assignment_note(unit.id, choice, sharing)),
+        replace(query, placement_note=_assignment_note(unit.id, signature, choice, sharing)),
         unit,
         start_cursor(unit.id, query.start_at),
         newest_unit=newest if partial_join is None else None,
@@ -194,7 +194,7 @@ def _submit_to_new_unit(
     if partial_join is not None:
         assert reading is not None
         _record_reading(index, reading, partial_join)
-    index.record_assignment(unit.id, choice)
+    index.record_assignment(unit.id, signature, choice)
     return row
 
 
@@ -218,7 +218,9 @@ def _submit_to_unit(
     )
     row = catalog.accept_query(
         replace(
-            query, placement_note=_assignment_note(unit_id, choice), equal_to=assignment.equal_to
+            query,
+            placement_note=_joining_note(unit_id, signature, assignment),
+            equal_to=assignment.equal_to,
         ),
         unit_id,
         start_cursor(unit_id, assignment.earlier_start),
@@ -231,7 +233,7 @@ def _submit_to_unit(
         seen_inputs=assignment.unit.inputs,
         partial_join=partial_join,
     )
-    index.record_assignment(unit_id, choice, relaxed)
+    index.record_assignment(unit_id, signature, choice, relaxed)
     if reading is not None and partial_join is not None:
         _record_reading(index, reading, partial_join)
     return row
@@ -346,12 +348,22 @@ def earlier_start(unit_start: int | None, start: int | None) -> int | None:
     return FOREVER_AGO if start is None else start
 
 
+def _joining_note(unit_id: str, signature: QuerySignature, assignment: UnitAssignment) -> Json:
+    """Why a query joined a unit, which `explain` shows."""
+    if isinstance(assignment.choice, SharingChoice):
+        return _assignment_note(unit_id, signature, assignment.choice)
+    return {"unit": unit_id, "relation": "beside" if assignment.equal_to is None else "equal"}
+
+
 def _assignment_note(
-    unit_id: str, choice: SharingChoice | str | None, sharing: str = "all"
+    unit_id: str, signature: QuerySignature, choice: SharingChoice | None, sharing: str = "all"
 ) -> Json:
     """The reasons for an assignment, which `explain` shows."""
-    if not isinstance(choice, SharingChoice):
-        return None
+    if choice is None:
+        if signature.kind is SharingKind.EXACT:
+            return None
+        relation = "apart" if sharing == "all" else f"new with sharing {sharing}"
+        return {"unit": unit_id, "relation": relation}
     relation = "new" if sharing == "all" else f"new with sharing {sharing}"
     note = {
         "unit": unit_id,

@@ -51,10 +51,14 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.catalog.deployment import current_deployment
+from headwater.runtime.compile.checkpoints import CARRIED
 from headwater.runtime.compile.unit_plans import UnitPlanner
+from headwater.runtime.compile.windows import WINDOW
 from headwater.runtime.lifecycle import equal_running_queries, is_stopped_for_good
 from headwater.runtime.metrics.cost_model import LANES, read_cost_model
 from headwater.runtime.results.subscribers import SUBSCRIBERS
+from headwater.runtime.submit.relation_index import RelationIndex
 
 MAX_LOOKED_AT = 16
 """The values of a column are looked up in so many segments of its stream."""
@@ -68,7 +72,7 @@ class UnitIndex:
     definitions: Definitions
     graph: Graph[Node] = field(default_factory=Graph)
     _units: dict[str, UnitRow] = field(default_factory=dict)
-    _exact_units: dict[str, set[str]] = field(default_factory=dict)
+    _relations: RelationIndex = field(default_factory=RelationIndex)
     _readers: set[str] = field(default_factory=set)
     _unit_planner: UnitPlanner | None = None
     _version_sum: int = 0
@@ -85,7 +89,14 @@ class UnitIndex:
             self._forget(removed)
         for row in rows.values():
             previous = self._units.get(row.id)
-            if previous is None or previous.definition != row.definition:
+            # A definition says what an operator computes, but not which relations are computed beside
+            # each other.
+            is_known = (
+                previous is not None
+                and previous.definition == row.definition
+                and (previous.version == row.version or row.id not in self._relations)
+            )
+            if not is_known:
                 row = self._load(row)
             if row.state != "dropped":
                 self._remember(row)
@@ -113,7 +124,11 @@ class UnitIndex:
         return self._units[unit_id]
 
     def record_assignment(
-        self, unit_id: str, choice: SharingChoice | str | None, relaxed: str | None = None
+        self,
+        unit_id: str,
+        signature: QuerySignature,
+        choice: SharingChoice | str | None,
+        relaxed: str | None = None,
     ) -> None:
         """Record that a query was assigned to a unit, and the definition to which it was relaxed."""
         previous = self._units.get(unit_id)
@@ -123,7 +138,7 @@ class UnitIndex:
         if isinstance(choice, SharingChoice):
             self.record_operator(unit_id, choice.operator)
         else:
-            self._exact_units.setdefault(row.digest, set()).add(unit_id)
+            self._relations.insert(unit_id, [signature])
         self._remember(row)
         self._link(unit_id)
 
@@ -169,7 +184,8 @@ class UnitIndex:
             return row
         operator = self.unit_planner.operator(row)
         if operator is None:
-            self._exact_units.setdefault(row.digest, set()).add(row.id)
+            queries = self.catalog.subscribers(row.id)
+            self._relations.insert(row.id, self.unit_planner.signatures_by_content(queries))
         else:
             self.record_operator(row.id, operator)
         return row
@@ -181,7 +197,7 @@ class UnitIndex:
             self._readers.discard(unit_id)
         if row is not None:
             self._version_sum -= row.version
-            self._exact_units.get(row.digest, set()).discard(unit_id)
+            self._relations.remove(unit_id)
             if row.created_at == self._newest:
                 self._newest = max((r.created_at for r in self._units.values()), default=0.0)
 
@@ -192,20 +208,14 @@ class UnitIndex:
         sharing: str = "all",
         lifetime: int | None = None,
     ) -> SitePlan | str | None:
-        """The unit of an equal query, or the decision for a query with that start and lifetime; None for a
-        query that can share only with equal ones, of which none runs. `sharing` is one of
-        `settings.SHARING_MODES`.
+        """The decision for a query with that start and lifetime; where units have no operator, the one that
+        it joins, or None if there is none. `sharing` is one of `settings.SHARING_MODES`.
 
         Units are considered as they were at the last `refresh`; the commit that accepts the query
         fails if they have changed since.
         """
-        if signature.kind is SharingKind.EXACT:
-            if sharing == "none":
-                return None
-            for unit_id in sorted(self._exact_units.get(signature.digest, ())):
-                if self._can_join(unit_id, signature, start):
-                    return unit_id
-            return None
+        if signature.block is None:
+            return next(self._beside(signature, start, sharing), None)
         parts = QueryParts(signature)
 
         def candidates(sources: Sources, part: QuerySignature) -> Iterator[Node]:
@@ -226,6 +236,16 @@ class UnitIndex:
         seconds = DAY_SECONDS if lifetime is None else max(1.0, lifetime / 1e6)
         costs = self.prices(signature)
         return plan_at_site(SiteSetting(parts, candidates, costs, readable, lanes, seconds))
+
+    def _beside(self, signature: QuerySignature, start: int | None, sharing: str) -> Iterator[str]:
+        """The units without an operator that a query with that start can join."""
+        if sharing == "all" and current_deployment(self.catalog) is not None:
+            sharing = "equal"  # what a site has room for is known of single queries and operators
+        for unit_id in self._relations.candidates(signature):
+            if self._allows(sharing, unit_id, signature) and self._can_join(
+                unit_id, signature, start
+            ):
+                yield unit_id
 
     def _joinable(
         self, signature: QuerySignature, start: int | None, sharing: str
@@ -298,10 +318,10 @@ class UnitIndex:
             if (FOREVER_AGO if start is None else start) < first_start:
                 return False
         independent = unit_start == start or self._is_independent_of_start(signature, start)
-        if signature.kind is SharingKind.GROUP:
+        if signature.kind is not SharingKind.JOIN:
             if equal_queries:
                 return independent
-            if not self._fits_panes(unit, signature):
+            if not self._fits_state(unit, signature):
                 return False
             # Each instant is evaluated once: those that are done lack the rows of this query.
             emitted_instant = self.catalog.cursor(unit_id, "instant")
@@ -314,12 +334,18 @@ class UnitIndex:
         # The unit begins earlier for the new query: that must change nothing for the others.
         return starts_by(unit_start, start) or self.subscribers_look_back(unit)
 
-    def _fits_panes(self, unit: UnitRow, signature: QuerySignature) -> bool:
-        """Whether a unit's panes serve a query, or can be made again so that they do.
+    def _fits_state(self, unit: UnitRow, signature: QuerySignature) -> bool:
+        """Whether what a unit keeps is of use if a query joins: panes that serve it, or can be made again so
+        that they do.
 
-        Those over a window without an end must have all that the query needs from the beginning, and
+        Panes over a window without an end must have all that the query needs from the beginning, and
         a tuple joined with a table was joined with it as it was then.
         """
+        if signature.kind is SharingKind.RELATION:
+            # What ROWS windows hold was kept by alias in states of earlier versions, which a plan for
+            # several queries does not have.
+            kept = {n for n in self.catalog.cursors(unit.id) if n.startswith(CARRIED)}
+            return all(name.startswith(f"{CARRIED}{WINDOW}") for name in kept)
         if signature.panes_can_be_rebuilt:
             return True
         logs = [stream_log(scan.stream) for scan in signature.scans]

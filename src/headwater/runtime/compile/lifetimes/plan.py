@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import (
@@ -49,6 +49,9 @@ from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, 
 from headwater.runtime.compile.windows import FOREVER, with_views
 from headwater.runtime.spark.sql import expression_sql
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 BANDED_SPAN, BANDED_ROWS, MAX_BANDS = 4, 20_000, 4_096
 """A step is cut into bands if it is at least that many times as long as the longest stay of a tuple in a
 window, and reads at least that many rows; into how many at most."""
@@ -66,6 +69,8 @@ class Lifetimes:
     """
 
     query: Query
+    constants: Mapping[str, pa.Table] = field(default_factory=dict)
+    """The content of tables that are no declared ones, by their aliases: they never change."""
 
     emits_on_arrival: ClassVar[bool] = False
     keeps_panes: ClassVar[bool] = False
@@ -89,8 +94,20 @@ class Lifetimes:
 
     @cached_property
     def tables(self) -> tuple[tuple[str, TableScan], ...]:
+        return tuple((a, t) for a, t in self._all_tables if a not in self.constants)
+
+    @cached_property
+    def _all_tables(self) -> tuple[tuple[str, TableScan], ...]:
         table_scans = [n for n in walk_relations(self.query.root) if isinstance(n, TableScan)]
-        return tuple((f"b{i}", table) for i, table in enumerate(table_scans))
+        return tuple((table_alias(i), table) for i, table in enumerate(table_scans))
+
+    @property
+    def statements(self) -> tuple[Lifetimes, ...]:
+        return (self,)
+
+    @cached_property
+    def views(self) -> Mapping[str, str]:
+        return {alias: alias for alias, _ in (*self.scans, *self.tables)}
 
     @cached_property
     def feeds(self) -> tuple[str, ...]:
@@ -142,8 +159,8 @@ class Lifetimes:
 
     @cached_property
     def _longest_stay(self) -> int | None:
-        """For how long a tuple is in a window at most; None if that is not known, or a table is read,
-        whose rows would be copied to all bands."""
+        """For how long a tuple is in a window at most; None if that is not known, or a declared table is
+        read, whose rows would be copied to all bands."""
         if self.tables:
             return None
         stays = [
@@ -185,6 +202,11 @@ def _is_empty_over_empty_windows(relation: Relation) -> bool:
             return all(map(_is_empty_over_empty_windows, relation.inputs))
 
 
+def table_alias(number: int) -> str:
+    """What SQL calls the table of that number, in the order of the tree."""
+    return f"b{number}"
+
+
 class _RelationWriter:
     """Writes relations with lifetimes: one rule for each kind of node."""
 
@@ -192,7 +214,7 @@ class _RelationWriter:
         self.timeline = timeline
         self.parts = parts
         self._scans = iter(plan.scans)
-        self._tables = iter(plan.tables)
+        self._tables = iter(plan._all_tables)
 
     def relation_sql(self, node: Relation) -> str:
         timeline = self.timeline

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headwater.algebra.windows import Rows
 from headwater.runtime.catalog import Segment
 from headwater.runtime.catalog.records import INSTANTS
+from headwater.runtime.compile.checkpoints import CARRIED
 from headwater.runtime.compile.evaluation_times import (
     DueInstants,
     due_instants,
@@ -75,32 +76,33 @@ class DueStep:
             self.draft.cursors["instant"] = max(last if instant is None else [instant, *last])
         self.draft.cursors[INSTANTS] = instants_cursor(self.by_slides, self.has_more)
 
-    def read_windows(self, instants: Sequence[int], spark: SparkSession) -> dict[str, WindowTuples]:
-        """The tuples that the windows hold at those instants."""
+    def read_windows(
+        self, own: DueInstants, spark: SparkSession, aliases: Collection[str] | None = None
+    ) -> dict[str, WindowTuples]:
+        """The tuples that the windows, or some of them, hold at instants that are due."""
         draft = self.draft
         return draft.context.read_windows(
-            draft.unit, draft.progress, self.segments, instants, spark
+            draft.unit, draft.progress, self.segments, own, spark, aliases
         )
 
-    def emit(
-        self,
-        frame: DataFrame | None,
-        windows: Mapping[str, WindowTuples],
-        instants: Sequence[int],
-    ) -> None:
-        """Write results, and what ROWS windows hold after them once that saves much reading.
+    def keep_windows(self, windows: Mapping[str, WindowTuples], instants: Sequence[int]) -> None:
+        """Write what ROWS windows hold after these instants once that saves much reading.
 
         How many tuples such a window reaches back over is not known from their times, so without it
         a step would have to read the whole log.
         """
         draft = self.draft
-        draft.emit(frame, sum(window.rows for window in windows.values()))
         threshold = draft.context.settings.rows_window_checkpoint_rows
+        kept = set()
         for alias, scan in draft.unit.plan.scans:
-            window = windows[alias]
+            window = windows.get(alias)
+            # Two scans of one window hold the same.
+            if window is None or window.name in kept or not isinstance(scan.window, Rows):
+                continue
+            kept.add(window.name)
             carried_rows = sum(s.rows for s in window.carried)
-            if isinstance(scan.window, Rows) and window.rows > threshold + 2 * carried_rows:
+            if window.rows > threshold + 2 * carried_rows:
                 carried = carried_tuples(scan.window, window.frame, instants[-1])
-                draft.keep_window(alias, carried, window.rows)
+                draft.keep_window(window.name, carried, window.rows)
                 draft.removed += window.carried
-                draft.cursors[f"carried:{alias}"] = instants[-1]
+                draft.cursors[f"{CARRIED}{window.name}"] = instants[-1]

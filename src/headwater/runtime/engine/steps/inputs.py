@@ -6,7 +6,7 @@ again by any process with the same outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from headwater.runtime.catalog import (
     stream_log,
 )
 from headwater.runtime.catalog.definitions import Definitions
+from headwater.runtime.compile.checkpoints import checkpoint_names, checkpoint_of
+from headwater.runtime.compile.evaluation_times import DueInstants
 from headwater.runtime.compile.frames import (
     TermInput,
     overlapping_segments,
@@ -93,6 +95,8 @@ class WindowTuples:
     frame: DataFrame
     rows: int
     carried: list[Segment]
+    name: str
+    """Under which what it holds is kept."""
 
 
 @dataclass(frozen=True)
@@ -154,16 +158,22 @@ class StepContext:
         unit: Unit,
         progress: Progress,
         segments: Mapping[str, tuple[Segment, ...]],
-        instants: Sequence[int],
+        due: DueInstants,
         spark: SparkSession,
+        aliases: Collection[str] | None = None,
     ) -> dict[str, WindowTuples]:
-        """What each window holds at the last instant emitted, or ingests until the last of these."""
-        first = instants[0] if progress.last_instant is None else progress.last_instant
+        """What each window (or some) holds at the last instant evaluated, or ingests until the last due."""
+        instants = due.instants
+        first = instants[0] if due.before is None else due.before
         own_segments = self.catalog.segments(panes_log(unit.row.id))
+        names = checkpoint_names(unit.plan)
         windows = {}
         for alias, scan in unit.plan.scans:
-            carried = [s for s in own_segments if s.keys == {"scan": alias}]
-            mark = progress.cursors.get(f"carried:{alias}")
+            if aliases is not None and alias not in aliases:
+                continue
+            name = names[alias]
+            carried = [s for s in own_segments if s.keys in ({"scan": name}, {"scan": alias})]
+            mark = checkpoint_of(progress.cursors, name, alias)
             # What was carried over holds all before the mark that the window still needs.
             least = window_start(scan, first) if mark is None else mark + 1
             since = unit.earliest_time(scan, progress.start)
@@ -172,7 +182,8 @@ class StepContext:
             frame = read_tuples(spark, scan.schema, verify_paths(chosen), least, instants[-1])
             if carried:
                 frame = frame.union(read_tuples(spark, scan.schema, verify_paths(carried)))
-            windows[alias] = WindowTuples(frame, sum(s.rows for s in (*chosen, *carried)), carried)
+            rows = sum(s.rows for s in (*chosen, *carried))
+            windows[alias] = WindowTuples(frame, rows, carried, name)
         return windows
 
     def read_panes(

@@ -186,13 +186,14 @@ class PaneStep:
         draft = self.draft
         ((slides, own),) = due.by_slides.items()
         spark = draft.context.session(due.rows)
-        windows = due.read_windows(own.instants, spark)
+        # The windows are read from the last instant of the unit on, so changes are since that one.
+        since_last = replace(own, before=draft.progress.last_instant)
+        windows = due.read_windows(since_last, spark)
         frames = {alias: window.frame for alias, window in windows.items()}
         panes = build_panes(spark, self.plan, frames, draft.read_tables(spark))
-        # The windows are read from the last instant of the unit on, so changes are since that one.
-        since_last = {slides: replace(own, before=draft.progress.last_instant)}
-        frame = pane_results(spark, self.plan, panes, since_last, {})
-        due.emit(frame, windows, own.instants)
+        frame = pane_results(spark, self.plan, panes, {slides: since_last}, {})
+        draft.emit(frame, sum(window.rows for window in windows.values()))
+        due.keep_windows(windows, own.instants)
 
     def _change_panes(self, subscribers: GroupSubscribers, cursor: Json) -> None:
         """Make the panes that the queries need now, of the tuples ingested so far or of other panes."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.reuse.group_subscribers import GroupSubscribers
-from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.runtime.catalog import (
     NewSegment,
     Segment,
@@ -27,7 +25,7 @@ from headwater.runtime.catalog import (
 from headwater.runtime.compile.frames import StepInput, delta_frame, overlapping_segments
 from headwater.runtime.compile.group_states import FROM, TO
 from headwater.runtime.compile.join_order import Term
-from headwater.runtime.compile.plan import IncrementalPlan
+from headwater.runtime.compile.plan import IncrementalPlan, Subscribers
 from headwater.runtime.compile.unit_plans import write_subscribers
 from headwater.runtime.engine.steps.inputs import Progress, StepContext
 from headwater.runtime.engine.unit import Unit
@@ -213,9 +211,7 @@ class StepDraft:
         cursor = self.progress.cursors.get(SUBSCRIBERS)
         return 0 if cursor is None else int(cursor["seq"])
 
-    def has_current_subscribers(
-        self, subscribers: JoinSubscribers | GroupSubscribers, layout: str | None = None
-    ) -> bool:
+    def has_current_subscribers(self, subscribers: Subscribers, layout: str | None = None) -> bool:
         """Whether the subscriber table is that of the plan, and panes have that layout.
 
         The version alone does not say so: a process that saw queries leave may have kept more for
@@ -231,7 +227,7 @@ class StepDraft:
             self.unit.has_current_subscribers = dict(written) == dict(subscribers.subscribers)
         return self.unit.has_current_subscribers
 
-    def write_subscribers(self, subscribers: JoinSubscribers | GroupSubscribers) -> None:
+    def write_subscribers(self, subscribers: Subscribers) -> None:
         """Write a version of the subscriber table."""
         folder = self.context.store / "log" / "members" / self.unit.row.id
         written = write_subscribers(subscribers, folder)
@@ -239,7 +235,7 @@ class StepDraft:
 
     def update_subscribers(
         self,
-        subscribers: JoinSubscribers | GroupSubscribers,
+        subscribers: Subscribers,
         version: int,
         layout: str | None = None,
         definition: str | None = None,
