@@ -246,5 +246,51 @@ def random_group(rng: random.Random) -> Query:
     return parse_query(rng.choice(GROUPS)(rng), SOURCES)
 
 
+LATEST = ["[ROWS 1]", "[ROWS 3]", "[PARTITION BY item ROWS 1]", "[PARTITION BY item, note ROWS 2]"]
+RELATIONS = [
+    "SELECT {items} FROM Bids {w} b WHERE {bids} {exists} (SELECT * FROM Asks {v} a WHERE a.item = b.item{asks})",
+    "SELECT {items} FROM Bids {w} b WHERE {bids} {exists} (SELECT * FROM Asks {v} a WHERE a.item = b.item)",
+    "SELECT {items} FROM Bids [NOW] b WHERE {bids} {exists} (SELECT * FROM Bids {v} c WHERE c.item = b.item AND c.ts < b.ts)",
+    "SELECT {items} FROM Bids {w} b WHERE {bids} b.item {isin} (SELECT a.item FROM Asks {v} a)",
+    "SELECT b.item, b.price, a.cost, a.note FROM Bids {w} b {outer} JOIN Asks {v} a ON b.item = a.item{asks}",
+    "SELECT b.item, a.note FROM Bids {w} b LEFT JOIN Asks {v} a ON b.item = a.item WHERE {bids} TRUE",
+    "SELECT {items} FROM Bids {latest} b WHERE {bids} TRUE",
+    "SELECT b.item, COUNT(*) AS n, MAX(b.price) AS m FROM Bids {latest} b WHERE {bids} TRUE GROUP BY b.item",
+    "SELECT b.price, a.note FROM Bids [NOW] b, Asks [PARTITION BY item ROWS 1] a WHERE {bids} a.item = b.item{asks}",
+    "SELECT b.note, COUNT(*) AS n FROM Bids {w} b WHERE {bids} {exists} (SELECT * FROM Asks {v} a WHERE a.item = b.item) GROUP BY b.note",
+    "SELECT b.item AS i, b.note AS s FROM Bids {w} b WHERE {bids} TRUE UNION ALL SELECT a.item, a.note FROM Asks {w} a WHERE TRUE{asks}",
+    "SELECT DISTINCT u.i FROM (SELECT b.item AS i FROM Bids {w} b WHERE {bids} TRUE UNION ALL SELECT a.item FROM Asks {w} a) u",
+    "SELECT r.n, COUNT(*) AS c FROM (SELECT b.item, COUNT(*) AS n FROM Bids {w} b WHERE {bids} TRUE GROUP BY b.item) r WHERE r.n > {n} GROUP BY r.n",
+    "SELECT MAX(r.n) AS m FROM (SELECT b.item, COUNT(*) AS n FROM Bids {w} b WHERE {bids} TRUE GROUP BY b.item) r",
+]  # fmt: skip
+
+
+def relation(rng: random.Random) -> str:
+    """What is neither a join nor groups, of few forms and many constants."""
+    slides = rng.random() < 0.3
+    bids, asks = _bounds(rng, BID_BOUNDS, "b"), _bounds(rng, ASK_BOUNDS, "a", 1)
+    form = rng.choice(RELATIONS)
+    # IN and EXISTS are conditions like others; all but the last word of a list of conditions is AND.
+    exists = rng.choice(["EXISTS", "NOT EXISTS", "NOT EXISTS"])
+    text = form.format(
+        items=_items(rng, [(item, "b") for item in BID_ITEMS]),
+        w=window(rng, slides),
+        v=window(rng, slides),
+        latest=rng.choice(LATEST),
+        outer=rng.choice(["LEFT", "LEFT", "FULL"]),
+        isin=rng.choice(["IN", "NOT IN"]),
+        exists=exists,
+        bids="".join(f"{bound} AND " for bound in bids),
+        asks="".join(f" AND {bound}" for bound in asks),
+        n=rng.randrange(3),
+    )
+    return rng.choice(["{}", "{}", "{}", "ISTREAM({})", "DSTREAM({})", "RSTREAM({})"]).format(text)
+
+
+def random_relation(rng: random.Random) -> Query:
+    """A query that is computed by the lifetimes of its rows."""
+    return parse_query(relation(rng), SOURCES)
+
+
 def random_query(rng: random.Random) -> Query:
     return random_join(rng) if rng.random() < 0.5 else random_group(rng)

@@ -34,7 +34,7 @@ from headwater.runtime.catalog import stream_log
 from headwater.runtime.results.reader import typed_results
 from headwater.runtime.storage import segment_files
 from headwater.runtime.storage.columns import ARRIVAL
-from overlapping import random_query
+from overlapping import random_query, random_relation
 from strategies import ASKS, BIDS, SOURCES
 
 SECOND = 1_000_000
@@ -206,7 +206,8 @@ class History:
         self.queries[name] = query
 
     def _query(self) -> Query:
-        return self.rng.choice([sliding, sliding, random_query])(self.rng)
+        kinds = [sliding, sliding, random_query, random_relation]
+        return self.rng.choice(kinds)(self.rng)
 
     def _start(self) -> Start | None:
         said = Start("TIMESTAMP", max(0, self.clock - SECOND))

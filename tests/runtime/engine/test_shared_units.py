@@ -14,7 +14,13 @@ from sample_queries import sample
 from headwater.algebra.nodes import Query
 from headwater.cql import parse_query
 from headwater.runtime.maintenance import stream_logs
-from overlapping import random_group, random_join, random_nested, random_query
+from overlapping import (
+    random_group,
+    random_join,
+    random_nested,
+    random_query,
+    random_relation,
+)
 from strategies import SOURCES
 
 pytestmark = pytest.mark.spark
@@ -73,7 +79,8 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("query", "size"), [(random_join, 12), (random_group, 8), (random_nested, 8)]
+    ("query", "size"),
+    [(random_join, 12), (random_group, 8), (random_nested, 8), (random_relation, 16)],
 )
 def test_random_queries_that_overlap(
     spark: Any, tmp_path: Path, query: Callable[[random.Random], Query], size: int
