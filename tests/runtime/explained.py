@@ -173,7 +173,7 @@ def check_statements(placement: Placement, query: QueryRow, plan: SharedLifetime
         assert others == ["the statement of this query serves no other one"]
     else:
         number = count_noun(len(own.statement.digests) - 1, "other query", "other queries")
-        assert others[0].startswith(f"its statement serves {number}, which ")
+        assert others[0].startswith(f"its statement serves {number}; they ")
 
 
 def running_operator(planner: UnitPlanner, unit: Unit) -> Operator | None:

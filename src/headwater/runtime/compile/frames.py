@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from headwater.algebra.expressions import Literal
 from headwater.algebra.types import Schema
 from headwater.algebra.windows import Rows
+from headwater.reuse.families import ConstantsTable
 from headwater.reuse.row_classes import (
     ROW_CLASS_COLUMN,
     SHAPE_COLUMN,
@@ -59,8 +61,8 @@ from headwater.runtime.compile.windows import (
     rows_window_sql,
     with_views,
 )
-from headwater.runtime.spark.sql import quote_identifier, spark_type
-from headwater.runtime.storage.columns import ARRIVAL, TIME
+from headwater.runtime.spark.sql import expression_sql, quote_identifier, spark_type
+from headwater.runtime.storage.columns import ARRIVAL, TIME, arrow_type
 from headwater.runtime.storage.integrity import make_cached_verifier
 
 BANDED_ROWS, BANDED_SPAN, BANDED_MET = 30_000, 3, 4.0
@@ -597,27 +599,77 @@ def build_panes(
         return spark.sql(plan.delta_sql([plan.term_sql(order, TermViews(views))]))
 
 
+MAX_WRITTEN_ROWS = 200
+"""Tables of constants with more rows than these are given to Spark as data instead of text."""
+
+
 def lifetime_results(
     spark: SparkSession,
-    statement: LifetimeStatement,
-    frames: Mapping[str, DataFrame],
+    statements: Sequence[LifetimeStatement],
+    windows: Mapping[str, DataFrame],
+    rows: Mapping[str, int],
+    tables: Mapping[str, DataFrame],
     due: DueInstants,
-    rows: int,
     new_rows: int,
 ) -> DataFrame:
-    """What a statement emits at the instants due, of windows that hold so many rows, of which so many are
-    new; `frames` are the scans and tables of its plan."""
-    instants, before = due.instants, last_instant_until(statement.slides, due.before)
-    timeline = statement.timeline(before, instants, rows, new_rows)
+    """What statements with the same slides emit at the instants due, over windows that hold so many rows; so
+    many of all rows are new."""
+    instants = due.instants
     with _temp_views(spark) as view:
-        names = {name: view(frames[alias]) for name, alias in statement.views.items()}
-        for name, table in statement.constants.items():
-            names[name] = view(spark.createDataFrame(table))
-        if reads_instants(timeline, statement.query.output):
-            shown = [*([] if before is None else [before]), *instants]
-            listed = pa.table({"ts": pa.array([shown], pa.list_(pa.int64()))})
-            names[INSTANTS] = view(spark.createDataFrame(listed))
-        return spark.sql(_name_views(names, statement.result_sql(timeline, len(instants) + 1)))
+        # Every call of Spark takes some milliseconds: what several statements read is one view, and
+        # all statements are one text.
+        views = {alias: view(frame) for alias, frame in {**windows, **tables}.items()}
+        texts = []
+        for statement in statements:
+            before = last_instant_until(statement.slides, due.before)
+            read = sum(rows[alias] for alias in {*statement.views.values()} if alias in rows)
+            timeline = statement.timeline(before, instants, read, new_rows)
+            named = {name: f"SELECT * FROM {views[a]}" for name, a in statement.views.items()}
+            for name, constants in statement.constants.items():
+                named[name] = _constants_sql(spark, constants, view)
+            if reads_instants(timeline, statement.query.output):
+                if INSTANTS not in views:
+                    views[INSTANTS] = view(_listed_frame(spark, before, instants))
+                named[INSTANTS] = f"SELECT * FROM {views[INSTANTS]}"
+            texts.append(with_views(named, statement.result_sql(timeline, len(instants) + 1)))
+        if len(texts) == 1:
+            return spark.sql(texts[0])
+        return spark.sql("\nUNION ALL\n".join(f"SELECT * FROM ({text})" for text in texts))
+
+
+def _constants_sql(
+    spark: SparkSession, table: ConstantsTable, view: Callable[[DataFrame], str]
+) -> str:
+    """A table of constants as SQL: with few rows written out, which Spark plans without reading anything."""
+    types = [field.type for field in table.scan.schema.fields]
+    names = [*(quote_identifier(name) for name in table.scan.schema.names), ARRIVAL]
+    if len(table.rows) > MAX_WRITTEN_ROWS:
+        columns = [
+            pa.array([row[n] for row in table.rows], arrow_type(type_))
+            for n, type_ in enumerate(types)
+        ]
+        numbers = pa.array(range(len(table.rows)), pa.int64())
+        listed = pa.table([*columns, numbers], [*table.scan.schema.names, ARRIVAL])
+        return f"SELECT * FROM {view(spark.createDataFrame(listed))}"
+    rows = (
+        ", ".join(
+            [
+                *(
+                    f"CAST({expression_sql(Literal(value, type_), str)} AS {spark_type(type_)})"
+                    for value, type_ in zip(row, types, strict=True)
+                ),
+                f"{number}L",
+            ]
+        )
+        for number, row in enumerate(table.rows)
+    )
+    return f"SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS t({', '.join(names)})"
+
+
+def _listed_frame(spark: SparkSession, before: int | None, instants: Sequence[int]) -> DataFrame:
+    """The instants, those before them first, as one array."""
+    shown = [*([] if before is None else [before]), *instants]
+    return spark.createDataFrame(pa.table({"ts": pa.array([shown], pa.list_(pa.int64()))}))
 
 
 def carried_tuples(window: Rows, tuples: DataFrame, instant: int) -> DataFrame:

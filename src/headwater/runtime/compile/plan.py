@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from headwater.algebra.canonical import Block
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Query, Scan, TableScan
+from headwater.reuse.families import ConstantsTable
 from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
 from headwater.reuse.relation_subscribers import RelationSubscribers
@@ -257,8 +258,8 @@ class LifetimeStatement(Protocol):
         """What its SQL calls the scans and tables of the plan, with the alias that they have there."""
 
     @property
-    def constants(self) -> Mapping[str, pa.Table]:
-        """The views that its SQL reads beside those."""
+    def constants(self) -> Mapping[str, ConstantsTable]:
+        """The tables that its SQL reads beside those."""
 
     def timeline(
         self, before: int | None, instants: Sequence[int], rows: int, new_rows: int

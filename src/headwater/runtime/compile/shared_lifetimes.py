@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import Query, Scan, TableScan, walk_relations
@@ -21,10 +21,6 @@ from headwater.runtime.compile.lifetimes.rows import Timeline
 from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, T
 from headwater.runtime.compile.windows import FOREVER, window_name
 from headwater.runtime.spark.sql import spark_type
-from headwater.runtime.storage.columns import ARRIVAL, arrow_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class FamilyStatement:
         return Lifetimes(
             family.query,
             {
-                table_alias(number): _arrow_table(contents[table.table])
+                table_alias(number): contents[table.table]
                 for number, table in enumerate(tables)
                 if table.table in contents
             },
@@ -118,7 +114,7 @@ class FamilyStatement:
         return self.plan.slides
 
     @property
-    def constants(self) -> Mapping[str, pa.Table]:
+    def constants(self) -> Mapping[str, ConstantsTable]:
         return self.plan.constants
 
     @cached_property
@@ -150,15 +146,3 @@ class FamilyStatement:
             *items,
         ]
         return f"SELECT {', '.join(selected)} FROM ({self.plan.result_sql(timeline, number)})"
-
-
-def _arrow_table(table: ConstantsTable) -> pa.Table:
-    """A table of constants as a view that is read like a declared table."""
-    import pyarrow as pa  # slow to import, and only steps need it
-
-    fields = table.scan.schema.fields
-    columns = {
-        field.name: pa.array([row[n] for row in table.rows], arrow_type(field.type))
-        for n, field in enumerate(fields)
-    }
-    return pa.table({**columns, ARRIVAL: pa.array(range(len(table.rows)), pa.int64())})

@@ -280,8 +280,8 @@ def _describe_statements(plan: Plan, query: QueryRow) -> Iterator[str]:
         yield "the statement of this query serves no other one"
         return
     terms = ", ".join(describe_terms(own.family.terms, own.family.query.root))
-    differ = f"which differ in {terms}" if terms else "which show other columns"
-    yield f"its statement serves {count_noun(others, 'other query', 'other queries')}, {differ}"
+    differ = f"they differ in {terms}" if terms else "they show other columns"
+    yield f"its statement serves {count_noun(others, 'other query', 'other queries')}; {differ}"
 
 
 def _while_waiting(

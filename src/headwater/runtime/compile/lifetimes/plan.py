@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from headwater.algebra.expressions import Column
 from headwater.algebra.nodes import (
@@ -27,6 +27,7 @@ from headwater.algebra.nodes import (
     walk_relations,
 )
 from headwater.algebra.windows import Range
+from headwater.reuse.families import ConstantsTable
 from headwater.runtime.compile.lifetimes.aggregate import aggregate_sql_of, follows_from_before
 from headwater.runtime.compile.lifetimes.distinct import distinct_sql
 from headwater.runtime.compile.lifetimes.join import join_sql
@@ -49,9 +50,6 @@ from headwater.runtime.compile.plan import PartialJoin, SlideSets, StepFactory, 
 from headwater.runtime.compile.windows import FOREVER, with_views
 from headwater.runtime.spark.sql import expression_sql
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 BANDED_SPAN, BANDED_ROWS, MAX_BANDS = 4, 20_000, 4_096
 """A step is cut into bands if it is at least that many times as long as the longest stay of a tuple in a
 window, and reads at least that many rows; into how many at most."""
@@ -69,7 +67,7 @@ class Lifetimes:
     """
 
     query: Query
-    constants: Mapping[str, pa.Table] = field(default_factory=dict)
+    constants: Mapping[str, ConstantsTable] = field(default_factory=dict)
     """The content of tables that are no declared ones, by their aliases: they never change."""
 
     emits_on_arrival: ClassVar[bool] = False

@@ -62,8 +62,8 @@ class LifetimeStep:
             rows = 0
             for slides, own in due.by_slides.items():
                 if own.instants:
-                    found, read = self._evaluate(due, slides, own, tables, spark)
-                    frames += found
+                    frame, read = self._evaluate(due, slides, own, tables, spark)
+                    frames.append(frame)
                     rows += read
             version = None if self.plan.subscribers is None else draft.subscriber_version
             draft.emit(reduce(DataFrame.unionAll, frames), rows, version)
@@ -76,20 +76,22 @@ class LifetimeStep:
         own: DueInstants,
         tables: dict[str, DataFrame],
         spark: SparkSession,
-    ) -> tuple[list[DataFrame], int]:
+    ) -> tuple[DataFrame, int]:
         """What the statements of some slides emit at their instants, and how many rows they read."""
         statements = [s for s in self.plan.statements if s.slides == slides]
         needed = {alias for statement in statements for alias in statement.views.values()}
         windows = due.read_windows(own, spark, needed)
-        read = tables | {alias: window.frame for alias, window in windows.items()}
-        frames = []
-        for statement in statements:
-            aliases = {alias for alias in statement.views.values() if alias in windows}
-            rows = sum(windows[alias].rows for alias in aliases)
-            new_rows = self.draft.progress.new_rows
-            frames.append(lifetime_results(spark, statement, read, own, rows, new_rows))
+        frame = lifetime_results(
+            spark,
+            statements,
+            {alias: window.frame for alias, window in windows.items()},
+            {alias: window.rows for alias, window in windows.items()},
+            tables,
+            own,
+            self.draft.progress.new_rows,
+        )
         due.keep_windows(windows, own.instants)
-        return frames, sum(window.rows for window in windows.values())
+        return frame, sum(window.rows for window in windows.values())
 
     def compact(self) -> bool:
         """Nothing: such a unit keeps no panes."""
