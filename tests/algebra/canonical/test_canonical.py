@@ -35,6 +35,16 @@ EQUAL = [
     ("integers", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v >= 6"),
     ("decimal bound", "SELECT v FROM s WHERE v > 5", "SELECT v FROM s WHERE v > 5.5"),
     (
+        "outer join of which one side is not read",
+        "SELECT r.w FROM (SELECT v AS x, w AS y FROM s [ROWS 2]) a LEFT JOIN r ON r.v > 3",
+        "SELECT r.w FROM (SELECT w AS y, v AS x FROM s [ROWS 2]) a LEFT JOIN r ON r.v > 3",
+    ),
+    (
+        "union of which nothing is read",
+        "SELECT r.w FROM r, (SELECT v, w FROM s UNION ALL SELECT v, w FROM r) u",
+        "SELECT r.w FROM r, (SELECT w, v FROM s UNION ALL SELECT w, v FROM r) u",
+    ),
+    (
         "conjuncts",
         "SELECT v FROM s WHERE v > 5 AND name = 'a'",
         "SELECT v FROM s WHERE name = 'a' AND v > 5",

@@ -54,14 +54,20 @@ from headwater.algebra.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    literal,
     substitute,
 )
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Scan, TableScan, is_nullable
-from headwater.algebra.types import BIGINT
+from headwater.algebra.types import BIGINT, INT
 
 MAX_ORDERS = 720  # 6!: up to six sources that nothing distinguishes, in every order
 COUNT_ALL = AggregateCall("count", None, BIGINT)
+
+# A source of which no column is read still has to have one, as its rows count: the same one,
+# whichever columns it was written with.
+UNREAD = literal(1)
+UNREAD_COLUMN = Column("", "c0", INT)
 
 Positions = list[int]
 PositionChoices = list[Positions]
@@ -175,8 +181,7 @@ def _columns_used(draft: Draft, outputs: Sequence[Expr]) -> set[Column]:
 
 
 def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, list[Moves]]:
-    # A source of which no column is read still has to have one: its rows count.
-    numbers = sorted(int(c.name[1:]) for c in used if c.name[1:].isdecimal()) or [0]
+    numbers = sorted(int(c.name[1:]) for c in used if c.name[1:].isdecimal())
     match source:
         case Scan() | TableScan():
             return source, [{}]
@@ -189,8 +194,8 @@ def _finish_source(source: SourceDraft, used: list[Column]) -> tuple[Source, lis
             outputs = list(source.outputs.values())
             if source.by_value:  # unread outputs identify its rows too, so they stay
                 numbers = list(range(len(outputs)))
-            block, placings = _finish_block(source, [outputs[n] for n in numbers])
-            places = (dict(zip(numbers, positions, strict=True)) for positions in placings)
+            block, placings = _finish_block(source, [outputs[n] for n in numbers] or [UNREAD])
+            places = (dict(zip(numbers, positions, strict=False)) for positions in placings)
             return block, _deduplicate(_moves(block, place, used) for place in places)
 
 
@@ -212,12 +217,12 @@ def _finish_outer(source: OuterDraft, used: list[Column]) -> tuple[Outer, list[M
     sides: list[tuple[Body, list[dict[str, int]]]] = []
     for side, draft in (("l", source.left), ("r", source.right)):
         outputs = list(draft.outputs.values())
-        numbers = sorted({int(c.name[1:]) for c in {*used, *inside} if c.name[0] == side}) or [0]
+        numbers = sorted({int(c.name[1:]) for c in {*used, *inside} if c.name[0] == side})
         if draft.by_value:
             numbers = list(range(len(outputs)))
-        block, placings = _finish_block(draft, [outputs[n] for n in numbers])
+        block, placings = _finish_block(draft, [outputs[n] for n in numbers] or [UNREAD])
         names = [f"{side}{n}" for n in numbers]
-        sides.append((block, [dict(zip(names, p, strict=True)) for p in placings]))
+        sides.append((block, [dict(zip(names, p, strict=False)) for p in placings]))
     candidates: list[tuple[Outer, dict[str, str]]] = []
     for first, second in ((0, 1), (1, 0)) if source.full else ((0, 1),):
         (left, lefts), (right, rights) = sides[first], sides[second]
@@ -242,6 +247,9 @@ def _finish_union(union: UnionDraft, numbers: list[int]) -> tuple[Union, list[di
     """
     if any(branch.by_value for branch in union.branches):
         numbers = list(range(len(union.types)))
+    if not numbers:
+        unread = [replace(branch, outputs={UNREAD_COLUMN: UNREAD}) for branch in union.branches]
+        union, numbers = UnionDraft(unread, [INT]), [0]
 
     def expressions_of(branch: Draft, order: Iterable[int]) -> list[Expr]:
         outputs = list(branch.outputs.values())
