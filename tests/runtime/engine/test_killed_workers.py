@@ -39,6 +39,8 @@ CREATE QUERY joined AS SELECT b.item, b.price, a.cost
 CREATE QUERY counted AS SELECT item, COUNT(*) AS n, SUM(price) AS total
   FROM bids [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY item;
 CREATE QUERY cheap AS SELECT item, price FROM bids [NOW] WHERE price < 1;
+CREATE QUERY alone AS SELECT b.item, b.price FROM bids [RANGE 4 SECONDS SLIDE 2 SECONDS] b WHERE b.price < 2
+  AND NOT EXISTS (SELECT * FROM asks [RANGE 2 SECONDS SLIDE 2 SECONDS] a WHERE a.item = b.item);
 """
 LATE = (
     """CREATE QUERY late_{n} AS SELECT b.price, a.cost
@@ -46,6 +48,8 @@ LATE = (
     """CREATE QUERY late_{n} AS SELECT COUNT(*) AS n, MAX(price) AS top
   FROM bids [RANGE 6 SECONDS SLIDE 3 SECONDS] WHERE item <> {n} GROUP BY item;""",
     "CREATE QUERY late_{n} AS SELECT price, item + 1 AS next FROM bids [NOW] WHERE price > {n} / 4;",
+    """CREATE QUERY late_{n} AS SELECT b.price FROM bids [RANGE 4 SECONDS SLIDE 2 SECONDS] b WHERE b.price > {n} / 4
+  AND NOT EXISTS (SELECT * FROM asks [RANGE 2 SECONDS SLIDE 2 SECONDS] a WHERE a.item = b.item);""",
 )
 """Queries that come while others run, to share with them."""
 KEEP = dict.fromkeys(("bids", "asks", "fees"), 20_000_000)
@@ -67,7 +71,7 @@ POINTS = (
 
 @dataclass
 class Trial:
-    """A state with three queries, the folders that feed it, and all that was put into them."""
+    """A state with some queries, the folders that feed it, and all that was put into them."""
 
     folder: Path
     seed: int
