@@ -12,6 +12,7 @@ from headwater.runtime.compile.checkpoints import CARRIED, checkpoint_names
 from headwater.runtime.compile.evaluation_times import DueInstants
 from headwater.runtime.compile.frames import lifetime_results
 from headwater.runtime.compile.plan import LifetimePlan
+from headwater.runtime.compile.windows import FOREVER
 from headwater.runtime.engine.steps.due_instants import DueStep
 from headwater.runtime.engine.steps.inputs import INTERPRETED_ROWS
 from headwater.runtime.engine.steps.step import StepDraft
@@ -38,7 +39,7 @@ class LifetimeStep:
         draft.removed += [s for s in own_segments if s.keys is None or s.keys["scan"] not in names]
         gone = {f"{CARRIED}{s.keys['scan']}" for s in draft.removed if s.keys}
         # Else a query that comes with such a window later would be taken to have it.
-        draft.cursors |= dict.fromkeys(gone)
+        draft.cursors |= dict.fromkeys(gone, -FOREVER)
         draft.update_subscribers(subscribers, draft.subscriber_version + 1)
         return True
 
