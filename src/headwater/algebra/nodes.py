@@ -344,6 +344,26 @@ def is_spj(root: Relation) -> bool:
     return not any(isinstance(n, Aggregate | Distinct) for n in walk_relations(root))
 
 
+def is_empty_over_empty_windows(relation: Relation) -> bool:
+    """Whether a relation has no row for certain while all its windows are empty."""
+    match relation:
+        case Scan():
+            return True
+        case TableScan():
+            return False
+        case Join():
+            return any(map(is_empty_over_empty_windows, relation.inputs))
+        case OuterJoin():
+            left = is_empty_over_empty_windows(relation.left)
+            return left and (not relation.full or is_empty_over_empty_windows(relation.right))
+        case SemiJoin():
+            return is_empty_over_empty_windows(relation.left)
+        case Aggregate():
+            return bool(relation.keys) and is_empty_over_empty_windows(relation.input)
+        case _:
+            return all(map(is_empty_over_empty_windows, relation.inputs))
+
+
 def is_nullable(expr: Expr) -> bool:
     """Whether an expression may be NULL; True if that is not known."""
     if isinstance(expr, Column):

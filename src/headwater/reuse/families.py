@@ -10,18 +10,28 @@ like any other too: a group or a match of one query never has a row of another, 
 The table is joined as late as it can be, where fewer rows stand for more queries: a row of NOT EXISTS is
 found once, and given to all queries whose constants it meets. Below groups, DISTINCT and on the right of EXISTS the
 rows of different queries differ, and the table is joined there.
+
+From when on a query sees tuples is a constant too: a window over the tuples since some time holds those tuples of a
+window over more of them that are not older. So queries of different starts can be a family, however far their windows reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product, zip_longest
 from math import prod
 
 from headwater.algebra.conditions.box import constraint_conjuncts
-from headwater.algebra.conditions.domain import BOTTOM, Domain, union_of, value_at
+from headwater.algebra.conditions.domain import (
+    BOTTOM,
+    Domain,
+    comparison_domain,
+    full_domain,
+    union_of,
+    value_at,
+)
 from headwater.algebra.conditions.linear import columns_of_difference
 from headwater.algebra.conditions.predicate import Constraint, normalize
 from headwater.algebra.conditions.simplify import canonical_text
@@ -41,9 +51,13 @@ from headwater.algebra.nodes import (
     SemiJoin,
     TableScan,
     UnionAll,
+    find_column,
     is_spj,
 )
 from headwater.algebra.types import BOOLEAN, INT, Field, Schema, Type, Value
+
+Since = tuple[tuple[str, int | None], ...]
+"""The least time of the tuples of each stream that a query sees; None if it sees all."""
 
 QUERY = "$q"
 """The column with the number of the query that a row belongs to."""
@@ -82,18 +96,21 @@ class Template:
 
 
 @lru_cache(maxsize=4096)
-def template_of(query: Query) -> Template:
-    """The template of a canonical query."""
-    cutter = _Cutter()
-    root = cutter.cut(query.root, True)
-    template = Template(query.output, root, tuple(cutter.slots), tuple(cutter.domains), ())
+def template_of(query: Query, since: Since | None = None) -> Template:
+    """The template of a canonical query, which sees tuples since these times alone if there are any."""
+    template = _cut_template(query, _Cutter(dict(since or ())))
     if template.rows > MAX_ROWS_PER_QUERY:
-        template = replace(template, relation=query.root, slots=(), domains=())
+        template = _cut_template(query, _Cutter(dict(since or ()), only_times=True))
     root = template.relation
     # What is shown of a row that is identified by its tuples does not say which row it is.
     if isinstance(root, Project) and is_spj(root):
         return replace(template, relation=root.input, items=root.items)
     return template
+
+
+def _cut_template(query: Query, cutter: _Cutter) -> Template:
+    root = cutter.cut(query.root, True)
+    return Template(query.output, root, tuple(cutter.slots), tuple(cutter.domains), ())
 
 
 @dataclass(frozen=True)
@@ -168,14 +185,18 @@ def family_of(templates: Sequence[Template]) -> QueryFamily:
 class _Cutter:
     """Cuts constants out of a tree, inputs first, so that Selects are numbered as `_Writer` finds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: Mapping[str, int | None], only_times: bool = False) -> None:
         self.slots: list[tuple[int, Expr]] = []
         self.domains: list[Domain] = []
+        self._since = since
+        self._only_times = only_times
         self._selects = 0
 
     def cut(self, node: Relation, allowed: bool) -> Relation:
         match node:
-            case Scan() | TableScan():
+            case Scan():
+                return self._scan(node, allowed)
+            case TableScan():
                 return node
             case Select():
                 return self._select(self.cut(node.input, allowed), node.condition, allowed)
@@ -192,10 +213,30 @@ class _Cutter:
             case OuterJoin():
                 return self._outer_join(node, allowed)
 
+    def _scan(self, node: Scan, allowed: bool) -> Relation:
+        """A window, of which the query sees the tuples since some time."""
+        if node.stream.lower() not in self._since:
+            return node
+        since = self._since[node.stream.lower()]
+        number = self._selects
+        self._selects += 1
+        time = find_column(node.columns, node.time)
+        domain = full_domain(time.type, False)
+        if since is not None:
+            domain = comparison_domain(time.type, ">=", since)
+        if allowed:
+            self.slots.append((number, time))
+            self.domains.append(domain)
+            return Select(node, literal(True))
+        return Select(node, domain.as_expr(time) or literal(True))
+
     def _select(self, below: Relation, condition: Expr, allowed: bool) -> Relation:
         number = self._selects
         self._selects += 1
         box = normalize(condition)
+        # A group is the same row as long as what is shown of it is the same, which it would not be if
+        # it were joined before that is shown.
+        allowed = allowed and not self._only_times and not isinstance(below, Aggregate)
         if not allowed or box.empty or not any(map(_is_bound, box.constraints)):
             return Select(below, condition)
         rest: list[Expr] = []
@@ -218,7 +259,7 @@ class _Cutter:
         own = set(right.columns)
         box = normalize(condition)
         inside = [c for c in box.constraints if _is_bound(c) and {*c.terms} <= own]
-        if allowed and inside and not box.empty:
+        if allowed and not self._only_times and inside and not box.empty:
             across = [
                 e for c in box.constraints if c not in inside for e in constraint_conjuncts(c)
             ]

@@ -6,12 +6,12 @@ a row, the number of the query within its family its row class.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from headwater.algebra.types import Type
-from headwater.reuse.families import QueryFamily, Template, family_of, template_of
+from headwater.reuse.families import QueryFamily, Since, Template, family_of, template_of
 from headwater.reuse.group_subscribers import assign_columns
 from headwater.reuse.row_classes import Subscriber
 from headwater.reuse.signature import QuerySignature
@@ -28,9 +28,11 @@ class RelationStatement:
 
 @dataclass(frozen=True)
 class RelationSubscribers:
-    """The queries of a unit that are computed beside each other."""
+    """The queries of a unit that are computed beside each other; `since` says from when on those see tuples
+    whose results depend on that, by their digests."""
 
     signatures: tuple[QuerySignature, ...]
+    since: Mapping[str, Since] = field(default_factory=dict)
 
     @property
     def statements(self) -> tuple[RelationStatement, ...]:
@@ -45,7 +47,7 @@ class RelationSubscribers:
     def _statements_and_types(self) -> tuple[tuple[RelationStatement, ...], tuple[Type, ...]]:
         alike: dict[Hashable, dict[str, Template]] = {}
         for signature in self.signatures:
-            template = relation_template(signature)
+            template = relation_template(signature, self.since.get(signature.digest))
             alike.setdefault(template.key, {})[signature.digest] = template
         types: list[Type] = []
         statements = []
@@ -71,7 +73,7 @@ class RelationSubscribers:
         return result
 
 
-def relation_template(signature: QuerySignature) -> Template:
+def relation_template(signature: QuerySignature, since: Since | None = None) -> Template:
     """What a query has in common with those that it can be one statement with."""
     assert signature.relation is not None
-    return template_of(signature.relation)
+    return template_of(signature.relation, since)

@@ -9,7 +9,7 @@ name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -38,9 +38,10 @@ from headwater.reuse.definition import (
     operator_signature,
 )
 from headwater.reuse.describe import describe_changes
+from headwater.reuse.families import Since
 from headwater.reuse.group_subscribers import GroupSubscribers
 from headwater.reuse.join_subscribers import JoinSubscribers
-from headwater.reuse.operator import serving_operator
+from headwater.reuse.operator import reaches_within_history, serving_operator
 from headwater.reuse.planning.single_site import narrowed_query
 from headwater.reuse.relation_subscribers import RelationSubscribers
 from headwater.reuse.signature import source_name
@@ -116,7 +117,7 @@ class UnitPlanner:
             return compile_query(self.canonical(first))
         signatures = self.signatures([by_key[key] for key in sorted(by_key)])
         if signatures[0].kind is SharingKind.RELATION:
-            return SharedLifetimes(RelationSubscribers(signatures))
+            return SharedLifetimes(RelationSubscribers(signatures, self._histories(by_key)))
         if signatures[0].kind is SharingKind.GROUP:
             return SharedPanes(
                 GroupSubscribers(self._serving_operator(unit, signatures, before), signatures)
@@ -126,6 +127,19 @@ class UnitPlanner:
             JoinSubscribers(operator, signatures),
             None if partial_query is None else self.partial_join(operator, partial_query),
         )
+
+    def _histories(self, queries: Mapping[str, QueryRow]) -> dict[str, Since]:
+        """From when on queries see tuples, if their windows reach further back than that, by result key."""
+        streams = {name: declared.stream for name, declared in self.definitions.streams.items()}
+        histories: dict[str, Since] = {}
+        for key, query in queries.items():
+            signature = self.signature(query)
+            if not reaches_within_history(signature, streams):
+                start, names = query.start_at, sorted({s.stream.lower() for s in signature.scans})
+                histories[key] = tuple(
+                    (name, None if start is None else start - streams[name].keep) for name in names
+                )
+        return histories
 
     # ---- the operator of a unit
 

@@ -37,7 +37,6 @@ from headwater.runtime.catalog.definitions import Definitions
 from headwater.runtime.catalog.deployment import current_deployment
 from headwater.runtime.compile import Plan, compile_query
 from headwater.runtime.lifecycle import (
-    equal_running_queries,
     update_unit_state,
     upstream_units,
 )
@@ -135,7 +134,7 @@ def _choose_unit(
         assert not isinstance(plan, str)
         return plan
     earlier = earlier_start(catalog.cursor(unit_id, "start"), query.start_at)
-    equal_to = _equal_query(catalog, unit_id, signature.digest)
+    equal_to = _equal_query(index, unit_id, signature, query.start_at)
     # All but joins evaluate each instant once. A query that joins when an instant after its start
     # has been evaluated would miss the rows of that instant.
     is_unemitted = signature.kind is not SharingKind.JOIN and equal_to is None
@@ -147,10 +146,12 @@ def _choose_unit(
     return UnitAssignment(unit_id, choice, unit, earlier, equal_to, is_unemitted, need)
 
 
-def _equal_query(catalog: Catalog, unit_id: str, digest: str) -> str | None:
+def _equal_query(
+    index: UnitIndex, unit_id: str, signature: QuerySignature, start: int | None
+) -> str | None:
     """The earliest query of a unit that has the same results, if the unit still writes them."""
-    unit = catalog.unit(unit_id)
-    equal = [] if unit is None else equal_running_queries(catalog, unit, digest)
+    unit = index.catalog.unit(unit_id)
+    equal = [] if unit is None else index.equal_queries(unit, signature, start)
     first = min(equal, key=lambda query: query.start_at or FOREVER_AGO, default=None)
     return None if first is None else first.name
 
@@ -320,7 +321,9 @@ def _new_partial_join(
         columns=stored_columns(reading.part.query, reading.part.canonical),
         start_at=reading.start,
         # What replaces another is told from it by its rows, and they may be equal.
-        equal_to=None if again else _equal_query(catalog, upstream, digest),
+        equal_to=None
+        if again
+        else _equal_query(index, upstream, reading.part.signature, reading.start),
     )
     return NewPartialJoin(
         query,

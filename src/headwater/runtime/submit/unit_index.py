@@ -12,6 +12,7 @@ from functools import cache
 from weakref import WeakKeyDictionary
 
 from headwater.algebra.catalog import Stream
+from headwater.algebra.nodes import is_empty_over_empty_windows
 from headwater.algebra.windows import Range
 from headwater.reuse import (
     Containment,
@@ -309,7 +310,7 @@ class UnitIndex:
         if reads_partial_join(unit) and not self._can_read_enough(unit, signature, start):
             return False
         unit_start = self.catalog.cursor(unit_id, "start")
-        equal_queries = equal_running_queries(self.catalog, unit, signature.digest)
+        equal_queries = self.equal_queries(unit, signature, start)
         if signature.kind is SharingKind.EXACT:
             lasting = unit_start == start or self._looks_back(signature)
             return bool(equal_queries) and starts_by(unit_start, start) and lasting
@@ -333,6 +334,22 @@ class UnitIndex:
             return False
         # The unit begins earlier for the new query: that must change nothing for the others.
         return starts_by(unit_start, start) or self.subscribers_look_back(unit)
+
+    def equal_queries(
+        self, unit: UnitRow, signature: QuerySignature, start: int | None
+    ) -> list[QueryRow]:
+        """The queries of a unit that may still get rows, and have those that a query with that start has after
+        it: if its windows reach back beyond its start, those of the same start alone."""
+        equal = equal_running_queries(self.catalog, unit, signature.digest)
+        if self._is_bounded(signature):
+            return [query for query in equal if query.start_at == start]
+        return equal
+
+    def _is_bounded(self, signature: QuerySignature) -> bool:
+        """Whether a query computed beside others is told from when on it sees tuples."""
+        return signature.relation is not None and not reaches_within_history(
+            signature, self._streams()
+        )
 
     def _fits_state(self, unit: UnitRow, signature: QuerySignature) -> bool:
         """Whether what a unit keeps is of use if a query joins: panes that serve it, or can be made again so
@@ -398,6 +415,9 @@ class UnitIndex:
 
     def _is_independent_of_start(self, signature: QuerySignature, start: int | None) -> bool:
         """Whether a query of that start has the same results in a unit that begins earlier."""
+        if signature.relation is not None and self._is_bounded(signature):
+            # Where there is no tuple there is no row, so nothing depends on when that began.
+            return is_empty_over_empty_windows(signature.relation.root)
         if not depends_on_previous_event(signature):
             return self._looks_back(signature)
         streams = self._streams()

@@ -22,6 +22,7 @@ from headwater.algebra.nodes import (
     SemiJoin,
     TableScan,
     UnionAll,
+    is_empty_over_empty_windows,
     is_spj,
     slides,
     walk_relations,
@@ -118,7 +119,7 @@ class Lifetimes:
     @property
     def slide_sets(self) -> SlideSets:
         """Its slides, and whether it emits rows at every instant, also where all windows are empty."""
-        emits = self.query.output is Output.RSTREAM and not _is_empty_over_empty_windows(
+        emits = self.query.output is Output.RSTREAM and not is_empty_over_empty_windows(
             self.query.root
         )
         return {self.slides: emits}
@@ -178,26 +179,6 @@ class Lifetimes:
         emitted = output_sql(timeline, self.query.output, self.query.columns, text, number, unique)
         views = changed_values_sql(timeline, dict(self.scans), parts)
         return with_views(views, emitted) if views else emitted
-
-
-def _is_empty_over_empty_windows(relation: Relation) -> bool:
-    """Whether a relation has no row for certain while all its windows are empty."""
-    match relation:
-        case Scan():
-            return True
-        case TableScan():
-            return False
-        case Join():
-            return any(map(_is_empty_over_empty_windows, relation.inputs))
-        case OuterJoin():
-            left = _is_empty_over_empty_windows(relation.left)
-            return left and (not relation.full or _is_empty_over_empty_windows(relation.right))
-        case SemiJoin():
-            return _is_empty_over_empty_windows(relation.left)
-        case Aggregate():
-            return bool(relation.keys) and _is_empty_over_empty_windows(relation.input)
-        case _:
-            return all(map(_is_empty_over_empty_windows, relation.inputs))
 
 
 def table_alias(number: int) -> str:
