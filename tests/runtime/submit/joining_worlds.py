@@ -82,7 +82,7 @@ def lone(least: int) -> str:
 
 
 def last_rows(count: int) -> str:
-    """A query that shares with its equals alone."""
+    """A query that is computed beside others, whose windows reach back over any time."""
     return f"SELECT price FROM Bids [ROWS {count}]"
 
 

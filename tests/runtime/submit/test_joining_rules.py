@@ -29,6 +29,7 @@ from joining_worlds import (
 )
 
 from headwater.cql import CreateQuery, parse
+from headwater.reuse.signature import QuerySignature
 from headwater.runtime.catalog import (
     Catalog,
     QueryRow,
@@ -39,6 +40,7 @@ from headwater.runtime.lifecycle import (
 from headwater.runtime.submit.statements import _equal_query
 from headwater.runtime.submit.unit_index import (
     FOREVER_AGO,
+    unit_index,
 )
 
 # ---- joins: what a unit has missed for a query is made up for
@@ -194,6 +196,11 @@ def test_equal_groups_join_though_others_of_the_unit_go_beyond_a_history(world: 
     assert not world.takes(unit, group(14), 25)
 
 
+def equal_to(world: World, unit: str, signature: QuerySignature) -> str | None:
+    """The query of a unit whose rows those of one more would be."""
+    return _equal_query(unit_index(world.catalog, world.definitions), unit, signature, None)
+
+
 def test_an_equal_query_that_is_over_is_none(world: World) -> None:
     """Its rows are still in the log: under the same key they would count twice."""
     unit = world.ask("other", join(10, OTHER), 15)
@@ -201,33 +208,33 @@ def test_an_equal_query_that_is_over_is_none(world: World) -> None:
     assert world.catalog.unit(unit) is not None
     for stream in ("bids", "asks"):
         world.arrived(stream, 50)
-    assert _equal_query(world.catalog, unit, form(join(10)).digest) == "first"
+    assert equal_to(world, unit, form(join(10))) == "first"
     assert not world.takes(unit, join(10), 20)
     world.finish("first")
-    assert _equal_query(world.catalog, unit, form(join(10)).digest) is None
+    assert equal_to(world, unit, form(join(10))) is None
     assert world.takes(unit, join(10), 20), "there is none whose rows it would have to do with"
     assert world.ask("again", join(10), 20) == unit
     assert world.row("again").result_key != world.row("first").result_key
 
 
 def test_the_first_of_equal_queries_is_named(world: World) -> None:
-    digest = form(join(10)).digest
+    same = form(join(10))
     unit = world.ask("other", join(10, OTHER), 5)
-    assert _equal_query(world.catalog, unit, digest) is None
-    assert _equal_query(world.catalog, "no unit", digest) is None
+    assert equal_to(world, unit, same) is None
+    assert equal_to(world, "no unit", same) is None
     world.ask("b", join(10), 20)
-    assert _equal_query(world.catalog, unit, digest) == "b"
-    assert _equal_query(world.catalog, unit, form(join(10, OTHER)).digest) == "other"
+    assert equal_to(world, unit, same) == "b"
+    assert equal_to(world, unit, form(join(10, OTHER))) == "other"
     for name, start in (("a", 30), ("c", 25)):
         assert world.ask(name, join(10), start) == unit
-    assert _equal_query(world.catalog, unit, digest) == "b", "neither the last nor by name"
+    assert equal_to(world, unit, same) == "b", "neither the last nor by name"
 
 
 def test_one_of_all_input_is_the_first_of_equal_queries(world: World) -> None:
     unit = world.ask("z", join(10), None)
     assert world.ask("a", join(10), -100) == unit
-    assert _equal_query(world.catalog, unit, form(join(10)).digest) == "z"
-    assert _equal_query(world.catalog, unit, form(join(9)).digest) is None
+    assert equal_to(world, unit, form(join(10))) == "z"
+    assert equal_to(world, unit, form(join(9))) is None
 
 
 # ---- groups: nothing is made up for
@@ -335,7 +342,8 @@ def test_joins_join_whatever_was_evaluated(world: World) -> None:
 def test_the_last_rows_are_shared_by_equals_of_the_same_start(
     world: World, own: int | None
 ) -> None:
-    """How far back they lie is not known, so with another start they may be others."""
+    """How far back they lie is not known, so with another start they may be others; and a row of all of them is
+    there before the first one."""
     unit, text = world.ask("first", SPREAD, own), SPREAD
     for start in STARTS:
         rows = [r for r in emitted(text, start, own) if own is None or r.tau > own * SECOND]
@@ -343,14 +351,31 @@ def test_the_last_rows_are_shared_by_equals_of_the_same_start(
         assert world.takes(unit, text, start) is keeps_rows is (own == start)
 
 
-def test_each_of_the_units_of_equals_is_looked_at(world: World) -> None:
-    units = {start: world.ask(f"q{start}", last_rows(3), start) for start in STARTS}
+def test_last_rows_of_other_starts_are_computed_beside_each_other(world: World) -> None:
+    """Each sees the tuples since its start; those of one start are one."""
+    unit = world.ask("first", last_rows(3), None)
+    for start in (15, 25, 35):
+        assert world.ask(f"q{start}", last_rows(3), start) == unit
+        assert world.ask(f"same{start}", last_rows(3), start) == unit
+        assert world.row(f"q{start}").result_key == world.row(f"same{start}").result_key
+    keys = {world.row(name).result_key for name in ("first", "q15", "q25", "q35")}
+    assert len(keys) == 4
+    assert world.ask("other", last_rows(4), 15) == unit
+
+
+def test_last_rows_do_not_join_a_unit_that_began_later(world: World) -> None:
+    unit = world.ask("first", last_rows(3), 25)
+    assert world.ask("second", last_rows(3), 15) != unit
+    assert world.ask("third", last_rows(4), None) != unit
+
+
+def test_a_row_of_all_last_rows_has_the_start_of_its_unit(world: World) -> None:
+    """It is there where there is no tuple, so it depends on when the unit began."""
+    text = "SELECT MAX(price) AS m FROM Bids [ROWS 3]"
+    units = {start: world.ask(f"q{start}", text, start) for start in STARTS}
     assert len({*units.values()}) == len(STARTS)
     for start, unit in units.items():
-        assert world.ask(f"same{start}", last_rows(3), start) == unit
-    # Of other windows all that has to agree is the start, as nothing says how far back they reach.
-    assert world.ask("other", last_rows(4), 15) == units[15]
-    assert world.ask("later", last_rows(4), 16) not in units.values()
+        assert world.ask(f"same{start}", text, start) == unit
 
 
 def test_last_rows_do_not_join_an_equal_that_is_over(world: World) -> None:

@@ -57,9 +57,12 @@ def test_a_unit_of_all_input_stays_so(world: World) -> None:
     assert world.begins(unit) is None
 
 
+OF_THREE = "SELECT MAX(price) AS m FROM Bids [ROWS 3]"
+
+
 def test_a_new_unit_begins_with_its_query(world: World) -> None:
     for start in (None, -1, 0, 15):
-        for number, text in enumerate((join(15), group(9), last_rows(3))):
+        for number, text in enumerate((join(15), group(9), OF_THREE)):
             unit = world.ask(f"q{number} {start}", text, start)
             assert world.begins(unit) == start
             (row,) = world.catalog.subscribers(unit)
