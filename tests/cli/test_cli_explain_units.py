@@ -76,10 +76,18 @@ def test_the_first_query_has_a_part_of_what_its_operator_became(run: Run, state:
     assert (found["shared_with"], found["others"]) == (["fifty", "five"], 2)
 
 
-def test_a_query_that_shares_with_equals_alone(run: Run, state: Path) -> None:
+def test_a_query_that_is_neither_a_join_nor_groups(run: Run, state: Path) -> None:
     lines = run("explain", "latest", "--state", state).out.splitlines()
     assert lines[0].endswith("not shared")
-    assert not any("operator" in line for line in lines)
+    assert "  operator  reads bids for this query alone" in lines
+    more = "CREATE QUERY dear AS SELECT item FROM bids [ROWS 3] WHERE price > 9"
+    assert "shared with latest" in run("submit", "-e", more, "--state", state).out
+    text = run("explain", "dear", "--state", state).out
+    assert (
+        "assigned  computed beside the other queries of an operator that reads its sources" in text
+    )
+    assert "reads bids once for 2 different queries in 2 statements" in text
+    run("drop", "dear", "--state", state)
 
 
 def test_a_grouped_query(run: Run, state: Path) -> None:

@@ -61,7 +61,7 @@ RELATIONS = {
     "moved": "moved to a unit of its own from one that failed",
     "moved apart": "moved to a unit of its own, as that costs less",
     "exact": "shares with equal queries only",
-    "apart": "no operator that reads its sources had room for it: new operator",
+    "apart": "no running operator could compute it beside its own queries: new operator",
     "beside": "computed beside the other queries of an operator that reads its sources",
     None: "why is no longer recorded",
 }
