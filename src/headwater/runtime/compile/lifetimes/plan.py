@@ -175,7 +175,9 @@ class Lifetimes:
         """SQL of the rows emitted at the instants of a step, which are so many: `_tau`, c0, c1, .."""
         parts = self.parts if timeline.is_narrow else ()
         text = _RelationWriter(self, timeline, parts).relation_sql(self.query.root)
-        unique = is_spj(self.query.root)
+        # Without slides a row may leave and enter again between two instants: then it has done neither.
+        is_cut = any(isinstance(n, SemiJoin | OuterJoin) for n in walk_relations(self.query.root))
+        unique = is_spj(self.query.root) and (bool(self.slides) or not is_cut)
         emitted = output_sql(timeline, self.query.output, self.query.columns, text, number, unique)
         views = changed_values_sql(timeline, dict(self.scans), parts)
         return with_views(views, emitted) if views else emitted
