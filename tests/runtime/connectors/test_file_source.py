@@ -424,8 +424,8 @@ def test_names_of_files_are_kept_as_they_are(parts: list[str]) -> None:
 def test_a_large_table_stays_until_the_step_has_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the steps in other threads load meanwhile. A frame of this session is the path that it will
-    read."""
+    """Whatever the steps in other threads load meanwhile. A frame is the path that it will read
+    here."""
     lazy: Any = SimpleNamespace(
         read=SimpleNamespace(parquet=Path), createDataFrame=lambda table: table
     )

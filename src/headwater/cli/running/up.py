@@ -198,7 +198,7 @@ class Workers:
 
     def _stop(self) -> None:
         for process in self._processes.values():
-            # All are told before one is waited for, so that they stop side by side.
+            # All are asked to stop before one is waited for, so that they stop side by side.
             process.terminate()
         deadline = time.monotonic() + STOPPING_SECONDS
         for process in self._processes.values():

@@ -77,7 +77,7 @@ def on_introduce(me: Membership, sender: str, message: Introduce) -> None:
             join(me, other)
             return
     elif message.wants_answer and other.root != me.tree.root:
-        # Only a root decides about joining, so it is told, and asks the other root itself.
+        # Only a root decides about joining, so the root gets this, and asks the other root itself.
         me.send(me.tree.root, Introduce(other, wants_answer=False))
     if message.wants_answer:
         me.send(sender, Introduce(me.tree, wants_answer=False))

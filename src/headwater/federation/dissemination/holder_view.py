@@ -60,7 +60,7 @@ def holder_view(tree: TreeArrays, holder: int) -> HolderView:
     above = np.array([NOBODY, *([HOLDER] * len(children)), *(at for _, at in pairs)], np.int64)
     last = len(children)
     delays = tree.delays[np.ix_(nodes, nodes)].copy()
-    # No holder is told delays between grandchildren; a price that used one would be NaN too.
+    # No holder knows delays between grandchildren; a price that used one would be NaN too.
     delays[last + 1 :, :] = np.nan
     items = tree.rates.shape[1]
     view = HolderView(

@@ -51,7 +51,7 @@ class ReplanScope:
                     self.free[0, site] += problem.operators[origin].cpu
                     self.free[1, site] += problem.operators[origin].memory
                     for input in problem.operators[origin].inputs:
-                        # What the scope's own operators read is decided anew, so it is not needed
+                        # What the scope's own operators read is decided again, so it is not needed
                         # from outside.
                         needed[input, site] -= 1
                 elif origin < SOURCE:

@@ -167,7 +167,7 @@ def _trees(settings: FigureSettings, steps: int) -> tuple[ReportTable, list[Clai
         for rule, bound in RULES.items():
             shares, sent = [], []
             for seed in range(1, settings.seeds + 1):
-                # Anew for each rule, so that all meet the same walk and the same tree.
+                # Once for each rule, so that all meet the same walk and the same tree.
                 random = np.random.default_rng(seed)
                 source = random_walk(random, steps) if trades is None else trades
                 parents = random_parents(random, 50)

@@ -13,19 +13,19 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import product, zip_longest
+from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from headwater.algebra.canonical import Block, Group
 from headwater.algebra.canonical.block import GROUP, call_text
-from headwater.algebra.conditions.domain import BOTTOM, Domain, value_at
 from headwater.algebra.conditions.predicate import ANYTHING
 from headwater.algebra.expressions import Column, Expr, conjunction
 from headwater.algebra.functions import AggregateCall
 from headwater.algebra.nodes import Output, Scan
-from headwater.algebra.types import INT, Value
+from headwater.algebra.types import INT
 from headwater.algebra.windows import Range
+from headwater.reuse.families import DomainInterval, intervals_of
 from headwater.reuse.group_subscribers import GroupEvaluation, GroupSubscribers
 from headwater.reuse.row_classes import ROW_CLASS_COLUMN, SHAPE_COLUMN
 from headwater.reuse.signature import Bound
@@ -417,9 +417,9 @@ class Family:
         import pyarrow as pa
 
         numbers: list[int] = []
-        boxes: list[tuple[_DomainInterval, ...]] = []
+        boxes: list[tuple[DomainInterval, ...]] = []
         for at, evaluation in self.evaluations:
-            for box in product(*(_domain_intervals(bound.domain) for bound in evaluation.filters)):
+            for box in product(*(intervals_of(bound.domain) for bound in evaluation.filters)):
                 numbers.append(at)
                 boxes.append(box)
         columns: dict[str, pa.Array] = {EVALUATION_NUMBER: pa.array(numbers, pa.int32())}
@@ -447,28 +447,7 @@ def _renamed_parts(call: AggregateCall, mine: int, theirs: int) -> list[tuple[st
 
 
 def _count_boxes(evaluation: GroupEvaluation) -> int:
-    return prod(len(_domain_intervals(bound.domain)) for bound in evaluation.filters)
-
-
-class _DomainInterval(NamedTuple):
-    """The first value of a stretch and the first after it, None where it has no end; or NULL alone."""
-
-    low: Value
-    high: Value
-    is_null: bool = False
-
-
-def _domain_intervals(domain: Domain) -> list[_DomainInterval]:
-    """What a domain is made of."""
-    intervals = [_DomainInterval(None, None, True)] if domain.null else []
-    values = [None if cut == BOTTOM else value_at(domain.type, cut).value for cut in domain.cuts]
-    intervals += [
-        _DomainInterval(low, high)
-        for low, high in zip_longest(values[::2], values[1::2], fillvalue=None)
-    ]
-    if domain.is_point and domain.point is not None:
-        return [intervals[0]._replace(low=domain.point.value)]
-    return intervals
+    return prod(len(intervals_of(bound.domain)) for bound in evaluation.filters)
 
 
 def _empty_panes_sql(family: Family, before: int | None, instants: Sequence[int]) -> str:
